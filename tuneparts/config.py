@@ -1,0 +1,74 @@
+"""The base of every config: frozen, and closed to keys that nothing reads."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from tuneparts.errors import ConfigError
+
+
+C = TypeVar("C", bound=BaseModel)
+
+
+class Config(BaseModel):
+    """A frozen pydantic model that refuses unknown keys and names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            for key in values:
+                if key not in cls.model_fields:
+                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
+                    cure = f"Did you mean `{near[0]}`?" if near else "It has no such field."
+                    known = ", ".join(cls.model_fields)
+                    raise ValueError(
+                        f"`{key}` is not a field of {cls.__name__}. {cure} Fields: {known}."
+                    )
+        return values
+
+    def replaced(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with fields changed by dotted path, validated as a whole.
+
+        Args:
+            changes: dotted path (`"optimiser.lr"`) to the new value.
+        """
+        tree = self.model_dump()
+        for path, value in changes.items():
+            *parents, leaf = path.split(".")
+            node = tree
+            for parent in parents:
+                child = node.get(parent) if isinstance(node, dict) else None
+                if child is None and isinstance(node, dict) and parent in node:
+                    child = node[parent] = {}
+                if not isinstance(child, dict):
+                    raise ConfigError(
+                        f"`{path}` does not lead to a field of {type(self).__name__}: "
+                        f"`{parent}` is not there or has no fields. "
+                        f"Fields here: {', '.join(node)}."
+                    )
+                node = child
+            node[leaf] = value
+        return parse(type(self), tree)
+
+
+def parse(cls: type[C], values: Mapping[str, Any]) -> C:
+    """Validate plain values into a config; a mistake is a `ConfigError` that reads as a sentence."""
+    try:
+        return cls.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(_sentence(cls, error)) from None
+
+
+def _sentence(cls: type[BaseModel], error: ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"]) or cls.__name__
+        message = item["msg"].removeprefix("Value error, ")
+        given = "" if item["type"] == "value_error" else f" (got {item['input']!r})"
+        lines.append(f"{where}: {message}{given}")
+    return "; ".join(lines)

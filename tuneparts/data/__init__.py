@@ -1,0 +1,1 @@
+"""Arrays in, splits out: data sets, splits, chunks and resumable batches."""

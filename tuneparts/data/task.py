@@ -1,0 +1,44 @@
+"""What a learner learns from: train, validation and test arrays of one data set."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs with labels.
+
+    `inputs` are uint8 images (N, C, H, W) or float32 vectors (N, D); `labels` are int64 (N,).
+    The arrays may be read-only: they can live in memory shared between processes.
+    """
+
+    inputs: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: npt.NDArray[np.int64]) -> "Examples":
+        """The examples at these indices, in this order."""
+        return Examples(self.inputs[indices], self.labels[indices])
+
+
+@dataclass(frozen=True)
+class Task:
+    """One data set, split, with what a net must know to be built for it."""
+
+    name: str
+    train: Examples
+    val: Examples
+    test: Examples
+    num_classes: int
+    mean: tuple[float, ...]
+    """Per channel, of inputs scaled to [0, 1]; subtracted on the device. Vectors: `(0.0,)`."""
+    std: tuple[float, ...]
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        """Shape of one input: (C, H, W) or (D,)."""
+        return tuple(self.train.inputs.shape[1:])

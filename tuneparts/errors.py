@@ -1,0 +1,50 @@
+"""The one error tree: every error that tuneparts raises on purpose.
+
+Each leaf also subclasses the builtin that a caller would naturally catch. Messages state the
+law, the value that broke it, and the cure.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TunepartsError(Exception):
+    """Anything that tuneparts refuses, with the reason in the message."""
+
+
+class ConfigError(TunepartsError, ValueError):
+    """A config, search or command-line value that cannot be meant."""
+
+
+class UnknownNameError(TunepartsError, LookupError):
+    """A name that is not in its table; the message lists the known ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean `{near[0]}`?" if near else ""
+        super().__init__(f"`{name}` is not a known {kind}.{hint} Known: {', '.join(known)}.")
+
+
+class DataError(TunepartsError, RuntimeError):
+    """A data set that is damaged, or of the wrong shape."""
+
+
+class DataMissingError(DataError, FileNotFoundError):
+    """A data set that is not where it was looked for."""
+
+
+class CheckpointError(TunepartsError, RuntimeError):
+    """A checkpoint that is truncated, corrupt, hostile, or of another learner."""
+
+
+class DivergedError(TunepartsError, ArithmeticError):
+    """Training produced a NaN or infinite loss."""
+
+
+class BusyError(TunepartsError, RuntimeError):
+    """Another process is already driving this search."""
+
+
+class PlacementError(TunepartsError, RuntimeError):
+    """A trial asks for resources that the cluster will never have."""

@@ -1,0 +1,105 @@
+"""Metric names: direction, unit, decimals and meaning; the only list.
+
+A name is `family/quantity`. A name that ends in `.*` stands for a numbered or named family
+(`lml/term.2`, `hyper/keep.0`). Learners may report nothing that is not listed here.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tuneparts.errors import ConfigError, UnknownNameError
+
+
+class Direction(Enum):
+    """Which way a metric improves."""
+
+    UP = "larger is better"
+    DOWN = "smaller is better"
+    NONE = "a description, neither good nor bad"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One quantity that a learner may report."""
+
+    name: str
+    direction: Direction
+    unit: str
+    decimals: int
+    meaning: str
+
+    @property
+    def selectable(self) -> bool:
+        """Whether a search may select on it: never on test data, never on a description."""
+        return self.direction is not Direction.NONE and self.name.split("/")[0] in {"val", "lml"}
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether `a` is strictly better than `b`."""
+        return a > b if self.direction is Direction.UP else a < b
+
+
+def _scores(split: str, where: str) -> list[Metric]:
+    return [
+        Metric(f"{split}/accuracy", Direction.UP, "", 4, f"fraction classified right, {where}"),
+        Metric(f"{split}/nll", Direction.DOWN, "nats", 4, f"mean negative log-likelihood, {where}"),
+        Metric(f"{split}/ece", Direction.DOWN, "", 4, f"calibration error, 15 bins, {where}"),
+        Metric(f"{split}/brier", Direction.DOWN, "", 4, f"Brier score over all classes, {where}"),
+    ]
+
+
+def _hyper(name: str, unit: str, meaning: str) -> Metric:
+    return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning)
+
+
+_METRICS = [
+    Metric("train/loss", Direction.DOWN, "nats", 4, "mean training loss over the interval"),
+    Metric("train/hyper_loss", Direction.DOWN, "nats", 4, "mean loss of the hyper steps"),
+    Metric("train/lr", Direction.NONE, "", 6, "learning rate at the end of the interval"),
+    *_scores("val", "held-out validation data"),
+    *_scores("test", "test data"),
+    Metric("lml/total", Direction.UP, "nats", 1, "L_ML: sum over chunks 2..C"),
+    Metric("lml/per_example", Direction.UP, "nats", 4, "L_ML divided by its examples"),
+    Metric("lml/term.*", Direction.UP, "nats", 4, "mean log-likelihood of chunk k, subnet k-1"),
+    _hyper("rotation", "rad", "largest rotation"),
+    _hyper("translate_x", "half widths", "largest horizontal shift"),
+    _hyper("translate_y", "half heights", "largest vertical shift"),
+    _hyper("scale_x", "log", "largest horizontal log-scale"),
+    _hyper("scale_y", "log", "largest vertical log-scale"),
+    _hyper("shear", "", "largest shear"),
+    _hyper("scale", "log", "largest isotropic log-scale (Benton et al. 2020)"),
+    _hyper("stretch", "log", "largest area-preserving stretch (Benton et al. 2020)"),
+    _hyper("theta_min.*", "", "lower end of an affine component (Schwoebel et al. 2021)"),
+    _hyper("theta_max.*", "", "upper end of an affine component (Schwoebel et al. 2021)"),
+    _hyper("dropout.*", "", "dropout rate of a layer"),
+    _hyper("keep.*", "", "probability that an input feature is kept"),
+    _hyper("num_kept", "inputs", "input features with a keep probability above one half"),
+    _hyper("temperature", "", "softmax temperature"),
+    _hyper("noise", "", "standard deviation of input noise"),
+    _hyper("brightness", "", "largest change of brightness"),
+    _hyper("contrast", "log", "largest log-change of contrast"),
+    Metric("partition/steps.*", Direction.NONE, "steps", 0, "weight steps of a partition"),
+    Metric("size/parameters", Direction.DOWN, "weights", 0, "trainable parameters"),
+    Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
+    Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
+]
+METRICS = {metric.name: metric for metric in _METRICS}
+
+
+def lookup(name: str) -> Metric:
+    """The metric behind a reported name; families match by their stem."""
+    metric = METRICS.get(name) or METRICS.get(name.rpartition(".")[0] + ".*")
+    if metric is None:
+        raise UnknownNameError("metric", name, METRICS)
+    return metric
+
+
+def selection_metric(name: str) -> Metric:
+    """The metric a search selects by; refuses test data and descriptions."""
+    metric = lookup(name)
+    if not metric.selectable:
+        usable = ", ".join(m.name for m in _METRICS if m.selectable)
+        raise ConfigError(
+            f"selection uses held-out validation data or L_ML only, but got `{name}`. "
+            f"Use one of: {usable}."
+        )
+    return metric

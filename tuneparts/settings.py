@@ -1,0 +1,34 @@
+"""Where data, results and the MLflow store live: environment variables and their defaults."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The places outside the code, resolved once per process through `current()`."""
+
+    data_dir: Path | None
+    """Folder with data sets (`TUNEPARTS_DATA`); None when unset."""
+    results_dir: Path
+    """Folder for runs, checkpoints, reports and the default store (`TUNEPARTS_RESULTS`)."""
+    cache_dir: Path
+    """Folder for decoded and downloaded data (`TUNEPARTS_CACHE`)."""
+    tracking_uri: str
+    """MLflow store (`TUNEPARTS_TRACKING_URI`, then `MLFLOW_TRACKING_URI`, then a SQLite file)."""
+
+
+def current() -> Settings:
+    """The settings of this process, read from the environment at the time of the call."""
+    data = os.environ.get("TUNEPARTS_DATA")
+    results = Path(os.environ.get("TUNEPARTS_RESULTS", "results")).expanduser().absolute()
+    cache_root = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    cache = Path(os.environ.get("TUNEPARTS_CACHE", f"{cache_root}/tuneparts")).expanduser()
+    uri = os.environ.get("TUNEPARTS_TRACKING_URI") or os.environ.get("MLFLOW_TRACKING_URI")
+    return Settings(
+        data_dir=Path(data).expanduser().absolute() if data else None,
+        results_dir=results,
+        cache_dir=cache.absolute(),
+        tracking_uri=uri or f"sqlite:///{results / 'mlflow.db'}",
+    )
