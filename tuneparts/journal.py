@@ -1,0 +1,180 @@
+"""What happened in a search, in order, on disk before anyone else is told.
+
+The driver appends one line per event. The journal is the truth that everything else can be
+rebuilt from: after a crash the plan is replayed against it, and what the MLflow server missed
+while it was away is sent again from it. Appending the same row twice changes nothing.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from tuneparts.errors import DataError
+
+
+@dataclass(frozen=True, order=True)
+class TrialId:
+    """One sampled config of one arm under one seed."""
+
+    arm: str
+    seed: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.arm}/seed{self.seed}/{self.index:05d}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TrialId":
+        """The inverse of `str`."""
+        arm, seed, index = text.rsplit("/", 2)
+        return cls(arm, int(seed.removeprefix("seed")), int(index))
+
+
+@dataclass(frozen=True)
+class TrialStarted:
+    """A trial got its config. Repeated with a new config when the population perturbs it."""
+
+    trial: TrialId
+    config: Mapping[str, Any]
+    time: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a learner reported after an interval; `step` is the passes so far."""
+
+    trial: TrialId
+    step: int
+    metrics: Mapping[str, float]
+    time: float
+
+
+Outcome: TypeAlias = Literal["finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class TrialEnded:
+    """A trial will report nothing more: budget spent, stopped by its algorithm, or failed."""
+
+    trial: TrialId
+    outcome: Outcome
+    time: float
+    message: str = ""
+
+
+Event: TypeAlias = TrialStarted | Row | TrialEnded
+_KINDS: dict[str, type[Any]] = {"start": TrialStarted, "row": Row, "end": TrialEnded}
+_NAMES = {cls: kind for kind, cls in _KINDS.items()}
+
+
+class Observer(Protocol):
+    """Whoever wants to know: tracking, the live view."""
+
+    def on_event(self, event: Event) -> None:
+        """Take one event; must return at once."""
+        ...
+
+
+@dataclass
+class TrialRecord:
+    """All that the journal knows of one trial."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
+    end: TrialEnded | None = None
+
+    @property
+    def last(self) -> Row | None:
+        """The row with the most passes."""
+        return self.rows[max(self.rows)] if self.rows else None
+
+
+class Journal:
+    """Append-only file of events with the state they add up to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trials: dict[TrialId, TrialRecord] = {}
+        self.events: list[Event] = []
+        if path.exists():
+            self._drop_torn_tail()
+            for event in read(path):
+                self._apply(event)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, event: Event) -> bool:
+        """Write the event if it is news; returns whether it was."""
+        if not self._apply(event):
+            return False
+        self._file.write(_encode(event) + "\n")
+        self._file.flush()
+        if isinstance(event, TrialEnded):
+            os.fsync(self._file.fileno())
+        return True
+
+    def close(self) -> None:
+        """Flush to disk and close."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def _apply(self, event: Event) -> bool:
+        record = self.trials.setdefault(event.trial, TrialRecord())
+        if isinstance(event, TrialStarted):
+            if record.config == event.config:
+                return False
+            record.config = event.config
+        elif isinstance(event, Row):
+            if event.step in record.rows:
+                return False
+            record.rows[event.step] = event
+        else:
+            if record.end is not None:
+                return False
+            record.end = event
+        self.events.append(event)
+        return True
+
+    def _drop_torn_tail(self) -> None:
+        """A crash may leave half a line at the end; it was never acted upon."""
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            self.path.write_bytes(whole)
+
+
+def read(path: Path) -> Iterator[Event]:
+    """The events of a journal file, oldest first."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith("\n"):
+                yield _decode(line, path, number)
+
+
+def _encode(event: Event) -> str:
+    values = asdict(event)
+    values["trial"] = str(event.trial)
+    return json.dumps({"kind": _NAMES[type(event)], **values})
+
+
+def _decode(line: str, path: Path, number: int) -> Event:
+    try:
+        values = json.loads(line)
+        cls = _KINDS[values.pop("kind")]
+        event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"every line of a journal is one event, but line {number} of {path} is not "
+            f"({error}). Restore the file, or start the search anew."
+        ) from None
+    return event
+
+
+def tell(observers: Iterable[Observer], event: Event) -> None:
+    """Pass an event on to all observers."""
+    for observer in observers:
+        observer.on_event(event)
