@@ -1,0 +1,1 @@
+"""What partitioned networks are compared with."""

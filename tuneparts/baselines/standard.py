@@ -1,0 +1,60 @@
+"""Standard training at given hypers; under a search algorithm it is random search."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch.nn import functional as F
+
+from tuneparts.data.batches import Batches
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import set_lr
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+
+class StandardConfig(SupervisedConfig):
+    """One net, ordinary optimiser, hypers fixed."""
+
+    method: Literal["standard"] = "standard"
+
+    def build(self, context: Context) -> Learner:
+        return StandardLearner(self, context)
+
+
+class StandardLearner(SupervisedLearner):
+    """Cross-entropy on batches drawn without replacement."""
+
+    config: StandardConfig
+
+    def __init__(self, config: StandardConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.optimiser = config.optimiser.build(self.net)
+        self._batches = Batches(
+            len(self.train_data), config.batch_size, seed=context.seed, stream="batches"
+        )
+        self._augmentation = self.generator("augment")
+
+    def step(self) -> Step:
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        x, y = self.train_data.take(self._batches.next())
+        logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
+        loss = F.cross_entropy(logits, y)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        return Step(passes=1, losses={"train/loss": loss.detach()})
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "optimiser": optimiser_state(self.optimiser),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        load_optimiser_state(self.optimiser, state["optimiser"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])

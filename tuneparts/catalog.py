@@ -1,0 +1,22 @@
+"""Name -> "module:ConfigClass"; the only list of methods, resolved on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tuneparts.errors import UnknownNameError
+
+if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need it
+    from tuneparts.training.learner import MethodConfig
+
+METHODS: dict[str, str] = {
+    "standard": "tuneparts.baselines.standard:StandardConfig",
+}
+
+
+def config_class(name: str) -> "type[MethodConfig]":
+    """The config class of a method; an unknown name lists the known ones."""
+    if name not in METHODS:
+        raise UnknownNameError("method", name, METHODS)
+    module, _, attribute = METHODS[name].partition(":")
+    cls: type[Any] = getattr(import_module(module), attribute)
+    return cls

@@ -1,0 +1,61 @@
+"""Learner state as bytes and as files: atomic to write, safe to read.
+
+Loading never unpickles code: only tensors, numbers, strings and containers of them.
+"""
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tuneparts.errors import CheckpointError
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """Serialise a state; the result shares no memory with it."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
+    """The state behind `to_bytes`, on the CPU.
+
+    Args:
+        content: what was written.
+        source: where it came from, for the message when it cannot be read.
+    """
+    try:
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many types for damaged or hostile bytes
+        raise CheckpointError(
+            f"a checkpoint holds tensors and plain values only and must be whole, but {source} "
+            f"({len(content)} bytes) cannot be read: {type(error).__name__}. "
+            "Use the one before it, or start anew."
+        ) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"a checkpoint is a mapping, but {source} holds a {type(state)}.")
+    return state
+
+
+def save(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a file that is either whole or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with partial.open("wb") as file:
+        file.write(to_bytes(state))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what `save` wrote."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"no checkpoint can be read at {path}: {error.strerror}.") from error
+    return from_bytes(content, source=str(path))

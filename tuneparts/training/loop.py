@@ -1,0 +1,97 @@
+"""The one training loop: a method supplies a step, the loop counts, checks and reports."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuneparts.errors import CheckpointError, DivergedError
+from tuneparts.training.learner import Context, MethodConfig
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step cost and the losses that it saw, as detached scalars on the device."""
+
+    passes: int
+    losses: Mapping[str, Tensor]
+
+
+class LoopLearner(ABC):
+    """A `Learner` whose interval is a number of passes.
+
+    A method implements `step`, `evaluate`, and the two state hooks.
+    """
+
+    def __init__(self, config: MethodConfig, context: Context) -> None:
+        self.config = config
+        self.context = context
+        self._passes = 0
+
+    @abstractmethod
+    def step(self) -> Step:
+        """One update; may spend fewer passes than usual when the budget ends."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """What is reported besides the losses of the interval."""
+
+    @abstractmethod
+    def training_state(self) -> dict[str, Any]:
+        """Everything that `step` changes, in plain values and tensors."""
+
+    @abstractmethod
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `training_state`; must not keep references into `state`."""
+
+    @property
+    def finished(self) -> bool:
+        return self._passes >= self.config.passes
+
+    @property
+    def passes(self) -> int:
+        return self._passes
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the budget that is spent: what schedules are a function of."""
+        return self._passes / self.config.passes
+
+    def advance(self) -> dict[str, float]:
+        start, target = self._passes, self._passes + self.config.interval
+        seen: dict[str, list[Tensor]] = {}
+        while self._passes < min(target, self.config.passes):
+            step = self.step()
+            self._passes += step.passes
+            for name, loss in step.losses.items():
+                seen.setdefault(name, []).append(loss)
+        metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
+        return {**metrics, "cost/passes": float(self._passes), **self.evaluate()}
+
+    def _mean(self, name: str, losses: list[Tensor], start: int) -> float:
+        """Mean over the interval; one device synchronisation for all its steps."""
+        values = torch.stack(losses).double().tolist()
+        for number, value in enumerate(values):
+            if not torch.isfinite(torch.tensor(value)):
+                raise DivergedError(
+                    f"`{name}` must stay finite, but is {value} at step {number} after pass "
+                    f"{start} (seed {self.context.seed}). Lower the learning rate, or look at the "
+                    f"config: {self.config.model_dump_json()}"
+                )
+        return sum(values) / len(values)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"passes": self._passes, **self.training_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        try:
+            self.load_training_state(state)
+            self._passes = int(state["passes"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"a state must come from the same kind of learner, but {type(self).__name__} "
+                f"cannot take this one: {error}"
+            ) from error

@@ -1,0 +1,72 @@
+"""Optimisers and learning-rate schedules, as configs."""
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from tuneparts.config import Config
+from tuneparts.models.fixup_resnet import Bias, Scale
+
+
+class OptimiserConfig(Config):
+    """SGD or Adam, with a schedule over the budget."""
+
+    kind: Literal["sgd", "adam"] = "adam"
+    lr: float = Field(default=1e-3, gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """SGD only."""
+    nesterov: bool = False
+    """SGD only."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Coupled L2: added to the gradient."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    final_lr: float = Field(default=0.0, ge=0)
+    """Where the cosine ends."""
+    warmup: float = Field(default=0.0, ge=0, lt=1)
+    """Fraction of the budget over which the rate rises linearly from zero."""
+    scalar_lr_factor: float = Field(default=0.1, gt=0)
+    """Rate of FixUp's scalar biases and scales, relative to the others (Zhang et al. 2019)."""
+
+    def lr_at(self, progress: float) -> float:
+        """The learning rate after this fraction of the budget."""
+        if progress < self.warmup:
+            return self.lr * progress / self.warmup
+        if self.schedule == "constant":
+            return self.lr
+        rest = (progress - self.warmup) / (1 - self.warmup)
+        return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
+
+    def build(self, net: nn.Module) -> torch.optim.Optimizer:
+        """A torch optimiser over the net; call `set_lr` before each step."""
+        scalars = {
+            id(p)
+            for m in net.modules()
+            if isinstance(m, Bias | Scale)
+            for p in m.parameters(recurse=False)
+        }
+        groups = [
+            {"params": [p for p in net.parameters() if id(p) not in scalars], "lr_factor": 1.0},
+            {
+                "params": [p for p in net.parameters() if id(p) in scalars],
+                "lr_factor": self.scalar_lr_factor,
+            },
+        ]
+        groups = [group for group in groups if group["params"]]
+        if self.kind == "adam":
+            return torch.optim.Adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            groups,
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
+    """Set the rate of every group, scaled by the group's factor."""
+    for group in optimiser.param_groups:
+        group["lr"] = lr * group["lr_factor"]

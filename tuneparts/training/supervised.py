@@ -1,0 +1,97 @@
+"""What every method that trains one net on one labelled data set shares."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.data.device import DeviceExamples
+from tuneparts.data.task import Examples
+from tuneparts.models import Net
+from tuneparts.training.evaluate import EVAL_BATCH, evaluate
+from tuneparts.training.hyper import Hypers, HypersConfig
+from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.loop import LoopLearner
+from tuneparts.training.optimisers import OptimiserConfig
+
+
+class SupervisedConfig(MethodConfig):
+    """A net, its hypers, an optimiser and batches."""
+
+    passes: int = Field(default=400, gt=0)
+    interval: int = Field(default=100, gt=0)
+    net: Net = Field(default="mlp", validate_default=True)  # type: ignore[assignment]
+    """Which net, by name or as a config of its own."""
+    hypers: HypersConfig = HypersConfig()
+    """Augmentation and the like: learnt by some methods, given to others."""
+    optimiser: OptimiserConfig = OptimiserConfig()
+    batch_size: int = Field(default=50, gt=0)
+    train_on: Literal["train", "all"] = "train"
+    """`train` keeps the validation split for selection; `all` trains on both."""
+
+
+class SupervisedLearner(LoopLearner):
+    """Data on the device, a net with hypers, and scores of it on validation and test data."""
+
+    config: SupervisedConfig
+
+    def __init__(
+        self, config: SupervisedConfig, context: Context, *, learns_hypers: bool = False
+    ) -> None:
+        super().__init__(config, context)
+        task = context.task
+        with seeding.isolated(context.seed, "init"):
+            net = config.net.build(task.in_shape, task.num_classes)
+        self.hypers: Hypers = config.hypers.build(
+            learnable=learns_hypers, net=net, in_shape=task.in_shape
+        ).to(context.device)
+        self.net: nn.Module = net.to(context.device)
+        self.train_data = self._on_device(
+            task.train if config.train_on == "train" else joined(task.train, task.val)
+        )
+        self._val = self._on_device(task.val) if config.train_on == "train" else None
+        self._test = self._on_device(task.test)
+
+    def generator(self, stream: str) -> torch.Generator:
+        """A named stream of this run, on the device."""
+        return seeding.torch_generator(self.context.seed, stream, device=self.context.device)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Logits (B, K) as used for scores; methods with other forward views override it."""
+        return self.hypers.predict(self.net, x, generator=generator, training=False)
+
+    def evaluate(self) -> dict[str, float]:
+        metrics = self.hypers.values()
+        if self._val is not None and len(self._val):
+            metrics |= self.score(self._val, "val")
+        if self.finished or self.context.score_test_always:
+            metrics |= self.score(self._test, "test")
+        return metrics
+
+    def score(self, examples: DeviceExamples, split: str) -> dict[str, float]:
+        """Scores of a split, always under the same augmentation draws."""
+        generator = self.generator(f"evaluate {split}")
+        was_training = self.net.training
+        self.net.eval()
+        batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
+        scores = evaluate(
+            lambda x: self.predict(x, generator), examples, split, batch_size=batch_size
+        )
+        self.net.train(was_training)
+        return scores
+
+    def _on_device(self, examples: Examples) -> DeviceExamples:
+        task = self.context.task
+        return DeviceExamples(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+
+def joined(first: Examples, second: Examples) -> Examples:
+    """All examples of both; no copy when the second is empty."""
+    if not len(second):
+        return first
+    return Examples(
+        np.concatenate([first.inputs, second.inputs]), np.concatenate([first.labels, second.labels])
+    )
