@@ -1,0 +1,46 @@
+"""The one place that imports torchvision, also beside a torch without its C++ operators.
+
+torchvision's wheel on the public index is built for CUDA. Beside a CPU-only torch its operators do
+not load, and the plain import ends in "operator torchvision::nms does not exist", although data
+sets, transforms and classification nets need none of them.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # torch takes seconds to import, and this module is imported to plan searches
+    import torch
+
+_OPERATORS = ("nms", "qnms")
+_declared: "list[torch.library.Library]" = []  # an operator lives as long as its library object
+
+
+def load() -> ModuleType:
+    """The torchvision package, imported plainly or, if that fails, with `nms` and `qnms` declared.
+
+    The declared operators have a name and a signature but no kernel: calling one is an error.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::nms does not exist" not in str(error):
+            raise
+    _declare_operators()
+    # What the failed import left behind was made without the operators.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    return importlib.import_module("torchvision")
+
+
+def _declare_operators() -> None:
+    import torch
+
+    if _declared:
+        return
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name in _OPERATORS:
+        schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        library.define(schema)  # type: ignore[no-untyped-call]
+    _declared.append(library)
