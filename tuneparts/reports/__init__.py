@@ -1,0 +1,1 @@
+"""Frames in, tables and figures out: what a search found, with its uncertainty."""

@@ -1,0 +1,169 @@
+"""Which trial stands for each seed of an arm, and what the arms add up to.
+
+A seed is a replicate of a whole arm. Within (arm, seed) one finished trial is selected by the
+search's validation metric; test scores of the selected trials are then aggregated over seeds.
+What failed or is missing is counted, and what it cost is in the bill.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.errors import ConfigError, DataError
+from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.statistics import estimate
+
+OUTCOMES = ("finished", "stopped", "failed")
+_COSTS = ("cost/passes", "cost/seconds")
+
+
+def column(frame: pd.DataFrame, name: str) -> pd.Series:
+    """A numeric column; all NaN when nobody reported it."""
+    if name not in frame:
+        return pd.Series(np.nan, index=frame.index, dtype=float)
+    return pd.to_numeric(frame[name], errors="coerce").astype(float)
+
+
+def select(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
+    """The selected trial of each (arm, seed), in the outline's order.
+
+    The best finished trial by the selection metric; ties go to the smaller index. A finished
+    trial without the metric cannot be selected, unless it is the only one. A seed without a
+    selectable trial has no row.
+    """
+    check(trials, outline)
+    trials = trials.reset_index(drop=True)
+    finished = trials[trials["outcome"] == "finished"].sort_values("index", kind="stable")
+    groups = dict(iter(finished.groupby(["arm", "seed"], sort=False)))
+    chosen = [
+        label
+        for arm in outline.arms
+        for seed in arm.seeds
+        if (arm.name, seed) in groups
+        and (label := _choose(groups[arm.name, seed], outline)) is not None
+    ]
+    return trials.iloc[chosen].reset_index(drop=True)
+
+
+def _choose(candidates: pd.DataFrame, outline: Outline) -> int | None:
+    """Row of the best candidate; candidates are sorted by trial index."""
+    if len(candidates) == 1:
+        return int(candidates.index[0])
+    if not outline.metric:
+        first = candidates.iloc[0]
+        raise ConfigError(
+            f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
+            f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
+        )
+    scores = column(candidates, outline.metric).dropna()
+    if scores.empty:
+        return None
+    is_up = schema.selection_metric(outline.metric).direction is schema.Direction.UP
+    best = int(scores.to_numpy().argmax() if is_up else scores.to_numpy().argmin())
+    return int(scores.index[best])
+
+
+def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
+    """One row per arm, in the outline's order.
+
+    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
+    expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
+    first_error, passes and seconds (mean over seeds of what all trials of a seed cost), the same
+    with `_with_leader`, and for each metric its mean over seeds under the schema name, with the
+    standard error under `<name>:se` and the number of seeds under `<name>:n`.
+    """
+    chosen = select(trials, outline)
+    metrics = reported(trials, outline)
+    rows = []
+    for arm in outline.arms:
+        own = trials[trials["arm"] == arm.name]
+        picked = chosen[chosen["arm"] == arm.name]
+        row: dict[str, object] = {
+            "arm": arm.name,
+            "method": arm.method,
+            "follows": arm.follows or "",
+            "seeds": len(picked),
+            "seeds_expected": len(arm.seeds),
+            **_counts(own, arm, outline.metric),
+            "first_error": _first_error(own),
+        }
+        for cost in _COSTS:
+            name = cost.split("/")[1]
+            row[name] = seed_cost(trials, [arm.name], cost)
+            row[f"{name}_with_leader"] = seed_cost(
+                trials, [arm.name, *outline.leaders(arm.name)], cost
+            )
+        for metric in metrics:
+            over_seeds = estimate(column(picked, metric).dropna().to_numpy())
+            row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
+            row |= {f"{metric}:n": over_seeds.num}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
+    """Metrics worth aggregating: test scores first, then the selection metric, then hypers."""
+    order = {name: position for position, name in enumerate(schema.METRICS)}
+
+    def place(name: str) -> tuple[int, str]:
+        return order[schema.lookup(name).name], name
+
+    names = [str(name) for name in trials.columns]
+    tests = sorted((name for name in names if name.startswith("test/")), key=place)
+    hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
+    return [*tests, *([outline.metric] if outline.metric else []), *hypers]
+
+
+def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
+    """Mean over seeds of what all trials of a seed cost, summed over the arms.
+
+    Stopped and failed trials count with what they reported before they ended; a seed of which
+    no trial exists yet is left out of the mean. NaN when an arm has no trials.
+    """
+    total = 0.0
+    for arm in arms:
+        own = trials[trials["arm"] == arm]
+        per_seed = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
+        total += float(per_seed.mean()) if len(per_seed) else float("nan")
+    return total
+
+
+def check(trials: pd.DataFrame, outline: Outline) -> None:
+    """Refuse trials that the outline does not know or that occur twice."""
+    known = {(arm.name, seed) for arm in outline.arms for seed in arm.seeds}
+    strange = set(zip(trials["arm"], trials["seed"], strict=True)) - known
+    if strange:
+        arm, seed = sorted(strange)[0]
+        raise DataError(
+            f"every trial belongs to an arm and seed of the outline, but `{outline.name}` has "
+            f"none for arm `{arm}` seed {seed}. Give the report the outline of this run."
+        )
+    twice = trials[trials.duplicated(["arm", "seed", "index"])]
+    if len(twice):
+        row = twice.iloc[0]
+        raise DataError(
+            f"a trial has one row, but arm `{row['arm']}` seed {row['seed']} index "
+            f"{row['index']} has several. Read the frame of one parent run only."
+        )
+
+
+def _counts(own: pd.DataFrame, arm: ArmOutline, metric: str) -> dict[str, int]:
+    present = own["seed"].value_counts()
+    missing = sum(max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds)
+    finished = own[own["outcome"] == "finished"]
+    needs_metric = arm.trials_per_seed > 1 and metric != ""
+    return {
+        "expected": arm.num_expected,
+        **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
+        "unfinished": int((~own["outcome"].isin(OUTCOMES)).sum()),
+        "missing": missing,
+        "unscored": int(column(finished, metric).isna().sum()) if needs_metric else 0,
+    }
+
+
+def _first_error(own: pd.DataFrame) -> str:
+    failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
+    errors = [str(text) for text in failed["error"].fillna("") if str(text)]
+    return errors[0] if errors else ""

@@ -1,0 +1,224 @@
+"""Means, intervals, differences and the expected best of n trials; arrays in, numbers out.
+
+The expected score of the best of n by validation is the estimator of Dodge et al. (2019), here
+without replacement: exact over all subsets of the trials that were run.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from tuneparts.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error; NaN where too few values leave it undefined."""
+
+    mean: float
+    se: float
+    num: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval."""
+
+    low: float
+    high: float
+    level: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far `a` is above `b`; the interval is None when one seed leaves it unknown."""
+
+    mean: float
+    interval: Interval | None
+    num: int
+    """Seeds on the smaller side."""
+    is_paired: bool
+
+
+def estimate(values: npt.ArrayLike) -> Estimate:
+    """Mean and standard error (n - 1 in the denominator of the variance)."""
+    x = np.asarray(values, dtype=float)
+    if x.size == 0:
+        return Estimate(math.nan, math.nan, 0)
+    if x.size == 1 or not np.isfinite(x).all():
+        return Estimate(float(x.mean()), math.nan, x.size)
+    return Estimate(float(x.mean()), float(x.std(ddof=1) / math.sqrt(x.size)), x.size)
+
+
+def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | None:
+    """Student's t interval of the mean; None below two values."""
+    point = estimate(values)
+    if math.isnan(point.se):
+        return None
+    return _t_interval(point.mean, point.se, point.num - 1, level)
+
+
+def bootstrap_interval(
+    values: npt.ArrayLike,
+    generator: np.random.Generator,
+    *,
+    level: float = 0.95,
+    num_resamples: int = 2000,
+) -> Interval | None:
+    """Percentile bootstrap interval of the mean; None below two values.
+
+    Too narrow for a handful of values, by about sqrt((n - 1) / n): prefer Student's for seeds.
+    """
+    x = np.asarray(values, dtype=float)
+    if x.size < 2:
+        return None
+    means = x[generator.integers(x.size, size=(num_resamples, x.size))].mean(axis=1)
+    return _percentiles(means, level)
+
+
+def paired_difference(
+    a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95
+) -> Difference:
+    """Mean of a - b over the seeds that both have, with Student's interval.
+
+    Args:
+        a: score by seed.
+        b: score by seed.
+        level: of the interval.
+    """
+    seeds = sorted(set(a) & set(b))
+    if not seeds:
+        raise ConfigError(
+            "a paired difference needs a seed that both sides have, but got "
+            f"{sorted(a)} and {sorted(b)}. Use `welch_difference`."
+        )
+    gaps = [a[seed] - b[seed] for seed in seeds]
+    return Difference(
+        float(np.mean(gaps)), student_interval(gaps, level), len(gaps), is_paired=True
+    )
+
+
+def welch_difference(a: npt.ArrayLike, b: npt.ArrayLike, level: float = 0.95) -> Difference:
+    """Difference of two means with Welch's interval (Welch 1947), for unmatched seeds."""
+    first, second = estimate(a), estimate(b)
+    gap, num = first.mean - second.mean, min(first.num, second.num)
+    if math.isnan(first.se) or math.isnan(second.se):
+        return Difference(gap, None, num, is_paired=False)
+    u, v = first.se**2, second.se**2
+    if u + v == 0:
+        return Difference(gap, Interval(gap, gap, level), num, is_paired=False)
+    freedom = (u + v) ** 2 / (u**2 / (first.num - 1) + v**2 / (second.num - 1))
+    return Difference(gap, _t_interval(gap, math.sqrt(u + v), freedom, level), num, is_paired=False)
+
+
+def difference(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Difference:
+    """Paired over seeds when at least two are shared, else Welch's."""
+    if len(set(a) & set(b)) >= 2:
+        return paired_difference(a, b, level)
+    return welch_difference(list(a.values()), list(b.values()), level)
+
+
+def best_of_weights(num_trials: int) -> Floats:
+    """Probability that the trial ranked r is the best of n drawn without replacement.
+
+    Returns:
+        (N, N): row n - 1, column r (0 the best); C(N - 1 - r, n - 1) / C(N, n) by recurrence.
+    """
+    n = np.arange(1, num_trials + 1, dtype=float)
+    weights = np.zeros((num_trials, num_trials))
+    weights[:, 0] = n / num_trials
+    for rank in range(1, num_trials):
+        left = num_trials - rank
+        weights[:, rank] = weights[:, rank - 1] * np.maximum(left - n + 1, 0) / left
+    return weights
+
+
+def expected_best(
+    val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool = True
+) -> Floats:
+    """Expected test score of the best of n trials by validation, n = 1..N.
+
+    Args:
+        val: (N,) validation scores in the order of the trials' indices; ties go to the first.
+        test: (N,) test scores of the same trials.
+        larger_is_better: direction of the validation score.
+
+    Returns:
+        (N,) expectation over all subsets of n trials.
+    """
+    ranked = _by_rank(val, test, larger_is_better)
+    return np.asarray(best_of_weights(len(ranked)) @ ranked)
+
+
+def expected_best_interval(
+    seeds: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+    generator: np.random.Generator,
+    *,
+    larger_is_better: bool = True,
+    level: float = 0.95,
+    num_resamples: int = 1000,
+) -> tuple[Floats, Floats, Floats]:
+    """The expected best of n, averaged over seeds, with percentile bootstrap bounds.
+
+    Trials are resampled within their seed. What all trials of a seed share (its split) is not,
+    and near n = N a resample repeats trials: bounds there are too narrow.
+
+    Args:
+        seeds: per seed the validation and test scores of its trials, in index order.
+        generator: draws the resamples.
+        larger_is_better: direction of the validation score.
+        level: of the bounds.
+        num_resamples: bootstrap samples.
+
+    Returns:
+        mean, low and high, each (N,) with N the fewest trials that a seed has.
+    """
+    ranked = [_by_rank(val, test, larger_is_better) for val, test in seeds]
+    num = min(len(scores) for scores in ranked)
+    means, resampled = [], []
+    for scores in ranked:
+        weights = best_of_weights(len(scores))[:num]
+        means.append(weights @ scores)
+        draws = np.sort(generator.integers(len(scores), size=(num_resamples, len(scores))), axis=1)
+        resampled.append(scores[draws] @ weights.T)
+    tail = (1 - level) / 2
+    low, high = np.quantile(np.mean(resampled, axis=0), [tail, 1 - tail], axis=0)
+    return np.mean(means, axis=0), low, high
+
+
+def equivalent_trials(
+    curve: npt.ArrayLike, target: float, *, larger_is_better: bool = True
+) -> int | None:
+    """The smallest n whose expected best reaches the target; None for more than N."""
+    x = np.asarray(curve, dtype=float)
+    reached = np.flatnonzero(x >= target if larger_is_better else x <= target)
+    return int(reached[0]) + 1 if reached.size else None
+
+
+def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, larger_is_better: bool) -> Floats:
+    v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
+    if v.shape != t.shape or v.ndim != 1 or v.size == 0 or np.isnan(v).any():
+        raise ConfigError(
+            "validation and test scores are equally long, at least one and without NaN in "
+            f"validation, but got shapes {v.shape} and {t.shape}. Drop trials without a score."
+        )
+    return t[np.argsort(-v if larger_is_better else v, kind="stable")]
+
+
+def _t_interval(mean: float, se: float, freedom: float, level: float) -> Interval:
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * se
+    return Interval(mean - half, mean + half, level)
+
+
+def _percentiles(samples: Floats, level: float) -> Interval:
+    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level)
