@@ -1,0 +1,1 @@
+"""What is done to inputs, activations and outputs besides the net: learnable or fixed."""

@@ -1,0 +1,82 @@
+"""Affine motions in the parametrisation of Augerino (Benton et al. 2020).
+
+Widths instead of maxima (a width w draws from plus-minus w / 2), translations scaled by 0.1,
+and one isotropic scale with an area-preserving stretch instead of a scale per axis.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tuneparts.augment.affine.augmentation import Affine, AffineConfig
+from tuneparts.augment.affine.exponential import exponential
+from tuneparts.augment.quantity import POSITIVE, Quantity
+
+NAMES = ("translate_x", "translate_y", "rotation", "scale", "stretch", "shear")
+
+# First two rows of the generators, in the order of NAMES.
+_GENERATORS = (
+    ((0, 0, 0.1), (0, 0, 0)),
+    ((0, 0, 0), (0, 0, 0.1)),
+    ((0, -1, 0), (1, 0, 0)),
+    ((1, 0, 0), (0, 1, 0)),
+    ((1, 0, 0), (0, -1, 0)),
+    ((0, 1, 0), (1, 0, 0)),
+)
+# Largest motion per unit of width.
+_MAXIMUM_PER_WIDTH = (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)
+
+
+class BentonConfig(AffineConfig):
+    """Largest motion of each generator (not its width), so that values compare with `lila`."""
+
+    kind: Literal["benton"] = "benton"
+    rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Radians."""
+    translate_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Half image widths."""
+    translate_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Half image heights."""
+    scale: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Log-scale of both axes."""
+    stretch: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Log-scale of x, and its negative of y."""
+    shear: float = Field(0.05, ge=0, allow_inf_nan=False)
+
+    def build(self, *, learnable: bool) -> "Benton":
+        """The augmentation at these maxima."""
+        return Benton({name: getattr(self, name) for name in NAMES}, learnable=learnable)
+
+
+class Benton(Affine):
+    """A = exp(sum_k (u_k - 1/2) w_k g_k), u ~ U(0, 1)^6, w = softplus(raw) when learnable.
+
+    Args:
+        maxima: largest motions by name, all of NAMES.
+        learnable: whether gradient steps move the widths.
+    """
+
+    generators_66: Tensor
+
+    def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
+        widths = [maxima[name] / unit for name, unit in zip(NAMES, _MAXIMUM_PER_WIDTH, strict=True)]
+        super().__init__(learnable=learnable, is_identity=not learnable and not any(widths))
+        self.widths = Quantity(widths, link=POSITIVE, learnable=learnable, what="affine")
+        generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
+        self.register_buffer("generators_66", generators, persistent=False)
+
+    def sample(self, num: int, generator: torch.Generator) -> Tensor:
+        """Exponentials of the generators, each times its width and a draw from U(-1/2, 1/2)."""
+        widths = self.widths()
+        z_N6 = widths.new_empty(num, 6).uniform_(-0.5, 0.5, generator=generator)
+        return exponential((z_N6 @ (widths[:, None] * self.generators_66)).view(num, 2, 3))
+
+    def values(self) -> dict[str, float]:
+        """The six largest motions: half the widths, translations times 0.1."""
+        numbers = self.widths.numbers()
+        return {
+            name: width * unit
+            for name, width, unit in zip(NAMES, numbers, _MAXIMUM_PER_WIDTH, strict=True)
+        }

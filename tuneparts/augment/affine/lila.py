@@ -1,0 +1,87 @@
+"""Affine motions from six generators with symmetric ranges (Immer et al. 2022).
+
+The common default of all image experiments: its six maxima are the axes on which
+Mlodozeniec et al. (2023, appendix G) compare learnt ranges with random search.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tuneparts.augment.affine.augmentation import Affine, AffineConfig
+from tuneparts.augment.affine.exponential import exponential
+from tuneparts.augment.quantity import POSITIVE, Quantity
+
+NAMES = ("translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear")
+_ROTATION = NAMES.index("rotation")
+
+# First two rows of the generators, in the order of NAMES.
+_GENERATORS = (
+    ((0, 0, 1), (0, 0, 0)),
+    ((0, 0, 0), (0, 0, 1)),
+    ((0, -1, 0), (1, 0, 0)),
+    ((1, 0, 0), (0, 0, 0)),
+    ((0, 0, 0), (0, 1, 0)),
+    ((0, 1, 0), (1, 0, 0)),
+)
+
+
+class LilaConfig(AffineConfig):
+    """Largest motion of each generator; each draw is uniform in plus-minus that."""
+
+    kind: Literal["lila"] = "lila"
+    rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Radians; beyond pi it acts, and is reported, as pi: the whole circle."""
+    translate_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Half image widths."""
+    translate_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Half image heights."""
+    scale_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Log-scale."""
+    scale_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    """Log-scale."""
+    shear: float = Field(0.05, ge=0, allow_inf_nan=False)
+
+    def build(self, *, learnable: bool) -> "Lila":
+        """The augmentation at these maxima."""
+        return Lila({name: getattr(self, name) for name in NAMES}, learnable=learnable)
+
+
+class Lila(Affine):
+    """A = exp(sum_k u_k eta_k G_k), u ~ U(-1, 1)^6, eta = softplus(raw) when learnable.
+
+    Args:
+        maxima: eta by name, all of NAMES.
+        learnable: whether gradient steps move them.
+    """
+
+    generators_66: Tensor
+
+    def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
+        given = [maxima[name] for name in NAMES]
+        super().__init__(learnable=learnable, is_identity=not learnable and not any(given))
+        self.maxima = Quantity(given, link=POSITIVE, learnable=learnable, what="affine")
+        generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
+        self.register_buffer("generators_66", generators, persistent=False)
+
+    def sample(self, num: int, generator: torch.Generator) -> Tensor:
+        """Exponentials of the generators, each times its maximum and a draw from U(-1, 1)."""
+        eta = _capped(self.maxima())
+        u_N6 = eta.new_empty(num, 6).uniform_(-1, 1, generator=generator)
+        return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
+
+    def values(self) -> dict[str, float]:
+        """The six maxima; rotation at most pi."""
+        values = dict(zip(NAMES, self.maxima.numbers(), strict=True))
+        values["rotation"] = min(values["rotation"], math.pi)
+        return values
+
+
+def _capped(eta_6: Tensor) -> Tensor:
+    """Rotation at most pi: beyond, the uniform angle would wrap and stop being uniform."""
+    cap = torch.full_like(eta_6, math.inf)
+    cap[_ROTATION] = math.pi
+    return torch.minimum(eta_6, cap)

@@ -1,0 +1,84 @@
+"""Numbers of a hyper that are either learnt through a link or held fixed exactly.
+
+Gradient steps move an unconstrained `raw` parameter; a link maps it into the range where the
+number makes sense. A fixed number skips the link, so that a bound which the link only
+approaches (a range of exactly 0) can be held.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tuneparts.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A smooth increasing map from the reals onto an open interval, with its inverse."""
+
+    value: Callable[[Tensor], Tensor]
+    raw: Callable[[float], float]
+    low: float
+    high: float
+
+
+# The inverse softplus is written so that it neither overflows for large values nor cancels for
+# small ones.
+POSITIVE = Link(functional.softplus, lambda v: v + math.log(-math.expm1(-v)), 0.0, math.inf)
+LOG = Link(torch.exp, math.log, 0.0, math.inf)
+UNIT = Link(torch.sigmoid, lambda v: math.log(v) - math.log1p(-v), 0.0, 1.0)
+REAL = Link(lambda raw: raw, lambda v: v, -math.inf, math.inf)
+
+
+class Quantity(nn.Module):
+    """K numbers of one hyper.
+
+    Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a
+    non-persistent buffer, because the config alone determines them.
+
+    Args:
+        values: initial values (learnable) or the values (fixed).
+        link: range of the numbers; learnable ones must lie inside it, fixed ones may touch it.
+        learnable: whether gradient steps move them.
+        what: name of the hyper in error messages.
+    """
+
+    raw: nn.Parameter | None
+    fixed: Tensor
+
+    def __init__(self, values: Sequence[float], *, link: Link, learnable: bool, what: str) -> None:
+        super().__init__()
+        self.link = link
+        self.learnable = learnable
+        self.given = tuple(float(value) for value in values)
+        for value in self.given:
+            if not link.low <= value <= link.high or not math.isfinite(value):
+                raise ConfigError(
+                    f"`{what}` must lie between {link.low:g} and {link.high:g}, but got {value:g}."
+                )
+            if learnable and not link.low < value < link.high:
+                raise ConfigError(
+                    f"a learnable `{what}` must start strictly between {link.low:g} and "
+                    f"{link.high:g}, but got {value:g}, where its gradient vanishes. "
+                    f"Start inside (0.05 is usual), or freeze it."
+                )
+        if learnable:
+            self.raw = nn.Parameter(torch.tensor([link.raw(value) for value in self.given]))
+        else:
+            self.raw = None
+            self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
+
+    def forward(self) -> Tensor:
+        """The numbers (K,), differentiable when learnable."""
+        return self.fixed if self.raw is None else self.link.value(self.raw)
+
+    def numbers(self) -> list[float]:
+        """The numbers as floats; fixed ones exactly as given."""
+        if self.raw is None:
+            return list(self.given)
+        with torch.no_grad():
+            return [float(value) for value in self.link.value(self.raw).tolist()]
