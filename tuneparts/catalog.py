@@ -12,11 +12,17 @@ METHODS: dict[str, str] = {
     "standard": "tuneparts.baselines.standard:StandardConfig",
 }
 
+_FOR_MEASURING: dict[str, str] = {
+    "null": "tuneparts.bench.null:NullConfig",
+}
+"""What benches and tests run instead of training; not offered to anyone."""
+
 
 def config_class(name: str) -> "type[MethodConfig]":
     """The config class of a method; an unknown name lists the known ones."""
-    if name not in METHODS:
+    known = METHODS | _FOR_MEASURING
+    if name not in known:
         raise UnknownNameError("method", name, METHODS)
-    module, _, attribute = METHODS[name].partition(":")
+    module, _, attribute = known[name].partition(":")
     cls: type[Any] = getattr(import_module(module), attribute)
     return cls

@@ -31,7 +31,7 @@ class StandardLearner(SupervisedLearner):
         super().__init__(config, context)
         self.optimiser = config.optimiser.build(self.net)
         self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, stream="batches"
+            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
         self._augmentation = self.generator("augment")
 

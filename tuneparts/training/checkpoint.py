@@ -3,6 +3,7 @@
 Loading never unpickles code: only tensors, numbers, strings and containers of them.
 """
 
+import hashlib
 import io
 import os
 from collections.abc import Mapping
@@ -13,12 +14,15 @@ import torch
 
 from tuneparts.errors import CheckpointError
 
+_MAGIC = b"tuneparts checkpoint 1\n"
+
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
-    """Serialise a state; the result shares no memory with it."""
+    """Serialise a state, sealed with its digest; the result shares no memory with it."""
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
-    return buffer.getvalue()
+    body = buffer.getvalue()
+    return _MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
@@ -28,13 +32,19 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
         content: what was written.
         source: where it came from, for the message when it cannot be read.
     """
-    try:
-        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many types for damaged or hostile bytes
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    seal, body = content[:start], content[start:]
+    if seal != _MAGIC + hashlib.sha256(body).digest():
         raise CheckpointError(
-            f"a checkpoint holds tensors and plain values only and must be whole, but {source} "
-            f"({len(content)} bytes) cannot be read: {type(error).__name__}. "
-            "Use the one before it, or start anew."
+            f"a checkpoint must be whole, but {source} ({len(content)} bytes) is truncated, "
+            "damaged or something else. Use the one before it, or start anew."
+        )
+    try:
+        state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many types for hostile bytes
+        raise CheckpointError(
+            f"a checkpoint holds tensors and plain values only, but {source} does not: "
+            f"{type(error).__name__}. It will not be loaded."
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"a checkpoint is a mapping, but {source} holds a {type(state)}.")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tuneparts.data.device import DeviceExamples
+from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.training.scores import scores
 
 EVAL_BATCH = 500

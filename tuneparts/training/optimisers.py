@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import nn
 
 from tuneparts.config import Config
-from tuneparts.models.fixup_resnet import Bias, Scale
+from tuneparts.models.scalars import scalar_names
 
 
 class OptimiserConfig(Config):
@@ -41,18 +41,12 @@ class OptimiserConfig(Config):
 
     def build(self, net: nn.Module) -> torch.optim.Optimizer:
         """A torch optimiser over the net; call `set_lr` before each step."""
-        scalars = {
-            id(p)
-            for m in net.modules()
-            if isinstance(m, Bias | Scale)
-            for p in m.parameters(recurse=False)
-        }
+        names = set(scalar_names(net))
+        scalars = [p for name, p in net.named_parameters() if name in names]
+        others = [p for name, p in net.named_parameters() if name not in names]
         groups = [
-            {"params": [p for p in net.parameters() if id(p) not in scalars], "lr_factor": 1.0},
-            {
-                "params": [p for p in net.parameters() if id(p) in scalars],
-                "lr_factor": self.scalar_lr_factor,
-            },
+            {"params": others, "lr_factor": 1.0},
+            {"params": scalars, "lr_factor": self.scalar_lr_factor},
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":

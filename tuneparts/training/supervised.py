@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts import seeding
-from tuneparts.data.device import DeviceExamples
+from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples
 from tuneparts.models import Net
 from tuneparts.training.evaluate import EVAL_BATCH, evaluate

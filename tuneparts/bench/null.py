@@ -1,0 +1,80 @@
+"""A learner that does nothing, or sleeps: what remains is the cost of everything around it."""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tuneparts.seeding import derive
+from tuneparts.training.hyper import HypersConfig
+from tuneparts.training.learner import Context, Learner, MethodConfig
+
+
+class NullConfig(MethodConfig):
+    """A score that depends on `x` and the seed only."""
+
+    method: Literal["null"] = "null"
+    passes: int = Field(default=1, gt=0)
+    interval: int = Field(default=1, gt=0)
+    hypers: HypersConfig = HypersConfig()
+    x: float = 0.5
+    """The best is 0.7."""
+    seconds: float = Field(default=0.0, ge=0)
+    """How long an interval sleeps."""
+    fault: Literal["", "raise", "nan", "exit"] = ""
+    """What goes wrong in the second interval: `exit` kills the process, once per folder."""
+    fault_folder: str = ""
+    """Where `exit` leaves its mark, so that the second try goes well."""
+
+    def build(self, context: Context) -> Learner:
+        return NullLearner(self, context)
+
+
+class NullLearner:
+    """Counts passes."""
+
+    def __init__(self, config: NullConfig, context: Context) -> None:
+        self.config = config
+        self._passes = 0
+        self._shift = (derive(context.seed, "null") % 1000) / 1e5
+
+    @property
+    def finished(self) -> bool:
+        return self._passes >= self.config.passes
+
+    @property
+    def passes(self) -> int:
+        return self._passes
+
+    def advance(self) -> Mapping[str, float]:
+        time.sleep(self.config.seconds)
+        if self._passes >= self.config.interval:
+            self._fail()
+        self._passes = min(self._passes + self.config.interval, self.config.passes)
+        score = (1 - (self.config.x - 0.7) ** 2) * self._passes / self.config.passes - self._shift
+        metrics = {
+            "train/loss": 1 - score,
+            "val/accuracy": score,
+            "hyper/rotation": self.config.x,
+            "cost/passes": float(self._passes),
+        }
+        return metrics | ({"test/accuracy": score - 0.01} if self.finished else {})
+
+    def _fail(self) -> None:
+        mark = os.path.join(self.config.fault_folder, "died")
+        if self.config.fault == "raise":
+            raise ValueError("asked to fail")
+        if self.config.fault == "nan":
+            raise ArithmeticError(f"loss is {math.nan}")
+        if self.config.fault == "exit" and not os.path.exists(mark):
+            open(mark, "w").close()
+            os._exit(1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"passes": self._passes}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._passes = int(state["passes"])

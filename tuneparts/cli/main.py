@@ -1,0 +1,167 @@
+"""The `tuneparts` command: verbs only, each imports what it needs when it is called."""
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    name="tuneparts",
+    help="Search hyperparameters on Ray, compare with methods that learn them in one run, "
+    "and read the answer in MLflow.\n\nStart with `tuneparts search rotated_digits`.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer reads it at run time
+    typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
+]
+RunArgument = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+
+
+@app.command()
+def search(
+    name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
+    scale: ScaleOption = "cpu",
+    address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
+    trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
+    seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
+    changes: SetOption = None,
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Print the plan and its cost; run nothing.")] = False,
+) -> None:
+    """Run a search and print the table that answers its question."""
+    from tuneparts.cli import drive
+
+    drive.search(
+        name,
+        scale=scale,
+        address=address,
+        trials=trials,
+        seeds=drive.parse_seeds(seeds),
+        changes=changes or [],
+        storage=storage,
+        dry_run=dry_run,
+    )
+
+
+@app.command()
+def resume(
+    run: RunArgument = None,
+    address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
+) -> None:
+    """Continue a run that was interrupted; by default the newest."""
+    from tuneparts.cli import drive
+
+    drive.resume(run, address=address)
+
+
+@app.command()
+def report(
+    run: RunArgument = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Print a run's table and write its Markdown, CSV and HTML; by default the newest."""
+    from tuneparts.cli import answers
+
+    answers.report(run, open_page=open_page)
+
+
+@app.command()
+def fit(
+    method: Annotated[str, typer.Argument(help="A method of `tuneparts methods`.")],
+    data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
+    changes: SetOption = None,
+) -> None:
+    """Train one learner in this process, without Ray or MLflow.
+
+    `--set` takes fields of the method (`--set passes=200`) and of the data
+    (`--set data.rotated=true`).
+    """
+    from tuneparts.cli import fitting
+
+    fitting.fit(method, data=data, seed=seed, changes=changes or [])
+
+
+@app.command()
+def methods() -> None:
+    """List the methods that a search can use."""
+    from tuneparts.cli import listings
+
+    listings.methods()
+
+
+@app.command()
+def searches() -> None:
+    """List the search files: each is a question."""
+    from tuneparts.cli import listings
+
+    listings.searches()
+
+
+@app.command()
+def data(
+    download: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Fetch this set into the cache.", metavar="NAME"),
+    ] = None,
+) -> None:
+    """List the data sets, where each was found, or how to get it."""
+    from tuneparts.cli import listings
+
+    listings.data(download)
+
+
+@app.command()
+def doctor() -> None:
+    """Check the installation: versions, data, store, Ray, devices."""
+    from tuneparts.cli import health
+
+    health.doctor()
+
+
+@app.command()
+def ui(port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000) -> None:
+    """Open the MLflow UI on the store, on this machine only."""
+    from tuneparts.cli import answers
+
+    answers.ui(port)
+
+
+@app.command()
+def bench(
+    name: Annotated[Optional[str], typer.Argument(help="Which bench; none lists them.")] = None,  # noqa: UP045
+    as_json: JsonOption = False,
+    quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
+) -> None:
+    """Measure what it costs, as a ratio to what one would run instead."""
+    from tuneparts.cli import benches
+
+    benches.bench(name, as_json=as_json, quick=quick)
+
+
+def main() -> None:
+    """Entry point: errors that we raise on purpose print as one sentence, not as a traceback."""
+    from tuneparts.errors import TunepartsError
+
+    try:
+        app()
+    except TunepartsError as error:
+        print(f"tuneparts: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

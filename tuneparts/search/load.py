@@ -1,0 +1,137 @@
+"""From a search file's name to a resolved, validated `Search`."""
+
+import ast
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tuneparts
+from tuneparts.config import parse
+from tuneparts.errors import ConfigError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class SearchFile:
+    """A question that can be asked by name."""
+
+    name: str
+    question: str
+    path: Path
+
+
+def folders() -> list[Path]:
+    """Where search files are looked for: here, then beside or inside the package."""
+    package = Path(tuneparts.__file__).parent
+    places = [Path("searches"), package.parent / "searches", package / "_searches"]
+    return [place for place in places if place.is_dir()]
+
+
+def available() -> list[SearchFile]:
+    """All search files; the first folder wins. Reads docstrings, runs nothing."""
+    found: dict[str, SearchFile] = {}
+    for folder in folders():
+        for path in sorted(folder.glob("*.py")):
+            if path.stem not in found and not path.stem.startswith("_"):
+                found[path.stem] = SearchFile(path.stem, _question(path), path)
+    return [found[name] for name in sorted(found)]
+
+
+def find(name: str) -> Path:
+    """The file of a search, by name or by path."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ConfigError(f"a path must lead to a search file, but there is none at {name}.")
+        return Path(name)
+    known = {file.name: file.path for file in available()}
+    if name not in known:
+        raise UnknownNameError("search", name, known)
+    return known[name]
+
+
+def load(
+    name: str,
+    *,
+    scale: str = "cpu",
+    trials: int | None = None,
+    seeds: Sequence[int] | None = None,
+    changes: Iterable[str] = (),
+) -> Any:
+    """The resolved search (`spec.Search`) of a file.
+
+    Args:
+        name: of a file in `searches/`, or a path.
+        scale: smoke, cpu or paper.
+        trials: how many trials each searching arm runs, instead of the file's number.
+        seeds: replicates of every arm, instead of the file's.
+        changes: `arm.field=value` or `data.field=value`.
+    """
+    from tuneparts.search.spec import Scale, Search  # brings torch, which a listing can do without
+
+    path = find(name)
+    if scale not in list(Scale):
+        raise UnknownNameError("scale", scale, list(Scale))
+    search = _module(path).search(Scale(scale))
+    if not isinstance(search, Search):
+        raise ConfigError(f"`search(scale)` of {path} must return a Search, not {type(search)}.")
+    tree = search.model_dump(mode="json")
+    if seeds is not None:
+        tree["seeds"] = list(seeds)
+        for arm in tree["arms"]:
+            arm["seeds"] = None
+    if trials is not None:
+        _set_trials(tree["arms"], trials)
+    for change in changes:
+        _apply(tree, change)
+    return parse(Search, tree)
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"tuneparts_search_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, "search", None)):
+        raise ConfigError(f"a search file defines `search(scale) -> Search`, but {path} does not.")
+    return module
+
+
+def _question(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _set_trials(arms: list[dict[str, Any]], trials: int) -> None:
+    for arm in arms:
+        for field in ("num_trials", "population"):
+            if field in arm["algorithm"]:
+                arm["algorithm"][field] = trials
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    """Apply one `arm.field=value`; values are JSON where they can be, text where not."""
+    target, equals, text = change.partition("=")
+    owner, dot, path = target.partition(".")
+    arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
+    owners = {"data": tree["data"], **arms}
+    if not equals or not dot:
+        raise ConfigError(f"a change reads `arm.field=value`, but got `{change}`.")
+    if owner not in owners:
+        raise UnknownNameError("arm", owner, owners)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    node = owners[owner]
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        if not isinstance(node.get(parent), dict):
+            node[parent] = {}
+        node = node[parent]
+    node[leaf] = value
+    if path == "passes" and owner in arms:
+        arm = next(a for a in tree["arms"] if a["name"] == owner)
+        arm["budget_note"] = arm["budget_note"] or f"passes set to {value} on the command line"

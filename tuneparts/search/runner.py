@@ -1,0 +1,194 @@
+"""Runs a plan on Ray: one Tuner over all arms, workers reused from trial to trial."""
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tuneparts.errors import BusyError, PlacementError
+from tuneparts.journal import Journal, Observer, Row
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Resources, Search
+
+# Read by Ray when it is imported or initialised, so they are set before.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # CSV, JSON and TensorBoard files of every trial
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C reaches us as KeyboardInterrupt
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Ray's own snapshots: the journal is what we resume from
+}
+MAX_WORKER_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run of the driver ended."""
+
+    status: Literal["done", "interrupted"]
+    seconds: float
+
+
+def run(
+    search: Search,
+    *,
+    folder: Path,
+    observers: Sequence[Observer] = (),
+    address: str | None = None,
+    storage: str | None = None,
+) -> Ending:
+    """Run what the journal in `folder` does not hold yet.
+
+    Args:
+        search: the resolved search.
+        folder: the run's folder; made if missing, continued if not.
+        observers: told of every event, past ones first.
+        address: a Ray cluster; a local one is started when not given.
+        storage: where checkpoints lie (path or URI that all nodes reach); inside `folder`
+            when not given.
+    """
+    start = time.monotonic()
+    with exclusive(folder):
+        journal = Journal(folder / "journal.jsonl")
+        try:
+            plan = Plan(search, journal, observers)
+            if not plan.done:
+                _run_on_ray(plan, folder, address, storage or str(folder.absolute() / "trials"))
+            status: Literal["done", "interrupted"] = "done"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            journal.close()
+    return Ending(status, time.monotonic() - start)
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the run's lock; a second driver is refused. The kernel frees it when we die."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise BusyError(
+                f"one driver at a time runs a search, but process {lock.read().strip() or '?'} "
+                f"is running {folder}. Wait for it, or end it."
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import ray
+    from ray import tune
+
+    from tuneparts.search.searcher import PlanSearcher
+    from tuneparts.search.trainable import LearnerTrainable
+
+    search = plan.search
+    log = _log_to(folder / "ray.log")
+    started_here = not ray.is_initialized()
+    try:
+        if started_here:
+            ray.init(address=address, log_to_driver=False, include_dashboard=False, **_local(address))
+        needs = {arm.name: arm.resources for arm in search.arms}
+        refuse_unplaceable(needs, ray.cluster_resources())
+        width = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
+        shared = {
+            "task": search.data.load(),
+            "storage": storage,
+            "score_test_always": search.score_test_always,
+        }
+        trainable = tune.with_resources(
+            tune.with_parameters(LearnerTrainable, **shared),
+            lambda config: tune.PlacementGroupFactory([config["bundle"]]),
+        )
+        tuner = tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                search_alg=PlanSearcher(plan, needs), num_samples=-1, reuse_actors=True
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str((folder / "ray").absolute()),
+                verbose=0,
+                failure_config=tune.FailureConfig(max_failures=MAX_WORKER_FAILURES),
+                checkpoint_config=tune.CheckpointConfig(
+                    checkpoint_frequency=0, checkpoint_at_end=False
+                ),
+            ),
+        )
+        tuner.fit()
+    finally:
+        if started_here:
+            ray.shutdown()
+        _stop_logging(log)
+    if not plan.done:
+        raise RuntimeError(f"Ray stopped before the search was done; see {folder / 'ray.log'}.")
+
+
+def bundle(resources: Resources) -> dict[str, float]:
+    """What Ray calls a bundle: resource name -> amount."""
+    amounts = {"CPU": resources.cpus, **resources.custom}
+    if resources.gpus:
+        amounts["GPU"] = resources.gpus
+    if resources.memory_gb:
+        amounts["memory"] = resources.memory_gb * 1024**3
+    return amounts
+
+
+def refuse_unplaceable(needs: dict[str, Resources], cluster: dict[str, float]) -> None:
+    """Refuse arms whose trials no cluster of this size could ever hold."""
+    for arm, resources in needs.items():
+        missing = {
+            name: amount
+            for name, amount in bundle(resources).items()
+            if amount > cluster.get(name, 0)
+        }
+        if missing:
+            have = ", ".join(f"{name} {cluster.get(name, 0):g}" for name in missing)
+            want = ", ".join(f"{name} {amount:g}" for name, amount in missing.items())
+            raise PlacementError(
+                f"a trial must fit the cluster, but `{arm}` needs {want} and the cluster has "
+                f"{have}. Add nodes, or lower the arm's resources."
+            )
+
+
+def to_rows(segment: Segment, rows: Sequence[dict[str, float]]) -> list[Row]:
+    """What a worker reported, as journal rows."""
+    now = time.time()
+    return [Row(segment.trial, int(row["cost/passes"]), row, now) for row in rows]
+
+
+def _local(address: str | None) -> dict[str, Any]:
+    """Options that only a cluster started here takes."""
+    return {} if address else {"num_cpus": os.cpu_count() or 1}
+
+
+def _log_to(path: Path) -> logging.Handler:
+    """Ray's chatter goes to a file."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("ray")
+    logger.handlers = [handler]
+    logger.propagate = False
+    return handler
+
+
+def _stop_logging(handler: logging.Handler) -> None:
+    logging.getLogger("ray").removeHandler(handler)
+    handler.close()

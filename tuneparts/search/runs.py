@@ -1,0 +1,78 @@
+"""The folder of one invocation: the resolved search, its journal, checkpoints and reports."""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuneparts.config import parse
+from tuneparts.errors import ConfigError, DataMissingError
+
+_RUN = re.compile(r"^[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}$")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One invocation of a search; `name` is `SEARCH/TIME-DIGEST`."""
+
+    root: Path
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Everything of the run."""
+        return self.root / self.name
+
+    def card(self) -> dict[str, Any]:
+        """What was written at the start: search, command, commit, storage."""
+        try:
+            card: dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataMissingError(
+                f"a run has a readable run.json, but {self.folder} has not: {error}"
+            ) from error
+        return card
+
+    def search(self) -> Any:
+        """The resolved search (`spec.Search`), as it was when the run began."""
+        from tuneparts.search.spec import Search  # brings torch
+
+        return parse(Search, self.card()["search"])
+
+
+def create(root: Path, search: Any, **facts: Any) -> Run:
+    """A new run folder with its card."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    run = Run(root, f"{search.name}/{stamp}-{search.digest}")
+    run.folder.mkdir(parents=True, exist_ok=False)
+    card = {"search": search.model_dump(mode="json"), "digest": search.digest, **facts}
+    partial = run.folder / ".run.json.partial"
+    partial.write_text(json.dumps(card, indent=2), "utf-8")
+    partial.replace(run.folder / "run.json")
+    return run
+
+
+def listing(root: Path) -> list[Run]:
+    """All runs under a results folder, oldest first."""
+    cards = root.glob("*/*/run.json")
+    names = [str(card.parent.relative_to(root)) for card in cards]
+    return [Run(root, n) for n in sorted(names, key=lambda n: n.split("/")[1]) if _RUN.match(n)]
+
+
+def named(root: Path, name: str | None) -> Run:
+    """A run by its name, or the newest; the name cannot leave the results folder."""
+    runs = listing(root)
+    if name is None:
+        if not runs:
+            raise DataMissingError(
+                f"there is no run under {root} yet. Start with `tuneparts search rotated_digits`."
+            )
+        return runs[-1]
+    matches = [run for run in runs if run.name == name or run.name.split("/")[1] == name]
+    matches = matches or [run for run in runs if run.name.split("/")[0] == name][-1:]
+    if not matches:
+        known = ", ".join(run.name for run in runs[-5:]) or "none"
+        raise ConfigError(f"`{name}` is not a run under {root}. The newest: {known}.")
+    return matches[0]

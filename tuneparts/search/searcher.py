@@ -1,0 +1,56 @@
+"""Ray's view of a plan: a searcher that suggests the next segment and hears how it went."""
+
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from tuneparts.search.plan import Plan
+from tuneparts.search.runner import MAX_WORKER_FAILURES, bundle, to_rows
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Resources
+
+
+class PlanSearcher(Searcher):  # type: ignore[misc]
+    """Hands out segments in the plan's order."""
+
+    def __init__(self, plan: Plan, needs: dict[str, Resources]) -> None:
+        super().__init__()
+        self._plan = plan
+        self._needs = needs
+        self._segments: dict[str, Segment] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self._plan.done:
+            return str(Searcher.FINISHED)
+        segment = self._plan.next()
+        if segment is None:
+            return None
+        self._segments[trial_id] = segment
+        resources = self._needs[segment.trial.arm]
+        return {
+            "segment": segment.to_json(),
+            "bundle": bundle(resources),
+            "cpus": resources.cpus,
+        }
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        segment = self._segments[trial_id]
+        self._plan.rows(segment, to_rows(segment, result.get("rows", [])))
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        segment = self._segments.pop(trial_id)
+        result = result or {}
+        failure = result.get("failure")
+        if error:
+            failure = f"the worker process died {MAX_WORKER_FAILURES + 1} times."
+        else:
+            self._plan.rows(segment, to_rows(segment, result.get("rows", [])))
+        self._plan.complete(segment, finished=bool(result.get("finished")), failure=failure)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the journal has it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: a plan is made from the journal."""

@@ -1,0 +1,90 @@
+"""Where the state of a trial lies between intervals, and which of it is kept.
+
+A file is named by round and passes. Within a round the newest two stay, so that a damaged one
+has a predecessor; at the end of a round its last state stays as the start of the next round,
+for this trial or for one that copies it.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tuneparts.errors import CheckpointError
+from tuneparts.journal import TrialId
+from tuneparts.search.segment import Segment
+from tuneparts.search.storage import Folder
+from tuneparts.training import checkpoint
+
+_NAME = re.compile(r"^r(\d{3})-p(\d{9})\.pt$")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A state that could be read, and whether it belongs to this very round."""
+
+    state: dict[str, Any]
+    same_round: bool
+
+
+class Shelf:
+    """The checkpoints of all trials of a search."""
+
+    def __init__(self, storage: Folder) -> None:
+        self._storage = storage
+
+    def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
+        """Keep a state; `last` says that the segment ends here."""
+        folder = self._folder(segment.trial)
+        before = folder.names()
+        folder.write(_name(segment.round, passes), checkpoint.to_bytes(state))
+        for name in before:
+            here, _ = _parse(name)
+            is_newest = name == before[-1] and here == segment.round and not last
+            is_milestone = here == segment.round - 1
+            if not is_newest and not is_milestone and name != _name(segment.round, passes):
+                folder.delete(name)
+
+    def find(self, segment: Segment) -> Found | None:
+        """The newest readable state to start the segment from; None to start from nothing."""
+        own = self._folder(segment.trial)
+        names = [name for name in own.names() if _NAME.match(name)]
+        for name in reversed([n for n in names if _parse(n)[0] == segment.round]):
+            state = _read(own, name)
+            if state is not None:
+                return Found(state, same_round=True)
+        if segment.round == 0:
+            return None
+        source = segment.trial if segment.donor is None else segment.donor
+        folder = self._folder(source)
+        before = [n for n in folder.names() if _NAME.match(n) and _parse(n)[0] == segment.round - 1]
+        state = _read(folder, before[-1]) if before else None
+        if state is None:
+            raise CheckpointError(
+                f"round {segment.round} of {segment.trial} starts from the last state of {source}, "
+                f"but none can be read in {folder.uri}."
+            )
+        return Found(state, same_round=False)
+
+    def _folder(self, trial: TrialId) -> Folder:
+        return self._storage.child(*str(trial).split("/"))
+
+
+def _read(folder: Folder, name: str) -> dict[str, Any] | None:
+    source = f"{folder.uri}/{name}"
+    try:
+        return checkpoint.from_bytes(folder.read(name), source=source)
+    except CheckpointError as error:
+        _log.warning("%s The one before it is used.", error)
+        return None
+
+
+def _name(number: int, passes: int) -> str:
+    return f"r{number:03d}-p{passes:09d}.pt"
+
+
+def _parse(name: str) -> tuple[int, int]:
+    match = _NAME.match(name)
+    return (int(match[1]), int(match[2])) if match else (-1, -1)

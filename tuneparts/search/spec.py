@@ -1,0 +1,242 @@
+"""What a search is: a question, its data, and the arms that answer it. Frozen data, no Ray."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from tuneparts import catalog
+from tuneparts.config import Config, parse
+from tuneparts.data.config import DataConfig
+from tuneparts.schema import selection_metric
+from tuneparts.search.space import Choice, Dimension
+from tuneparts.training.learner import MethodConfig
+
+T = TypeVar("T")
+NAME = r"^[a-z][a-z0-9_]*$"
+
+
+class Scale(StrEnum):
+    """The size at which a question is asked."""
+
+    SMOKE = "smoke"
+    """Seconds: does everything run?"""
+    CPU = "cpu"
+    """Minutes to an hour on a small machine: does the effect show?"""
+    PAPER = "paper"
+    """The published setting, on GPUs."""
+
+    def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
+        """The value for this scale."""
+        return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
+
+
+class Fixed(Config):
+    """One config per seed, as given."""
+
+    kind: Literal["fixed"] = "fixed"
+
+
+class RandomSearch(Config):
+    """Independent draws from the space."""
+
+    kind: Literal["random"] = "random"
+    num_trials: int = Field(gt=0)
+
+
+class GridSearch(Config):
+    """Every combination of the space's choices."""
+
+    kind: Literal["grid"] = "grid"
+
+
+class Tpe(Config):
+    """Optuna's tree-structured Parzen estimator, asked in batches so that order cannot matter."""
+
+    kind: Literal["tpe"] = "tpe"
+    num_trials: int = Field(gt=0)
+    batch: int = Field(default=4, gt=0)
+    """Trials that run side by side; each batch learns from all before it."""
+    num_startup: int = Field(default=10, ge=1)
+    """Random trials before the estimator takes over."""
+
+
+class Asha(Config):
+    """Successive halving by the asynchronous rule (Li et al. 2020), decided in trial order."""
+
+    kind: Literal["asha"] = "asha"
+    num_trials: int = Field(gt=0)
+    min_passes: int = Field(gt=0)
+    """The first rung."""
+    reduction: int = Field(default=4, ge=2)
+    """One in so many goes on, and the next rung is so many times higher."""
+
+
+class Pbt(Config):
+    """Population-based training (Jaderberg et al. 2017), in synchronous rounds."""
+
+    kind: Literal["pbt"] = "pbt"
+    population: int = Field(ge=4)
+    num_rounds: int = Field(ge=2)
+    quantile: float = Field(default=0.25, gt=0, le=0.5)
+    """The worst quantile copies weights and hypers from the best."""
+    resample: float = Field(default=0.25, ge=0, le=1)
+    """How often a value is drawn anew instead of perturbed."""
+
+
+Algorithm: TypeAlias = Annotated[
+    Fixed | RandomSearch | GridSearch | Tpe | Asha | Pbt, Field(discriminator="kind")
+]
+
+
+class Resources(Config):
+    """What one trial occupies."""
+
+    cpus: float = Field(default=1, gt=0)
+    gpus: float = Field(default=0, ge=0)
+    """Fractions pack several trials onto one device."""
+    memory_gb: float = Field(default=0, ge=0)
+    custom: dict[str, float] = {}
+
+
+class Arm(Config):
+    """One method with its space and budget."""
+
+    name: str = Field(pattern=NAME)
+    config: SerializeAsAny[MethodConfig]
+    """The method's config; what the space does not vary."""
+    algorithm: Algorithm = Fixed()
+    space: dict[str, Dimension] = {}
+    """Dotted path into the config -> distribution."""
+    seeds: tuple[int, ...] | None = None
+    """Replicates of the whole arm; the search's own unless given."""
+    follows: str | None = None
+    """Train at the hypers that this arm found, seed by seed."""
+    resources: Resources = Resources()
+    budget_note: str = ""
+    """Why the passes of a trial differ from the search's; without it they must not."""
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _by_method(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return parse(catalog.config_class(str(value.get("method"))), value)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Arm":
+        if (self.algorithm.kind == "fixed") == bool(self.space):
+            raise ValueError(
+                f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
+                f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
+            )
+        if self.follows is not None and self.algorithm.kind != "fixed":
+            raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+        if self.algorithm.kind == "grid":
+            loose = [path for path, dim in self.space.items() if not isinstance(dim, Choice)]
+            if loose:
+                raise ValueError(f"grid search needs a Choice for each dimension, not {loose}")
+        rng = _probe()
+        self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
+        if isinstance(self.algorithm, Asha) and self.algorithm.min_passes % self.config.interval:
+            raise ValueError(
+                "a rung is a whole number of intervals: `min_passes % interval == 0` must hold, "
+                f"but got {self.algorithm.min_passes} % {self.config.interval}"
+            )
+        if isinstance(self.algorithm, Pbt):
+            steps = self.algorithm.num_rounds * self.config.interval
+            if self.config.passes % steps:
+                raise ValueError(
+                    "a round of the population is a whole number of intervals: "
+                    f"`passes % (num_rounds * interval) == 0` must hold, but got "
+                    f"{self.config.passes} % {steps}"
+                )
+        return self
+
+    @property
+    def trials_per_seed(self) -> int:
+        """How many trials one replicate runs."""
+        algorithm = self.algorithm
+        if isinstance(algorithm, GridSearch):
+            count = 1
+            for dim in self.space.values():
+                count *= len(dim.options) if isinstance(dim, Choice) else 1
+            return count
+        if isinstance(algorithm, Pbt):
+            return algorithm.population
+        return 1 if isinstance(algorithm, Fixed) else algorithm.num_trials
+
+
+class Search(Config):
+    """A question with its arms."""
+
+    name: str = Field(pattern=NAME)
+    question: str
+    notes: str = ""
+    """What the paper did and what differs here."""
+    scale: Scale
+    data: DataConfig
+    metric: str
+    """What trials are selected by, inside an arm and a seed; never a test metric."""
+    passes: int = Field(gt=0)
+    """Budget of every trial, unless an arm says why not."""
+    seeds: tuple[int, ...] = Field(min_length=1)
+    arms: tuple[Arm, ...] = Field(min_length=1)
+    score_test_always: bool = False
+    """Score test data at each interval, for curves; selection never reads it."""
+    figures: tuple[str, ...] = ("accuracy_against_passes", "hypers_against_passes")
+
+    @field_validator("metric")
+    @classmethod
+    def _selectable(cls, value: str) -> str:
+        selection_metric(value)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Search":
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) < len(names):
+            raise ValueError(f"arms have names of their own, but got {names}")
+        for position, arm in enumerate(self.arms):
+            if arm.config.passes != self.passes and not arm.budget_note:
+                raise ValueError(
+                    f"every arm spends {self.passes} passes a trial, but `{arm.name}` spends "
+                    f"{arm.config.passes}; make them equal, or say why in `budget_note`"
+                )
+            if arm.follows is not None:
+                if arm.follows not in names[:position]:
+                    raise ValueError(
+                        f"`{arm.name}` follows `{arm.follows}`, which is not an arm before it"
+                    )
+                leader = self.arms[names.index(arm.follows)]
+                alone = set(self.seeds_of(arm)) - set(self.seeds_of(leader))
+                if alone:
+                    raise ValueError(
+                        f"`{arm.name}` follows `{arm.follows}` seed by seed, but seeds "
+                        f"{sorted(alone)} are not among the leader's"
+                    )
+        return self
+
+    def seeds_of(self, arm: Arm) -> tuple[int, ...]:
+        """The replicates of an arm."""
+        return self.seeds if arm.seeds is None else arm.seeds
+
+    def arm(self, name: str) -> Arm:
+        """The arm of this name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that change with anything that could change a number."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _probe() -> Any:
+    """A generator for checking that drawn values fit the config; no result depends on it."""
+    from tuneparts.seeding import numpy_generator
+
+    return numpy_generator(0, "validate a space")

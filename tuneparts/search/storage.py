@@ -1,0 +1,50 @@
+"""A folder of files on any file system that pyarrow reaches: local, S3, GCS, HDFS."""
+
+import pyarrow.fs as pafs
+
+from tuneparts.errors import ConfigError
+
+
+class Folder:
+    """Named byte strings in one place; writing is all or nothing."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        try:
+            self._fs, self._path = pafs.FileSystem.from_uri(self.uri)
+        except Exception as error:  # pyarrow raises several types for a URI it does not know
+            raise ConfigError(
+                f"storage is an absolute path or a URI that pyarrow knows, but got `{uri}`: {error}"
+            ) from error
+
+    def child(self, *names: str) -> "Folder":
+        """A folder inside this one."""
+        return Folder("/".join([self.uri, *names]))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file that is either whole or not there."""
+        self._fs.create_dir(self._path, recursive=True)
+        partial = f"{self._path}/.{name}.partial"
+        with self._fs.open_output_stream(partial) as stream:
+            stream.write(content)
+        self._fs.move(partial, f"{self._path}/{name}")
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
+            content: bytes = stream.read()
+        return content
+
+    def names(self) -> list[str]:
+        """The files here, sorted; none when the folder is not there."""
+        selector = pafs.FileSelector(self._path, allow_not_found=True)
+        found = [
+            info.base_name
+            for info in self._fs.get_file_info(selector)
+            if info.type == pafs.FileType.File
+        ]
+        return sorted(name for name in found if not name.endswith(".partial"))
+
+    def delete(self, name: str) -> None:
+        """Remove a file that is there."""
+        self._fs.delete_file(f"{self._path}/{name}")

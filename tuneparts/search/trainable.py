@@ -1,0 +1,96 @@
+"""The Ray Tune trainable: any learner, one interval per step. No training code."""
+
+import time
+from typing import Any
+
+import torch
+from ray import tune
+
+from tuneparts import catalog
+from tuneparts.config import parse
+from tuneparts.data.task import Task
+from tuneparts.search.segment import Segment
+from tuneparts.search.shelf import Shelf
+from tuneparts.search.storage import Folder
+from tuneparts.training.learner import Context
+
+
+class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
+    """Runs one segment; a worker process is reused for many.
+
+    State is kept on our own shelf and not in Ray's checkpoints, so that a segment finds its
+    newest state however it was interrupted: worker, node or driver. Ray only has to start it again.
+    """
+
+    def setup(self, config: dict[str, Any], **shared: Any) -> None:
+        self._task: Task = shared["task"]
+        self._shelf = Shelf(Folder(shared["storage"]))
+        self._score_test_always: bool = shared["score_test_always"]
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        torch.set_num_threads(max(1, int(config["cpus"])))
+        self._segment = Segment.from_json(config["segment"])
+        self._rows: list[dict[str, float]] = []
+        self._seconds = 0.0
+        self._learner: Any = None
+
+    def step(self) -> dict[str, Any]:
+        try:
+            if self._learner is None:
+                self._build()
+            if not self._over():
+                self._advance()
+        except OSError:
+            raise  # storage may come back: Ray starts the segment again
+        except Exception as error:  # the same config would fail the same way: no second try
+            return {"rows": self._rows, "failure": f"{type(error).__name__}: {error}", "done": True}
+        rows, self._rows = self._rows, []
+        return {"rows": rows, "finished": self._learner.finished, "done": self._over()}
+
+    def _build(self) -> None:
+        segment = self._segment
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        config = parse(catalog.config_class(segment.config["method"]), segment.config)
+        self._learner = config.build(
+            Context(
+                task=self._task,
+                seed=segment.trial.seed,
+                device=device,
+                score_test_always=self._score_test_always,
+            )
+        )
+        found = self._shelf.find(segment)
+        if found is not None:
+            self._learner.load_state_dict(found.state["learner"])
+        if found is not None and found.same_round:
+            self._seconds = found.state["seconds"]
+            self._rows = found.state["rows"]
+        self._history = list(self._rows)
+
+    def _advance(self) -> None:
+        start = time.perf_counter()
+        metrics = dict(self._learner.advance())
+        self._seconds += time.perf_counter() - start
+        row = {**metrics, "cost/seconds": self._seconds}
+        self._history.append(row)
+        self._rows.append(row)
+        state = {
+            "learner": self._learner.state_dict(),
+            "seconds": self._seconds,
+            "rows": self._history,
+        }
+        self._shelf.put(self._segment, self._learner.passes, state, last=self._over())
+
+    def _over(self) -> bool:
+        return bool(self._learner.finished or self._learner.passes >= self._segment.until)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing: the shelf has it."""
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing: `_build` asks the shelf."""
