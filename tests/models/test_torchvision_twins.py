@@ -1,0 +1,54 @@
+"""Nets that differ from torchvision's in strides only: the same weights, moved over, agree."""
+
+import torch
+from torch import nn
+
+from tuneparts import seeding, torchvision_door
+from tuneparts.models.mobilenet_v2 import MobileNetV2
+from tuneparts.models.resnet18 import ResNet18
+
+
+def randomise(net: nn.Module) -> None:
+    """Move norm affines and statistics away from 1 and 0, where mistakes would not show."""
+    generator = seeding.torch_generator(0, "norm")
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                tensor.data.uniform_(0.5, 1.5, generator=generator)
+
+
+def assert_agree(ours: nn.Module, theirs: nn.Module, x: torch.Tensor) -> None:
+    ours, theirs = ours.double().eval(), theirs.double().eval()
+    randomise(theirs)
+    source, target = theirs.state_dict(), ours.state_dict()
+    assert [t.shape for t in source.values()] == [t.shape for t in target.values()]
+    ours.load_state_dict(dict(zip(target, source.values(), strict=True)))
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-9, atol=1e-12)
+
+
+def images(side: int) -> torch.Tensor:
+    return torch.randn(
+        2, 3, side, side, generator=seeding.torch_generator(0, "x"), dtype=torch.float64
+    )
+
+
+def test_resnet18_with_the_stem_exchanged():
+    with seeding.isolated(0, "init"):
+        theirs = torchvision_door.load().models.resnet18(num_classes=10)
+        theirs.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        pooled = ResNet18(stem_pool=True).build((3, 32, 32), 10)
+        unpooled = ResNet18().build((3, 32, 32), 10)
+    assert_agree(pooled, theirs, images(16))
+    theirs.maxpool = nn.Identity()
+    assert_agree(unpooled, theirs, images(16))
+
+
+def test_mobilenet_v2_with_two_strides_taken_out():
+    with seeding.isolated(0, "init"):
+        # At widths below 0.5 rounding gives stages 1 and 2 equal channels, and the block that
+        # lost its stride becomes residual; torchvision's twin would not know.
+        theirs = torchvision_door.load().models.mobilenet_v2(num_classes=10, width_mult=0.5)
+        ours = MobileNetV2(width=0.5).build((3, 32, 32), 10)
+    theirs.features[0][0].stride = (1, 1)
+    theirs.features[2].conv[1][0].stride = (1, 1)
+    assert_agree(ours, theirs, images(16))
