@@ -1,0 +1,87 @@
+"""Resumable, seeded batches of indices, with and without replacement."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tuneparts import seeding
+from tuneparts.errors import CheckpointError, ConfigError
+
+
+class Batches:
+    """An endless stream of index batches over `num_examples` examples.
+
+    With replacement every index is drawn uniformly and independently. Without replacement an
+    epoch is a permutation of which whole batches are taken; the last `num_examples % batch_size`
+    indices of each epoch are dropped, so no batch holds an example twice. A batch that is
+    larger than the data is therefore refused without replacement.
+
+    Each stream owns its generator: several streams never disturb each other.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        batch_size: int,
+        *,
+        seed: int,
+        stream: tuple[str | int, ...] = ("batches",),
+        replacement: bool,
+    ) -> None:
+        if num_examples < 1 or batch_size < 1:
+            raise ConfigError(
+                "`num_examples >= 1` and `batch_size >= 1` must hold, "
+                f"but got {num_examples} and {batch_size}."
+            )
+        if not replacement and batch_size > num_examples:
+            raise ConfigError(
+                "`batch_size <= num_examples` must hold without replacement, "
+                f"but got {batch_size} > {num_examples}. "
+                "Lower the batch size or draw with replacement."
+            )
+        self.num_examples = num_examples
+        self.batch_size = batch_size
+        self.replacement = replacement
+        self._generator = seeding.torch_generator(seed, *stream)
+        if not replacement:
+            self._start_epoch()
+
+    def next(self) -> torch.Tensor:
+        """The next batch of indices: int64 (B,), on the CPU."""
+        if self.replacement:
+            return torch.randint(self.num_examples, (self.batch_size,), generator=self._generator)
+        if self._position + self.batch_size > self.num_examples:
+            self._start_epoch()
+        start = self._position
+        self._position += self.batch_size
+        return self._order_N[start : self._position].clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands: a byte tensor and numbers, a few kilobytes in all."""
+        state: dict[str, Any] = {
+            "num_examples": self.num_examples,
+            "replacement": self.replacement,
+        }
+        if self.replacement:
+            return state | {"generator": self._generator.get_state()}
+        # The permutation itself is left out: it is drawn again from the state before it.
+        return state | {"generator": self._epoch_state.clone(), "position": self._position}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit from what `state_dict` returned; another batch size is allowed."""
+        for key, own in (("num_examples", self.num_examples), ("replacement", self.replacement)):
+            if state[key] != own:
+                raise CheckpointError(
+                    f"a stream of batches continues over the same data, but the state has "
+                    f"{key} = {state[key]} and this stream {own}. Resume with the same data config."
+                )
+        self._generator.set_state(state["generator"])
+        if not self.replacement:
+            self._start_epoch()
+            self._position = int(state["position"])
+
+    def _start_epoch(self) -> None:
+        self._epoch_state = self._generator.get_state()
+        self._order_N = torch.randperm(self.num_examples, generator=self._generator)
+        self._position = 0
