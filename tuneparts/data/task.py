@@ -5,16 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.data.stored import StoredImages
+
+Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | StoredImages
+
 
 @dataclass(frozen=True)
 class Examples:
     """Inputs with labels.
 
     `inputs` are uint8 images (N, C, H, W) or float32 vectors (N, D); `labels` are int64 (N,).
-    The arrays may be read-only: they can live in memory shared between processes.
+    The arrays may be read-only: they can live in memory shared between processes. Images that do
+    not fit in memory are `StoredImages`, which index and measure like an array and pickle by path.
     """
 
-    inputs: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+    inputs: Inputs
     labels: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -22,7 +27,18 @@ class Examples:
 
     def subset(self, indices: npt.NDArray[np.int64]) -> "Examples":
         """The examples at these indices, in this order."""
+        if isinstance(self.inputs, StoredImages):
+            return Examples(self.inputs.select(indices), self.labels[indices])
         return Examples(self.inputs[indices], self.labels[indices])
+
+    def joined(self, other: "Examples") -> "Examples":
+        """These examples, then those of `other`; nothing is copied when `other` is empty."""
+        if not len(other):
+            return self
+        labels = np.concatenate([self.labels, other.labels])
+        if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
+            return Examples(self.inputs.joined(other.inputs), labels)
+        return Examples(np.concatenate([self.inputs, other.inputs]), labels)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import torch
+
+from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.stored import StoredImages
+from tuneparts.data.task import Examples
+from tuneparts.errors import ConfigError
+
+CPU = torch.device("cpu")
+MEAN, STD = (0.5, 0.25, 0.1), (0.2, 0.3, 0.4)
+
+
+@pytest.fixture
+def examples():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (20, 3, 4, 5), dtype=np.uint8)
+    return Examples(images, rng.integers(0, 7, 20))
+
+
+def _reference(images, mean=MEAN, std=STD):
+    channels = [
+        (images[:, c] / 255 - m) / s for c, (m, s) in enumerate(zip(mean, std, strict=True))
+    ]
+    return np.stack(channels, axis=1)
+
+
+def test_take_normalises_each_channel(examples):
+    data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
+    indices = torch.tensor([3, 3, 19, 0])
+    x, y = data.take(indices)
+    assert x.dtype == torch.float32
+    assert y.dtype == torch.int64
+    np.testing.assert_allclose(x, _reference(examples.inputs[indices]), atol=1e-5)
+    np.testing.assert_array_equal(y, examples.labels[indices])
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 20, 100])
+def test_iterate_gives_everything_once_in_order(examples, batch_size):
+    data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
+    batches = list(data.iterate(batch_size))
+    assert max(len(y) for _, y in batches) == min(batch_size, 20)
+    x, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    expected_x, expected_y = data.take(torch.arange(20))
+    assert torch.equal(x, expected_x)
+    assert torch.equal(y, expected_y)
+
+
+def test_one_mean_serves_all_channels(examples):
+    x, _ = DeviceExamples(examples, mean=(0.0,), std=(1.0,), device=CPU).take(torch.arange(20))
+    assert torch.equal(x, torch.from_numpy(examples.inputs).float() / 255)
+
+
+def test_vectors_are_not_divided_by_255():
+    vectors = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    data = DeviceExamples(Examples(vectors, np.arange(6)), mean=(0.0,), std=(1.0,), device=CPU)
+    x, _ = data.take(torch.tensor([5, 1]))
+    np.testing.assert_array_equal(x, vectors[[5, 1]])
+    x.zero_()
+    for batch, _ in data.iterate(4):
+        batch.zero_()
+    np.testing.assert_array_equal(data.take(torch.arange(6))[0], vectors)
+
+
+def test_read_only_arrays_are_shared_without_a_warning(examples):
+    examples.inputs.flags.writeable = False
+    examples.labels.flags.writeable = False
+    data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
+    x, _ = data.take(torch.arange(20))
+    np.testing.assert_allclose(x, _reference(examples.inputs), atol=1e-5)
+    assert data._inputs.data_ptr() == examples.inputs.__array_interface__["data"][0]
+
+
+def test_read_only_memory_outlives_the_array_that_named_it():
+    def make():
+        inputs = np.full((1000, 1, 8, 8), 51, np.uint8)
+        inputs.flags.writeable = False
+        return DeviceExamples(
+            Examples(inputs, np.zeros(1000, np.int64)), mean=(0.0,), std=(1.0,), device=CPU
+        )
+
+    data = make()
+    noise = [np.zeros((1000, 1, 8, 8), np.uint8) for _ in range(50)]
+    x, _ = data.take(torch.arange(1000))
+    assert torch.allclose(x, torch.tensor(0.2)), len(noise)
+
+
+def test_stored_images_are_read_batch_by_batch(examples, tmp_path):
+    path = tmp_path / "images.npy"
+    np.save(path, examples.inputs)
+    rows = np.array([4, 2, 9, 11, 0])
+    stored = Examples(StoredImages(path, rows), examples.labels[rows])
+    on_disk = DeviceExamples(stored, mean=MEAN, std=STD, device=CPU)
+    in_memory = DeviceExamples(examples.subset(rows), mean=MEAN, std=STD, device=CPU)
+    indices = torch.tensor([4, 0, 0])
+    for got, expected in zip(on_disk.take(indices), in_memory.take(indices), strict=True):
+        assert torch.equal(got, expected)
+    for got, expected in zip(on_disk.iterate(2), in_memory.iterate(2), strict=True):
+        assert torch.equal(got[0], expected[0])
+        assert torch.equal(got[1], expected[1])
+    assert len(on_disk) == 5
+
+
+def test_an_empty_split_has_no_batches(examples):
+    empty = examples.subset(np.array([], np.int64))
+    assert list(DeviceExamples(empty, mean=MEAN, std=STD, device=CPU).iterate(8)) == []
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"), [((0.1, 0.2), (1.0, 1.0)), (MEAN, (1.0,)), (MEAN, (1.0, 0.0, 1.0))]
+)
+def test_normalisation_that_does_not_fit_is_refused(examples, mean, std):
+    with pytest.raises(ConfigError, match="1 or 3 entries"):
+        DeviceExamples(examples, mean=mean, std=std, device=CPU)
+
+
+def test_a_batch_of_nothing_is_refused(examples):
+    data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
+    with pytest.raises(ConfigError, match="batch_size"):
+        next(data.iterate(0))

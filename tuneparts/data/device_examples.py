@@ -1,0 +1,97 @@
+"""A whole split on the device, handed out as normalised batches: no per-image Python.
+
+Shapes: B batch, C channels, H height, W width, D features, N examples.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tuneparts.data.stored import StoredImages
+from tuneparts.data.task import Examples
+from tuneparts.errors import ConfigError
+
+
+class DeviceExamples:
+    """Examples as tensors on a device, uint8 until a batch is taken.
+
+    Images become float32 `(x / 255 - mean) / std`, vectors `(x - mean) / std`. On the CPU the
+    tensors share the arrays' memory; stored images are read batch by batch.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device,
+    ) -> None:
+        inputs = examples.inputs
+        width = inputs.shape[1]
+        if len(mean) != len(std) or len(mean) not in {1, width} or min(std) <= 0:
+            raise ConfigError(
+                f"mean and std must have 1 or {width} entries each and std must be positive, "
+                f"but got mean {tuple(mean)} and std {tuple(std)}."
+            )
+        self.device = device
+        self._stored = inputs if isinstance(inputs, StoredImages) else None
+        self._inputs = (
+            torch.empty(0) if isinstance(inputs, StoredImages) else _tensor(inputs).to(device)
+        )
+        self._labels_N = _tensor(examples.labels).to(device)
+        self._is_image = inputs.dtype == np.uint8
+        per_channel = (1, len(mean), *[1] * (len(inputs.shape) - 2))
+        self._mean = torch.tensor(mean, dtype=torch.float32, device=device).view(per_channel)
+        self._std = torch.tensor(std, dtype=torch.float32, device=device).view(per_channel)
+
+    def __len__(self) -> int:
+        return len(self._labels_N)
+
+    def take(self, indices_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The examples at these indices: float32 (B, C, H, W) or (B, D), and int64 labels (B,)."""
+        on_device_B = indices_B.to(self.device)
+        y_B = self._labels_N[on_device_B]
+        if self._stored is None:
+            return self._normalised(self._inputs[on_device_B]), y_B
+        raw = torch.from_numpy(self._stored[indices_B.cpu().numpy()])
+        return self._normalised(raw.to(self.device)), y_B
+
+    def iterate(self, batch_size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Every example once, in order, in batches as from `take`; the last one may be smaller."""
+        if batch_size < 1:
+            raise ConfigError(f"`batch_size >= 1` must hold, but got {batch_size}.")
+        for start in range(0, len(self), batch_size):
+            rows = slice(start, start + batch_size)
+            if self._stored is None:
+                raw = self._inputs[rows]
+            else:
+                raw = torch.from_numpy(self._stored[rows]).to(self.device)
+            yield self._normalised(raw), self._labels_N[rows].clone()
+
+    def _normalised(self, raw: torch.Tensor) -> torch.Tensor:
+        x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
+        return x.sub_(self._mean).div_(self._std)
+
+
+class _Writable:
+    """Another view of a read-only array's memory that does not say so.
+
+    `torch.from_numpy` warns about read-only arrays, and a copy would undo the sharing between
+    processes; the tensors made from it are only ever indexed.
+    """
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self._array = array
+        address = array.__array_interface__["data"][0]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    contiguous = np.ascontiguousarray(array)
+    return torch.from_numpy(
+        contiguous if contiguous.flags.writeable else np.asarray(_Writable(contiguous))
+    )
