@@ -14,6 +14,7 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
 from tuneparts.reports.outline import ArmOutline, Outline
 from tuneparts.reports.statistics import estimate
+from tuneparts.search.selection import best_index
 
 OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/seconds")
@@ -35,7 +36,7 @@ def select(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
     """
     check(trials, outline)
     trials = trials.reset_index(drop=True)
-    finished = trials[trials["outcome"] == "finished"].sort_values("index", kind="stable")
+    finished = trials[trials["outcome"] == "finished"]
     groups = dict(iter(finished.groupby(["arm", "seed"], sort=False)))
     chosen = [
         label
@@ -48,7 +49,7 @@ def select(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
 
 
 def _choose(candidates: pd.DataFrame, outline: Outline) -> int | None:
-    """Row of the best candidate; candidates are sorted by trial index."""
+    """Row of the best candidate of one (arm, seed)."""
     if len(candidates) == 1:
         return int(candidates.index[0])
     if not outline.metric:
@@ -57,12 +58,9 @@ def _choose(candidates: pd.DataFrame, outline: Outline) -> int | None:
             f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
             f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
         )
-    scores = column(candidates, outline.metric).dropna()
-    if scores.empty:
-        return None
-    is_up = schema.selection_metric(outline.metric).direction is schema.Direction.UP
-    best = int(scores.to_numpy().argmax() if is_up else scores.to_numpy().argmin())
-    return int(scores.index[best])
+    scores = dict(zip(candidates["index"], column(candidates, outline.metric), strict=True))
+    index = best_index(scores, schema.selection_metric(outline.metric))
+    return None if index is None else int(candidates.index[candidates["index"] == index][0])
 
 
 def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
