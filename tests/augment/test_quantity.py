@@ -28,7 +28,7 @@ def test_the_unit_link_inverts(value):
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_learnable_numbers_are_parameters_with_a_gradient(link):
     quantity = Quantity([0.2, 0.7], link=link, learnable=True, what="x")
-    quantity().sum().backward()
+    quantity.tensor().sum().backward()
     assert quantity.raw.grad.abs().min() > 0
     assert quantity.numbers() == pytest.approx([0.2, 0.7])
     assert list(quantity.state_dict()) == ["raw"]
@@ -37,9 +37,9 @@ def test_learnable_numbers_are_parameters_with_a_gradient(link):
 def test_fixed_numbers_are_exact_and_config_alone():
     quantity = Quantity([0.0, 0.1], link=POSITIVE, learnable=False, what="x")
     assert quantity.numbers() == [0.0, 0.1]
-    assert quantity()[0] == 0
+    assert quantity.tensor()[0] == 0
     assert quantity.state_dict() == {}
-    assert quantity.double()().dtype == torch.float64
+    assert quantity.double().tensor().dtype == torch.float64
 
 
 @pytest.mark.parametrize("value", [-0.1, math.inf, math.nan])

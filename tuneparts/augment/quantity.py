@@ -72,7 +72,7 @@ class Quantity(nn.Module):
             self.raw = None
             self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
 
-    def forward(self) -> Tensor:
+    def tensor(self) -> Tensor:
         """The numbers (K,), differentiable when learnable."""
         return self.fixed if self.raw is None else self.link.value(self.raw)
 

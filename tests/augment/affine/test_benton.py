@@ -26,7 +26,7 @@ def test_samples_follow_the_formula_of_widths():
         dict(zip(NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True)), learnable=True
     ).double()
     found = module.sample(10, stream()).detach().numpy()
-    widths = module.widths().detach().numpy()
+    widths = module.widths.tensor().detach().numpy()
     z = torch.empty(10, 6, dtype=torch.float64).uniform_(-0.5, 0.5, generator=stream()).numpy()
     for row, A_23 in zip(z * widths, found, strict=True):
         tx, ty, rotation, scale, stretch, shear = row

@@ -19,8 +19,8 @@ HIGH = (1.5, 1.2, 1.1, 0.1, 0.4, 0.2, 0.3)
 
 def test_samples_are_the_product_of_their_factors():
     module = Schwoebel(LOW, HIGH, learnable=True).double()
-    low = module.theta_min().detach().numpy()
-    high = module.theta_max().detach().numpy()
+    low = module.theta_min.tensor().detach().numpy()
+    high = module.theta_max.tensor().detach().numpy()
     eps = torch.empty(10, 7, dtype=torch.float64).uniform_(0, 1, generator=stream()).numpy()
     for A_23, e in zip(module.sample(10, stream()).detach().numpy(), eps, strict=True):
         alpha, sx, sy, tx, ty, px, py = low + (high - low) * e

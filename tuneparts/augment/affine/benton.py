@@ -69,7 +69,7 @@ class Benton(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Exponentials of the generators, each times its width and a draw from U(-1/2, 1/2)."""
-        widths = self.widths()
+        widths = self.widths.tensor()
         z_N6 = widths.new_empty(num, 6).uniform_(-0.5, 0.5, generator=generator)
         return exponential((z_N6 @ (widths[:, None] * self.generators_66)).view(num, 2, 3))
 

@@ -69,7 +69,7 @@ class Lila(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Exponentials of the generators, each times its maximum and a draw from U(-1, 1)."""
-        eta = _capped(self.maxima())
+        eta = _capped(self.maxima.tensor())
         u_N6 = eta.new_empty(num, 6).uniform_(-1, 1, generator=generator)
         return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
 

@@ -75,7 +75,7 @@ class Schwoebel(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Matrices of components drawn uniformly between their two ends."""
-        low, high = self.theta_min(), self.theta_max()
+        low, high = self.theta_min.tensor(), self.theta_max.tensor()
         eps_N7 = low.new_empty(num, 7).uniform_(0, 1, generator=generator)
         angle, scale_x, scale_y, shear_x, shear_y, move_x, move_y = torch.lerp(
             low, high, eps_N7

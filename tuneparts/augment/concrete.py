@@ -1,0 +1,173 @@
+"""Dropout rates and input masks that gradients can reach (Maddison et al. 2016).
+
+A Bernoulli draw has no gradient in its probability; its concrete relaxation
+sigmoid((logit + log u - log(1 - u)) / tau) does, and becomes the draw as tau falls to 0.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tuneparts.augment.quantity import UNIT, Quantity
+from tuneparts.config import Config
+from tuneparts.errors import ConfigError
+
+Evaluation = Literal["probability", "rounded"]
+
+
+def relaxed_bernoulli(
+    logits: Tensor, shape: torch.Size, *, tau: float, generator: torch.Generator
+) -> Tensor:
+    """Draws in [0, 1] that exceed one half with probability sigmoid(logits).
+
+    Args:
+        logits: broadcastable to `shape`.
+        shape: of the draws, all independent.
+        tau: temperature; smaller is closer to 0 and 1.
+        generator: on the device of `logits`.
+    """
+    u = torch.rand(shape, generator=generator, device=logits.device, dtype=logits.dtype)
+    return torch.sigmoid((logits + torch.logit(u)) / tau)
+
+
+class DropoutConfig(Config):
+    """One rate for each dropout slot of the net."""
+
+    rate: float | tuple[float, ...] = 0.1
+    """The same for all slots, or one each in the order of the net."""
+    tau: float = Field(0.1, gt=0)
+    """Temperature of the relaxation; not used at fixed rates."""
+
+    def build(self, num_slots: int, *, learnable: bool) -> "ConcreteDropout":
+        """The rates for a net with this many slots."""
+        rates = _one_each(self.rate, num_slots, what="dropout.rate", each="dropout slot")
+        return ConcreteDropout(rates, tau=self.tau, learnable=learnable)
+
+
+class ConcreteDropout(nn.Module):
+    """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones.
+
+    Args:
+        rates: one per slot.
+        tau: temperature of the relaxation.
+        learnable: whether gradient steps move the logits of the rates.
+    """
+
+    def __init__(self, rates: Sequence[float], *, tau: float = 0.1, learnable: bool) -> None:
+        super().__init__()
+        if any(rate >= 1 for rate in rates):
+            raise ConfigError(
+                f"a dropout rate must be below 1, but got {max(rates):g}, which keeps nothing."
+            )
+        self.tau = tau
+        self.rates = Quantity(rates, link=UNIT, learnable=learnable, what="dropout.rate")
+        self.is_identity = not learnable and not any(rates)
+
+    def forward(self, h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
+        """Drop activations of any shape, element by element, and rescale by 1 / (1 - rate)."""
+        logits = self.rates.raw
+        if logits is None:
+            rate = self.rates.given[slot]
+            if rate == 0:
+                return h
+            u = torch.rand(h.shape, generator=generator, device=h.device, dtype=h.dtype)
+            return h * (u >= rate) / (1 - rate)
+        dropped = relaxed_bernoulli(logits[slot], h.shape, tau=self.tau, generator=generator)
+        return h * ((1 - dropped) / torch.sigmoid(-logits[slot])).to(h.dtype)
+
+    def values(self) -> dict[str, float]:
+        """Rate of each slot by metric name without `hyper/`."""
+        return {f"dropout.{i}": rate for i, rate in enumerate(self.rates.numbers())}
+
+
+class MaskConfig(Config):
+    """Which input features are kept."""
+
+    keep: float | tuple[float, ...] = 0.5
+    """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
+    tau: float = Field(0.1, gt=0)
+    """Temperature of the relaxation; not used at fixed probabilities."""
+    evaluation: Evaluation = "probability"
+    """Multiply features by their keep probability, or by its rounding."""
+
+    def build(self, in_shape: Sequence[int], *, learnable: bool) -> "InputMask":
+        """The mask for inputs of this shape, features in row-major order."""
+        keep = _one_each(self.keep, prod(in_shape), what="mask.keep", each="input feature")
+        return InputMask(
+            keep,
+            in_shape=in_shape,
+            tau=self.tau,
+            evaluation=self.evaluation,
+            learnable=learnable,
+        )
+
+
+class InputMask(nn.Module):
+    """Multiplies each input feature by a random keep variable, without rescaling.
+
+    In training every example has a draw of its own, relaxed when learnable and 0 or 1 when
+    fixed. Evaluation is deterministic.
+
+    Args:
+        keep: keep probabilities of all features in row-major order.
+        in_shape: shape of one input.
+        tau: temperature of the relaxation.
+        evaluation: what stands for the draw in evaluation.
+        learnable: whether gradient steps move the logits of the probabilities.
+    """
+
+    def __init__(
+        self,
+        keep: Sequence[float],
+        *,
+        in_shape: Sequence[int],
+        tau: float = 0.1,
+        evaluation: Evaluation = "probability",
+        learnable: bool,
+    ) -> None:
+        super().__init__()
+        self.in_shape = tuple(in_shape)
+        self.tau = tau
+        self.evaluation = evaluation
+        self.keep = Quantity(keep, link=UNIT, learnable=learnable, what="mask.keep")
+        self.is_identity = not learnable and all(k == 1 for k in keep)
+        self.is_random = learnable or any(0 < k < 1 for k in keep)
+
+    def forward(self, x: Tensor, generator: torch.Generator, *, training: bool) -> Tensor:
+        """Masked inputs (B, *in_shape)."""
+        if training and self.is_random:
+            logits = self.keep.raw
+            if logits is None:
+                probability = self.keep.tensor().view(self.in_shape).expand_as(x)
+                return x * torch.bernoulli(probability, generator=generator)
+            kept = relaxed_bernoulli(
+                logits.view(self.in_shape), x.shape, tau=self.tau, generator=generator
+            )
+            return x * kept
+        keep = self.keep.tensor().view(self.in_shape)
+        return x * ((keep > 0.5) if self.evaluation == "rounded" else keep)
+
+    def values(self) -> dict[str, float]:
+        """Number of features kept, and for vectors each probability as `keep.0`, `keep.1`, ...
+
+        The probabilities of an image's pixels are too many for a report: read `keep` instead.
+        """
+        keep = self.keep.numbers()
+        each = {f"keep.{i}": k for i, k in enumerate(keep)} if len(self.in_shape) == 1 else {}
+        return {"num_kept": float(sum(k > 0.5 for k in keep))} | each
+
+
+def _one_each(
+    given: float | tuple[float, ...], count: int, *, what: str, each: str
+) -> tuple[float, ...]:
+    numbers = (given,) * count if isinstance(given, float) else given
+    if len(numbers) != count:
+        raise ConfigError(
+            f"`{what}` needs one number for each {each}, but got {len(numbers)} for {count}. "
+            f"Give {count}, or a single number for all."
+        )
+    return numbers

@@ -1,0 +1,68 @@
+"""Where a dropout hyper acts inside a net, without becoming part of the net.
+
+A net's forward has no argument for rates or generators, and its parameters must stay its own.
+So a slot holds only its number, and hears from the caller, for the length of one call, which
+dropout to apply. Copies of a net, `functional_call` and several nets under one set of hypers
+then need no bookkeeping.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.augment.concrete import ConcreteDropout
+
+
+@dataclass
+class Drawing:
+    """The dropout of one call of a net."""
+
+    dropout: ConcreteDropout
+    generator: torch.Generator
+    num_reads: int = 0
+    """How often a slot asked; 0 after the call means that the net has no slots."""
+
+
+_current: ContextVar[Drawing | None] = ContextVar("tuneparts_dropout", default=None)
+
+
+@contextmanager
+def drawing(dropout: ConcreteDropout, generator: torch.Generator) -> Iterator[Drawing]:
+    """Inside the block, slots drop by these rates from this generator; outside they are off."""
+    drawing = Drawing(dropout, generator)
+    token = _current.set(drawing)
+    try:
+        yield drawing
+    finally:
+        _current.reset(token)
+
+
+class DropoutSlot(nn.Dropout):
+    """A dropout layer whose rate and randomness come from the `drawing` block around the call.
+
+    It does not read the net's train or eval mode: a hyper step drops in either.
+
+    Args:
+        slot: number of this layer among the dropout layers of its net.
+        p: rate that the net itself asked for.
+    """
+
+    def __init__(self, slot: int, p: float) -> None:
+        super().__init__(p)
+        self.slot = slot
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Drop, or pass on what came in."""
+        drawing = _current.get()
+        if drawing is None:
+            return h
+        drawing.num_reads += 1
+        return drawing.dropout(h, self.slot, drawing.generator)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Slot number and the net's own rate."""
+        return f"slot={self.slot}, p={self.p}"
