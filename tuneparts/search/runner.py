@@ -17,7 +17,7 @@ from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Resources, Search
 
 # Read by Ray when it is imported or initialised, so they are set before.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -90,7 +90,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
-    for name, value in _ENVIRONMENT.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import ray
     from ray import tune

@@ -34,18 +34,17 @@ def promoted(
 ) -> list[bool]:
     """Which trials of a rung go on, decided one after the other (Li et al. 2020).
 
-    Trial i goes on when it is not worse than the (1 - 1/reduction) quantile, linearly
-    interpolated, of all trials up to and including itself. This is what the asynchronous rule
-    gives when trials arrive in order; a decision depends on earlier trials only, so a rung can
-    run in any order and on any number of workers.
+    A trial goes on when it is not worse than the (1 - 1/reduction) quantile, linearly
+    interpolated, of the trials before it; the first always does. This is what Ray's
+    asynchronous rule gives when trials arrive in order. A decision depends on earlier trials
+    only, so a rung can run in any order and on any number of workers.
     """
     larger_is_better = better(1.0, 0.0)
     kept = []
-    for i in range(len(scores)):
-        seen = np.array(scores[: i + 1], dtype=float)
-        ascending = seen if larger_is_better else -seen
-        cutoff = np.nanpercentile(ascending, 100 * (1 - 1 / reduction))
-        kept.append(bool(ascending[i] >= cutoff))
+    rewards = np.array(scores, dtype=float) * (1 if larger_is_better else -1)
+    for i, reward in enumerate(rewards):
+        before = rewards[:i]
+        kept.append(i == 0 or bool(reward >= np.percentile(before, (1 - 1 / reduction) * 100)))
     return kept
 
 

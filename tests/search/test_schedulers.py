@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuneparts.search import schedulers
+from tuneparts.search.space import Choice, Uniform
+
+
+def larger(a: float, b: float) -> bool:
+    return a > b
+
+
+def smaller(a: float, b: float) -> bool:
+    return a < b
+
+
+def test_rungs_grow_by_the_reduction_and_end_at_the_budget() -> None:
+    assert schedulers.rungs(10, 4, 400) == [10, 40, 160, 400]
+    assert schedulers.rungs(400, 4, 400) == [400]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    scores=st.lists(st.floats(-5, 5), min_size=1, max_size=12),
+    reduction=st.integers(2, 4),
+    up=st.booleans(),
+)
+def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
+    scores: list[float], reduction: int, up: bool
+) -> None:
+    from ray.tune.schedulers.async_hyperband import _Bracket
+
+    bracket = _Bracket(
+        min_t=1, max_t=reduction, reduction_factor=reduction, s=0, stop_last_trials=False
+    )
+    expected = []
+    for number, score in enumerate(scores):
+        trial = type("Trial", (), {"trial_id": str(number)})()
+        action = bracket.on_result(trial, cur_iter=1, cur_rew=score if up else -score)
+        expected.append(action == "CONTINUE")
+    assert schedulers.promoted(scores, reduction, better=larger if up else smaller) == expected
+
+
+def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
+    scores = [0.3, 0.9, 0.1, 0.95, 0.2]
+    whole = schedulers.promoted(scores, 2, better=larger)
+    for n in range(1, len(scores)):
+        assert schedulers.promoted(scores[:n], 2, better=larger) == whole[:n]
+
+
+@pytest.mark.parametrize(("better", "best", "worst"), [(larger, {2, 3}, {0, 1}), (smaller, {0, 1}, {2, 3})])
+def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
+    scores = {0: 0.1, 1: 0.2, 2: 0.8, 3: 0.9, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.5}
+    donors = schedulers.exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
+    assert set(donors) == worst
+    assert set(donors.values()) <= best
+
+
+def test_one_survivor_copies_from_nobody() -> None:
+    rng = np.random.default_rng(0)
+    assert schedulers.exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10_000), start=st.floats(0.1, 3.0))
+def test_explored_values_stay_in_the_space(seed: int, start: float) -> None:
+    space = {"a": Uniform(low=0.1, high=3.0), "b": Choice(options=("x", "y", "z"))}
+    values = schedulers.explore(
+        {"a": start, "b": "y"}, space, resample=0.25, rng=np.random.default_rng(seed)
+    )
+    assert 0.1 <= values["a"] <= 3.0
+    assert values["b"] in {"x", "y", "z"}

@@ -1,0 +1,130 @@
+"""`tuneparts search | resume`: the driver, with tracking, the live view and the report."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tuneparts import provenance, settings
+from tuneparts.cli import answers, estimate
+from tuneparts.cli.live import LiveView
+from tuneparts.errors import ConfigError
+from tuneparts.search import load, runs
+
+INTERRUPTED = 130
+"""Exit code of a process that ended by Ctrl-C."""
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """`0,1,2` as numbers."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"seeds are whole numbers with commas, but got `{text}`.") from None
+
+
+def search(
+    name: str,
+    *,
+    scale: str,
+    address: str | None,
+    trials: int | None,
+    seeds: Sequence[int] | None,
+    changes: Sequence[str],
+    storage: str | None,
+    dry_run: bool,
+) -> None:
+    """Resolve a search, then run it or print its plan."""
+    resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, changes=changes)
+    if dry_run:
+        _print_plan(resolved)
+        return
+    run = runs.create(
+        settings.current().results_dir,
+        resolved,
+        command=shlex.join(["tuneparts", *sys.argv[1:]]),
+        commit=provenance.commit(),
+        versions=provenance.versions(),
+        storage=storage,
+    )
+    _drive(run, resolved, address)
+
+
+def resume(name: str | None, *, address: str | None) -> None:
+    """Continue a run; one that is already done only gets its report again."""
+    run = runs.named(settings.current().results_dir, name)
+    _drive(run, run.search(), address)
+
+
+def _drive(run: runs.Run, search: Any, address: str | None) -> None:
+    from tuneparts.search import runner
+    from tuneparts.tracking.tracker import Tracker
+
+    console = Console()
+    console.print(f"{search.question}\nrun {run.name} in {run.folder}", highlight=False)
+    tracker = Tracker(
+        settings.current().tracking_uri, folder=run.folder, search=answers.card(run, search)
+    )
+    status = "FAILED"
+    try:
+        with LiveView(search, console) as view:
+            ending = runner.run(
+                search,
+                folder=run.folder,
+                observers=[tracker, view],
+                address=address,
+                storage=run.card()["storage"],
+            )
+        status = "FINISHED" if ending.status == "done" else "KILLED"
+        if status == "FINISHED" and tracker.flush():
+            paths = answers.write_report(run, console)
+            for path in paths.values():
+                tracker.log_artifact(path)
+    finally:
+        for problem in tracker.close(status):  # type: ignore[arg-type]
+            console.print(f"tracking: {problem}", style="yellow", highlight=False)
+    if status == "KILLED":
+        console.print(f"Interrupted; nothing is lost. Continue with: tuneparts resume {run.name}")
+        raise SystemExit(INTERRUPTED)
+    console.print(f"report      {run.folder / 'report' / 'report.html'}", highlight=False)
+    console.print("MLflow UI   tuneparts ui", highlight=False)
+
+
+def _print_plan(search: Any) -> None:
+    """Trials, passes, resources and estimated time of each arm."""
+    console = Console()
+    table = Table("arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)")
+    costs = estimate.seconds_per_arm(search, console)
+    for arm in search.arms:
+        seeds = search.seeds_of(arm)
+        trials = arm.trials_per_seed * len(seeds)
+        passes = estimate.passes_of(arm) * len(seeds)
+        needs = f"{arm.resources.cpus:g} CPU"
+        if arm.resources.gpus:
+            needs += f", {arm.resources.gpus:g} GPU"
+        table.add_row(
+            arm.name,
+            arm.config.model_dump()["method"],
+            arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+            ",".join(map(str, seeds)),
+            str(trials),
+            f"{passes:,}",
+            needs,
+            f"{costs[arm.name] * passes / 3600:.3f}",
+        )
+    total = sum(
+        costs[arm.name] * estimate.passes_of(arm) * len(search.seeds_of(arm)) for arm in search.arms
+    )
+    console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
+    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
+    console.print(table)
+    console.print(
+        f"about {total / 60:.1f} minutes on one CPU, {total / 60 / estimate.cpus():.1f} on this "
+        "machine, from a few passes of each arm; adaptive arms at most",
+        highlight=False,
+    )

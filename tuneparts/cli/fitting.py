@@ -1,0 +1,67 @@
+"""`tuneparts fit`: one learner in this process."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from tuneparts import catalog, schema
+from tuneparts.errors import ConfigError
+
+
+def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
+    """Train, with a progress bar, and print what was reported."""
+    cls = catalog.config_class(method)
+    import torch
+
+    from tuneparts.data.config import DataConfig
+    from tuneparts.training.learner import Context
+
+    own, of_data = _split(changes)
+    config = cls().replaced(own)
+    data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
+    task = data_config.replaced(of_data).load()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    learner = config.build(Context(task=task, seed=seed, device=device))
+    console = Console()
+    rows = []
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task(f"{method} on {data}", total=config.passes)
+        while not learner.finished:
+            rows.append(dict(learner.advance()))
+            progress.update(bar, completed=learner.passes)
+    console.print(_table(rows))
+
+
+def _split(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`field=value` of the method and `data.field=value` of the data."""
+    own: dict[str, Any] = {}
+    of_data: dict[str, Any] = {}
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals:
+            raise ConfigError(f"a change reads `field=value`, but got `{change}`.")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        if path.startswith("data."):
+            of_data[path.removeprefix("data.")] = value
+        else:
+            own[path] = value
+    return own, of_data
+
+
+def _table(rows: Sequence[dict[str, float]]) -> Table:
+    """Last values, and the first where a metric was reported more than once."""
+    table = Table("metric", "first", "last", "meaning")
+    names = sorted({name for row in rows for name in row})
+    for name in names:
+        metric = schema.lookup(name)
+        values = [row[name] for row in rows if name in row]
+        first, last = (f"{v:.{metric.decimals}f}" for v in (values[0], values[-1]))
+        table.add_row(name, first if len(values) > 1 else "", last, metric.meaning)
+    return table

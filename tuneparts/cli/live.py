@@ -1,0 +1,123 @@
+"""The live view of a running search: a line per arm, on a terminal only."""
+
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.schema import lookup
+
+
+@dataclass
+class _ArmState:
+    total: int
+    budget: int
+    passes: dict[TrialId, int] = field(default_factory=dict)
+    ended: dict[TrialId, str] = field(default_factory=dict)
+    best: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """Share of the arm's passes that is over; a trial that ended early counts as whole."""
+        over = sum(
+            self.budget if trial in self.ended else min(passes, self.budget)
+            for trial, passes in self.passes.items()
+        )
+        return over / (self.total * self.budget)
+
+    def count(self, outcome: str) -> int:
+        return sum(1 for one in self.ended.values() if one == outcome)
+
+
+class LiveView:
+    """Observes a search and draws its state; says nothing where nobody looks."""
+
+    def __init__(self, search: Any, console: Console) -> None:
+        self._metric = lookup(search.metric)
+        self._console = console
+        self._start = time.monotonic()
+        self._fraction_at_start = 0.0
+        self._arms = {
+            arm.name: _ArmState(
+                arm.trials_per_seed * len(search.seeds_of(arm)), budget=arm.config.passes
+            )
+            for arm in search.arms
+        }
+        self._live = Live(
+            get_renderable=self.render, console=console, refresh_per_second=2, transient=True
+        )
+
+    def __enter__(self) -> "LiveView":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def on_event(self, event: Event) -> None:
+        arm = self._arms[event.trial.arm]
+        if isinstance(event, TrialStarted):
+            arm.passes.setdefault(event.trial, 0)
+        elif isinstance(event, Row):
+            arm.passes[event.trial] = event.step
+            score = event.metrics.get(self._metric.name)
+            if score is not None and (arm.best is None or self._metric.better(score, arm.best)):
+                arm.best = score
+        elif isinstance(event, TrialEnded):
+            arm.ended[event.trial] = event.outcome
+
+    def remember_start(self) -> None:
+        """Count time left from here: what a resumed run already had took no time now."""
+        self._start = time.monotonic()
+        self._fraction_at_start = self.fraction
+
+    @property
+    def fraction(self) -> float:
+        """Share of all passes that is over."""
+        whole = sum(arm.total * arm.budget for arm in self._arms.values())
+        return sum(a.fraction * a.total * a.budget for a in self._arms.values()) / whole
+
+    def render(self) -> Group:
+        """The table as it stands, and the time left."""
+        table = Table("arm", "", "running", "done", "stopped", "failed", f"best {self._metric.name}")
+        for name, arm in self._arms.items():
+            running = len(arm.passes) - len(arm.ended)
+            best = "" if arm.best is None else f"{arm.best:.{self._metric.decimals}f}"
+            failed = arm.count("failed")
+            table.add_row(
+                name,
+                ProgressBar(total=1.0, completed=arm.fraction, width=30),
+                str(running or ""),
+                f"{arm.count('finished')}/{arm.total}",
+                str(arm.count("stopped") or ""),
+                Text(str(failed), style="bold red") if failed else "",
+                best,
+            )
+        return Group(table, Text(self._time_left()))
+
+    def _time_left(self) -> str:
+        elapsed = time.monotonic() - self._start
+        gained = self.fraction - self._fraction_at_start
+        if gained <= 0:
+            return f"{_clock(elapsed)} elapsed"
+        left = elapsed * (1 - self.fraction) / gained
+        return f"{_clock(elapsed)} elapsed, about {_clock(left)} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
