@@ -104,11 +104,21 @@ def test_csv_reads_back_at_full_precision(summary, outline):
     assert set(back["digest"]) == {outline.digest}
 
 
-def test_narrow_terminal_drops_details_and_says_which(built):
-    text = shown(tables.to_rich(built, 110), 110)
-    assert "brier" not in text.split("Left out")[0]
-    assert "Left out for width: test ece ↓, test brier ↓" in re.sub(r"\s+", " ", text)
+@pytest.mark.parametrize("width", [80, 100, 130])
+def test_narrow_terminal_drops_details_says_which_and_clips_nothing(built, summary, width):
+    text = shown(tables.to_rich(built[:1], width), width)
+    table, _, rest = text.partition("Left out for width: ")
+    assert "brier" not in table
+    assert "brier" in rest
     assert "…" not in text
+    words = " ".join(table.split("Mean ±")[0].split())
+    left_out = " ".join(rest.split(".\n")[0].split()).split(", ")
+    for column in built[0].columns:
+        is_shown = all(word in words for word in column.header.split())
+        assert is_shown != (column.header in left_out)
+    for row in summary.to_dict("records"):
+        cell = tables.spread(row["test/accuracy"], row["test/accuracy:se"], 4)
+        assert re.search(rf"{row['arm']} +{cell}", table)
 
 
 def test_markup_in_names_stays_text(trials, outline):

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import pandas as pd
 from rich import box
+from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -42,13 +44,17 @@ class Column:
     header: str
     cells: tuple[Cell, ...]
     is_number: bool = True
-    is_detail: bool = False
-    """Left out where the room is narrow."""
+    detail: int = 0
+    """Where the room is narrow the largest go first; 0 always stays."""
+    may_wrap: bool = False
+    """Whether its cells may break between words."""
 
     @property
     def width(self) -> int:
-        """Characters that the column needs."""
-        return max(len(text) for text in [self.header, *(cell.text for cell in self.cells)])
+        """Characters that the column needs; headers may break between words."""
+        cells = [cell.text for cell in self.cells]
+        texts = [word for cell in cells for word in cell.split()] if self.may_wrap else cells
+        return max(len(text) for text in [*self.header.split(), *texts])
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,11 @@ def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
     tests = [name for name in _metrics(summary) if name.startswith("test/")]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
     single = [name for name in hypers if name in schema.METRICS]
-    scores = [_scores(summary, name, is_detail=position > 1) for position, name in enumerate(tests)]
+    scores = [_scores(summary, name, detail=2 * position) for position, name in enumerate(tests)]
     if scores:
         scores[0] = _with_failures(scores[0], summary)
     if outline.metric:
-        scores.append(_scores(summary, outline.metric, is_detail=True))
+        scores.append(_scores(summary, outline.metric, detail=3))
     tables = [
         Table(
             f"{outline.name}: scores and costs",
@@ -127,29 +133,49 @@ def spread(mean: float, se: float, decimals: int) -> str:
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
-def to_rich(tables: Sequence[Table], width: int | None = None) -> list[RichTable]:
+def to_rich(tables: Sequence[Table], width: int | None = None) -> list[Group]:
     """For the terminal; details give way where `width` characters do not hold them."""
     rendered = []
     for table in tables:
-        needed = sum(column.width + 3 for column in table.columns) + 1
-        is_narrow = width is not None and needed > width
-        columns = [c for c in table.columns if not (is_narrow and c.is_detail)]
-        left_out = [c.header for c in table.columns if c not in columns]
+        columns = _fitting(table.columns, width)
+        left_out = [column.header for column in table.columns if column not in columns]
         notes = [*table.notes, table.provenance]
         if left_out:
             notes.append(f"Left out for width: {', '.join(left_out)}.")
-        out = RichTable(
-            title=Text(table.title),
-            caption=Text("\n".join(notes)),
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
-        )
-        for column in columns:
-            out.add_column(Text(column.header), justify="right" if column.is_number else "left")
+        out = RichTable(box=box.SIMPLE_HEAD, title=Text(table.title), title_justify="left")
+        for column, room in zip(columns, _widths(columns, width), strict=True):
+            justify: Literal["left", "right"] = "right" if column.is_number else "left"
+            out.add_column(Text(column.header), justify=justify, width=room)
         for row in zip(*(column.cells for column in columns), strict=True):
             out.add_row(*(Text(cell.text, style="bold" if cell.is_best else "") for cell in row))
-        rendered.append(out)
+        rendered.append(Group(out, *(Text(note, style="dim") for note in notes)))
     return rendered
+
+
+def _fitting(columns: Sequence[Column], width: int | None) -> list[Column]:
+    kept = list(columns)
+    while width is not None and _needed(kept) > width:
+        worst = max(kept, key=lambda column: column.detail)
+        if worst.detail == 0:
+            break
+        kept.remove(worst)
+    return kept
+
+
+def _needed(columns: Sequence[Column]) -> int:
+    return sum(column.width + 3 for column in columns) + 1
+
+
+def _widths(columns: Sequence[Column], width: int | None) -> list[int]:
+    """Characters per column: its need, and of what is left over as much as it can use."""
+    slack = math.inf if width is None else max(width - _needed(columns), 0)
+    rooms = {column.header: column.width for column in columns}
+    for column in sorted(columns, key=lambda column: not column.may_wrap):
+        texts = [column.header, *(cell.text for cell in column.cells)]
+        extra = int(min(max(len(text) for text in texts) - column.width, slack))
+        slack -= extra
+        rooms[column.header] += extra
+    return [rooms[column.header] for column in columns]
 
 
 def to_markdown(tables: Sequence[Table]) -> str:
@@ -206,7 +232,7 @@ def _metrics(summary: pd.DataFrame) -> list[str]:
     return [str(name).removesuffix(":se") for name in summary if str(name).endswith(":se")]
 
 
-def _scores(summary: pd.DataFrame, name: str, *, is_detail: bool = False) -> Column:
+def _scores(summary: pd.DataFrame, name: str, *, detail: int = 0) -> Column:
     metric = schema.lookup(name)
     texts = []
     for row in summary.to_dict("records"):
@@ -218,7 +244,7 @@ def _scores(summary: pd.DataFrame, name: str, *, is_detail: bool = False) -> Col
         Cell(text, is_best=best is not None and number(mean, metric.decimals) == best)
         for text, mean in zip(texts, summary[name], strict=True)
     )
-    return Column(label(name, arrow=True), tuple(cells), is_detail=is_detail)
+    return Column(label(name, arrow=True), tuple(cells), detail=detail)
 
 
 def _best(means: "pd.Series[float]", metric: schema.Metric) -> str | None:
@@ -236,7 +262,7 @@ def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
     for cell, row in zip(column.cells, summary.to_dict("records"), strict=True):
         is_empty = row["seeds"] == 0
         cells.append(Cell(_state(row, of=f"/{row['expected']}")) if is_empty else cell)
-    return Column(column.header, tuple(cells), column.is_number, column.is_detail)
+    return replace(column, cells=tuple(cells))
 
 
 def _state(row: Mapping[Hashable, object], of: str = "") -> str:
@@ -256,19 +282,18 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
         ]
         text = f"{row['finished']}/{row['expected']}"
         trials.append(Cell(f"{text} ({', '.join(rest)})" if rest else text))
-    return [Column("seeds", tuple(seeds)), Column("trials finished", tuple(trials))]
+    return [Column("seeds", tuple(seeds)), Column("trials finished", tuple(trials), may_wrap=True)]
 
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
     for name, decimals in (("passes", 0), ("seconds", 1)):
         cells = (Cell(number(value, decimals)) for value in summary[name])
-        columns.append(Column(f"{name} per seed", tuple(cells)))
+        detail = 5 if name == "seconds" else 0
+        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1)))
         if summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
-            columns.append(
-                Column(f"{name} incl. leader", tuple(total), is_detail=name == "seconds")
-            )
+            columns.append(Column(f"{name} incl. leader", tuple(total), detail=detail))
     return columns
 
 

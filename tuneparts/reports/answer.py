@@ -1,0 +1,98 @@
+"""The search's question answered in one computed sentence, with its uncertainty.
+
+The sentence claims a winner only where the 95 % interval of the difference to the next arm
+leaves out zero. The two arms are compared after seeing the scores, which no interval here
+corrects for; the sentence therefore names the interval and the number of seeds.
+"""
+
+import math
+
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import Difference, difference
+from tuneparts.reports.tables import label, number, spread
+
+
+def answer(evidence: Evidence, metric: str = "test/accuracy") -> str:
+    """Best arm, how far ahead of the next one, at what cost, and what failed."""
+    scores = {
+        str(arm): {int(s): float(v) for s, v in zip(own["seed"], column(own, metric), strict=True)}
+        for arm, own in evidence.selected[column(evidence.selected, metric).notna()].groupby("arm")
+    }
+    summary = evidence.summary.set_index("arm")
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    # Arms equal to the last digit keep the outline's order.
+    ranked = sorted(
+        (arm.name for arm in evidence.outline.arms if arm.name in scores),
+        key=lambda name: -summary[metric][name] if is_up else summary[metric][name],
+    )
+    if not ranked:
+        parts = [f"No answer: no arm has a finished trial with {label(metric)}"]
+    elif len(ranked) == 1:
+        rest = "no other arm has any" if len(summary) > 1 else "there is no other arm"
+        parts = [f"{ranked[0]} has {label(metric)} {_score(summary, ranked[0], metric)}; {rest}"]
+    else:
+        parts = [_comparison(summary, scores, ranked, metric)]
+    return "; ".join([*parts, *_gaps(evidence.summary)]) + "."
+
+
+def _comparison(
+    summary: pd.DataFrame, scores: dict[str, dict[int, float]], ranked: list[str], metric: str
+) -> str:
+    first, second = ranked[:2]
+    gaps = {name: difference(scores[first], scores[name]) for name in ranked[1:]}
+    gap = gaps[second]
+    best = "highest" if schema.lookup(metric).direction is schema.Direction.UP else "lowest"
+    lead = f"{first} has the {best} mean {label(metric)}, {_score(summary, first, metric)}"
+    cost = f"at {_bill(summary, first)} passes per seed against {_bill(summary, second)}"
+    rival = f"{second}, {_score(summary, second, metric)}"
+    if gap.interval is None:
+        return f"{lead}, before {rival}, {cost}; one seed: no uncertainty, so no claim"
+    if 0.0 not in gap.interval:
+        return f"{lead}, and is ahead of {rival}: {_gap(gap, metric)}, {cost}"
+    alike = [name for name, other in gaps.items() if other.interval and 0.0 in other.interval]
+    others = [name for name in alike if name != second]
+    also = f" (nor from {', '.join(others)})" if others else ""
+    return f"{lead}, but cannot be told apart from {rival}{also}: {_gap(gap, metric)}, {cost}"
+
+
+def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:
+    row = summary.loc[arm].to_dict()
+    num, expected = row[f"{metric}:n"], row["seeds_expected"]
+    score = spread(row[metric], row[f"{metric}:se"], schema.lookup(metric).decimals)
+    seeds = f"{num} of {expected} seeds" if num < expected else f"{num} seed{'s' * (num > 1)}"
+    return f"{score} ({seeds})"
+
+
+def _gap(gap: Difference, metric: str) -> str:
+    assert gap.interval is not None
+    decimals = schema.lookup(metric).decimals
+    low, high = (number(x, decimals) for x in (gap.interval.low, gap.interval.high))
+    how = f"paired over {gap.num} seeds" if gap.is_paired else "Welch, seeds not matched"
+    return f"difference {number(gap.mean, decimals)}, 95 % interval {low} to {high}, {how}"
+
+
+def _bill(summary: pd.DataFrame, arm: str) -> str:
+    bill = float(summary["passes_with_leader"][arm])
+    return "unknown" if math.isnan(bill) else number(bill, 0)
+
+
+def _gaps(summary: pd.DataFrame) -> list[str]:
+    """What is not in the comparison, so that silence never looks like success."""
+    expected = int(summary["expected"].sum())
+    kinds = {
+        "failed": "failed",
+        "missing": "missing",
+        "unfinished": "not finished",
+        "unscored": "without a validation score",
+    }
+    counts = {words: int(summary[kind].sum()) for kind, words in kinds.items()}
+    parts = [f"{count} {words}" for words, count in counts.items() if count]
+    silent = [
+        str(arm) for arm, seeds in zip(summary["arm"], summary["seeds"], strict=True) if not seeds
+    ]
+    gaps = [f"of {expected} trials {', '.join(parts)}"] if parts else []
+    return gaps + ([f"no result from {', '.join(silent)}"] if silent else [])

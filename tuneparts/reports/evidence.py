@@ -1,0 +1,40 @@
+"""What figures and pages are made from: the outline with the frames of its run."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from tuneparts.reports.outline import Outline
+from tuneparts.reports.select import select, summarise
+
+STEP_COLUMNS = ("trial", "arm", "seed", "index", "metric", "step", "time", "value")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A run's frames; what is derived from them is computed once."""
+
+    outline: Outline
+    trials: pd.DataFrame
+    """One row per trial."""
+    steps: pd.DataFrame
+    """One row per trial, metric and step (passes so far)."""
+
+    @cached_property
+    def selected(self) -> pd.DataFrame:
+        """The trial that stands for each (arm, seed)."""
+        return select(self.trials, self.outline)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per arm."""
+        return summarise(self.trials, self.outline)
+
+    def paths(self, metric: str) -> pd.DataFrame:
+        """Steps of the selected trials for one metric, sorted by trial and step."""
+        if self.steps.empty:
+            return pd.DataFrame(columns=list(STEP_COLUMNS))
+        rows = self.steps[self.steps["metric"] == metric]
+        rows = rows[rows["trial"].isin(self.selected["trial"])]
+        return rows.sort_values(["trial", "step"], kind="stable")

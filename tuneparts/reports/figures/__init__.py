@@ -1,0 +1,1 @@
+"""Figures: one file each, functions from evidence to a drawing; `gallery` names them."""

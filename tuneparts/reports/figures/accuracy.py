@@ -1,0 +1,164 @@
+"""Score against cumulative passes: what each arm could answer at any time, and at what cost.
+
+An arm with one trial per seed shows the score along that trial. An arm that selects shows the
+score of the best trial so far by validation, after each finished trial, as if the trials of a
+seed ran one after another; failed and stopped trials move it to the right. An arm that follows
+another starts where its leader's bill ends.
+"""
+
+import math
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import estimate
+from tuneparts.reports.tables import label
+from tuneparts.search.selection import best_index
+
+TITLE = "Accuracy against passes"
+
+
+def accuracy(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+    """Mean over seeds with a band of one standard error."""
+    curves = over_seeds(anytime(evidence, metric))
+    title = TITLE if metric == "test/accuracy" else f"{label(metric)} against passes"
+    if curves.empty:
+        return Note(title, f"No selected trial has reported {metric} yet.")
+    figure = canvas()
+    for arm in evidence.outline.arms:
+        own = curves[curves["arm"] == arm.name]
+        if own.empty:
+            continue
+        look = looks(evidence.outline)[arm.name]
+        line = {"color": look.colour, "dash": look.dash, "width": 2.5}
+        line["shape"] = "hv" if arm.trials_per_seed > 1 else "linear"
+        band = own.dropna(subset=["se"])
+        x = band["passes"].tolist()
+        edges = [(band["mean"] + sign * band["se"]).tolist() for sign in (1, -1)]
+        for edge, fill in zip(edges, (None, "tonexty"), strict=True):
+            figure.add_trace(
+                go.Scatter(
+                    x=x,
+                    y=edge,
+                    mode="lines",
+                    line={"width": 0, "shape": line["shape"]},
+                    fill=fill,
+                    fillcolor=look.wash,
+                    legendgroup=arm.name,
+                    showlegend=False,
+                    hoverinfo="skip",
+                )
+            )
+        figure.add_trace(
+            go.Scatter(
+                x=own["passes"].tolist(),
+                y=own["mean"].tolist(),
+                name=look.name,
+                legendgroup=arm.name,
+                mode="lines+markers",
+                line=line,
+                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+            )
+        )
+    passes_axis(figure, curves["passes"].tolist(), {})
+    figure.update_yaxes(title_text=label(metric, arrow=True))
+    return Drawing(title, figure, _caption(evidence, metric), curves)
+
+
+def anytime(evidence: Evidence, metric: str) -> pd.DataFrame:
+    """Columns arm, seed, passes (cumulative, leaders included), value; a row per change."""
+    rows = []
+    paths = evidence.paths(metric)
+    for arm in evidence.outline.arms:
+        for seed in arm.seeds:
+            start = sum(
+                _bill(evidence.trials, leader, seed)
+                for leader in evidence.outline.leaders(arm.name)
+            )
+            points = (
+                _incumbents(evidence, arm, seed, metric)
+                if arm.trials_per_seed > 1
+                else _along(evidence, arm, seed, metric, paths)
+            )
+            rows += [(arm.name, seed, start + passes, value) for passes, value in points]
+    return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
+
+
+def over_seeds(curves: pd.DataFrame) -> pd.DataFrame:
+    """Columns arm, passes, mean, se, seeds: each seed holds its last value until its next.
+
+    A point is drawn from where every seed that has any value has one, so that the mean never
+    changes its seeds on the way.
+    """
+    rows = []
+    for arm, own in curves.groupby("arm", sort=False):
+        wide = own.pivot_table(index="passes", columns="seed", values="value", aggfunc="last")
+        for passes, values in wide.sort_index().ffill().dropna().iterrows():
+            point = estimate(values.to_numpy())
+            rows.append((arm, passes, point.mean, point.se, point.num))
+    return pd.DataFrame(rows, columns=["arm", "passes", "mean", "se", "seeds"])
+
+
+def _along(
+    evidence: Evidence, arm: ArmOutline, seed: int, metric: str, paths: pd.DataFrame
+) -> list[tuple[float, float]]:
+    chosen = evidence.selected
+    chosen = chosen[(chosen["arm"] == arm.name) & (chosen["seed"] == seed)]
+    own = paths[paths["trial"].isin(chosen["trial"])].dropna(subset=["value"])
+    if len(own):
+        return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
+    ends = pd.DataFrame({"x": column(chosen, "cost/passes"), "y": column(chosen, metric)}).dropna()
+    return list(zip(ends["x"], ends["y"], strict=True))
+
+
+def _incumbents(
+    evidence: Evidence, arm: ArmOutline, seed: int, metric: str
+) -> list[tuple[float, float]]:
+    trials = evidence.trials
+    own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
+    rule = schema.selection_metric(evidence.outline.metric)
+    scores: dict[int, float | None] = {}
+    values: dict[int, float] = {}
+    bill, points = 0.0, []
+    table = zip(
+        own["index"],
+        own["outcome"],
+        column(own, "cost/passes").fillna(0.0),
+        column(own, rule.name),
+        column(own, metric),
+        strict=True,
+    )
+    for index, outcome, passes, score, value in table:
+        bill += passes
+        if outcome != "finished":
+            continue
+        scores[index], values[index] = score, value
+        best = best_index(scores, rule)
+        if best is not None and not math.isnan(values[best]):
+            points.append((bill, values[best]))
+    return points
+
+
+def _bill(trials: pd.DataFrame, arm: str, seed: int) -> float:
+    """Passes of all trials of the leader's seed, or its mean seed where it lacks this one."""
+    own = trials[trials["arm"] == arm]
+    bills = column(own, "cost/passes").fillna(0.0).groupby(own["seed"]).sum()
+    return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
+
+
+def _caption(evidence: Evidence, metric: str) -> str:
+    text = f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) against passes "
+    text += "(one pass is a forward-backward over one batch): mean over seeds, band one "
+    text += "standard error."
+    if any(arm.trials_per_seed > 1 for arm in evidence.outline.arms):
+        text += f" Arms that select show the best trial so far by {evidence.outline.metric}, "
+        text += "their trials counted one after another, failed ones included."
+    if any(arm.follows for arm in evidence.outline.arms):
+        text += " Arms that follow another start where their leader's passes end."
+    return text

@@ -1,0 +1,92 @@
+"""What a figure function returns: a drawing with its data, or a note why there is none."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+PANEL_HEIGHT = 330
+_GRID = "#e3e5e8"
+_INK = "#24292f"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure with its caption and the numbers that it shows."""
+
+    title: str
+    figure: go.Figure
+    caption: str
+    data: pd.DataFrame
+    min_width: int = 0
+    """Pixels below which the page scrolls sideways instead of squeezing the figure."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why a figure is not there."""
+
+    title: str
+    text: str
+
+
+def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
+    """An empty figure in the house style: one panel, or a grid two panels wide."""
+    num_columns = min(num_panels, 2)
+    num_rows = -(-num_panels // num_columns)
+    height = PANEL_HEIGHT * num_rows + 120
+    figure = make_subplots(
+        rows=num_rows,
+        cols=num_columns,
+        subplot_titles=list(titles) or None,
+        vertical_spacing=0 if num_rows == 1 else 100 / height,
+        horizontal_spacing=0.13,
+    )
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 64, "r": 20, "t": 40 if titles else 16, "b": 60},
+        font={"family": _FONT, "size": 14, "color": _INK},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        hoverlabel={"font": {"family": _FONT, "size": 13}},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "xanchor": "left",
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+    )
+    for axes in (figure.update_xaxes, figure.update_yaxes):
+        axes(gridcolor=_GRID, zeroline=False, automargin=True, ticks="outside", title_standoff=10)
+    return figure
+
+
+def place(panel: int, num_panels: int) -> dict[str, int]:
+    """Row and column of a panel in a canvas of that many."""
+    num_columns = min(num_panels, 2)
+    return {"row": panel // num_columns + 1, "col": panel % num_columns + 1}
+
+
+def passes_axis(figure: go.Figure, passes: Sequence[float], where: dict[str, int]) -> None:
+    """Label an axis of passes; logarithmic where the arms' bills differ more than tenfold."""
+    positive = [value for value in passes if value > 0]
+    options: dict[str, Any] = {}
+    if positive and max(positive) > 10 * min(positive):
+        low, high = min(positive) / 1.15, max(positive) * 1.15
+        ticks = [m * 10**e for e in range(12) for m in (1, 2, 5) if low <= m * 10**e <= high]
+        options = {
+            "type": "log",
+            "range": [math.log10(low), math.log10(high)],
+            "tickvals": ticks,
+            "ticktext": [f"{tick:,}" for tick in ticks],
+        }
+    figure.update_xaxes(title_text="passes", **options, **where)

@@ -1,0 +1,51 @@
+"""The figures by name: the only list.
+
+An outline asks for a figure by name, with arguments after a colon where it takes any:
+`accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.accuracy import accuracy
+from tuneparts.reports.figures.best_of_n import best_of_n
+from tuneparts.reports.figures.drawing import Drawing, Note
+from tuneparts.reports.figures.hypers import hypers
+from tuneparts.reports.figures.projections import projections
+from tuneparts.reports.figures.sweeps import heat_map, sweep
+
+Figure: TypeAlias = Callable[..., Drawing | Note]
+FIGURES: dict[str, Figure] = {
+    "accuracy": accuracy,
+    "hypers": hypers,
+    "projections": projections,
+    "best_of_n": best_of_n,
+    "sweep": sweep,
+    "heat_map": heat_map,
+}
+
+
+def parse(request: str) -> tuple[Figure, list[str]]:
+    """The function and arguments behind a request; refuses unknown names and wrong counts."""
+    name, _, rest = request.partition(":")
+    if name not in FIGURES:
+        raise UnknownNameError("figure", name, FIGURES)
+    arguments = [part.strip() for part in rest.split(",")] if rest else []
+    parameters = list(inspect.signature(FIGURES[name]).parameters.values())[1:]
+    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    if not len(needed) <= len(arguments) <= len(parameters):
+        names = ", ".join(p.name for p in parameters) or "no arguments"
+        raise ConfigError(
+            f"figure `{name}` takes {names}, but got `{request}`. "
+            f"Write `{':'.join([name, ','.join(needed)]) if needed else name}`."
+        )
+    return FIGURES[name], arguments
+
+
+def draw(request: str, evidence: Evidence) -> Drawing | Note:
+    """The drawing that a request asks for, or a note where its data is missing."""
+    figure, arguments = parse(request)
+    return figure(evidence, *arguments)

@@ -1,0 +1,75 @@
+"""Learned hypers over passes: a line per seed of each arm, a panel per hyper."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis, place
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.tables import label
+
+TITLE = "Hypers over passes"
+MAX_PANELS = 8
+
+
+def hypers(evidence: Evidence) -> Drawing | Note:
+    """Paths of the selected trials; what stays constant was given and is drawn dotted."""
+    data = paths(evidence)
+    if data.empty:
+        return Note(TITLE, "No selected trial has reported a hyper.")
+    stems = list(dict.fromkeys(data["panel"]))
+    shown = stems[:MAX_PANELS]
+    figure = canvas(len(shown), [label(stem) for stem in shown])
+    known = looks(evidence.outline)
+    named: set[str] = set()
+    for panel, stem in enumerate(shown):
+        where = place(panel, len(shown))
+        own = data[data["panel"] == stem]
+        for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):
+            look = known[str(arm)]
+            is_given = line["value"].nunique() == 1
+            figure.add_trace(
+                go.Scatter(
+                    x=line["passes"].tolist(),
+                    y=line["value"].tolist(),
+                    name=look.name,
+                    legendgroup=str(arm),
+                    showlegend=arm not in named,
+                    mode="lines+markers" if len(line) == 1 else "lines",
+                    line={
+                        "color": look.colour,
+                        "width": 2,
+                        "dash": "dot" if is_given else look.dash,
+                    },
+                    hovertemplate=f"{look.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
+                    "<br>%{x} passes<extra></extra>",
+                ),
+                **where,
+            )
+            named.add(str(arm))
+        passes_axis(figure, own["passes"].tolist(), where)
+    units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
+    caption = (
+        "Hypers of the selected trials against their own passes, a line per seed; dotted where "
+        f"the value was given and stays. {units}."
+    )
+    if len(stems) > MAX_PANELS:
+        caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."
+    return Drawing(
+        TITLE, figure, caption, data.drop(columns="panel"), min_width=560 if len(shown) > 1 else 0
+    )
+
+
+def paths(evidence: Evidence) -> pd.DataFrame:
+    """Columns arm, seed, metric, passes, value, panel (the metric, or its family)."""
+    order = {arm.name: position for position, arm in enumerate(evidence.outline.arms)}
+    metrics = sorted({str(m) for m in evidence.steps.get("metric", []) if m.startswith("hyper/")})
+    metrics.sort(key=lambda name: list(schema.METRICS).index(schema.lookup(name).name))
+    rows = [evidence.paths(metric).assign(panel=schema.lookup(metric).name) for metric in metrics]
+    columns = ["arm", "seed", "metric", "passes", "value", "panel"]
+    if not rows:
+        return pd.DataFrame(columns=columns)
+    data = pd.concat(rows).rename(columns={"step": "passes"})
+    ranks = data.assign(rank=data["arm"].map(order), turn=data["metric"].map(metrics.index))
+    return ranks.sort_values(["turn", "rank", "seed", "passes"])[columns].reset_index(drop=True)

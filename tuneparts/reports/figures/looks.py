@@ -1,0 +1,70 @@
+"""How an arm looks, everywhere: one colour, dash and marker (colours of Okabe and Ito 2008).
+
+Black and yellow are left out because one of them vanishes on each background. An arm's colour
+follows from its name alone unless two arms of a search would share it, so the same arm has the
+same colour in every report.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from html import escape
+
+from tuneparts.reports.outline import Outline
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#7f868d")
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+_USUAL = {
+    "partitioned": 0,
+    "random": 1,
+    "validation": 2,
+    "augerino": 3,
+    "laplace": 4,
+    "retrained": 5,
+    "none": 6,
+}
+"""Slots of names that occur in many searches, so that they never collide."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What makes an arm recognisable in colour, in print and to the colour-blind."""
+
+    name: str
+    """Escaped: plotly reads a subset of HTML in its texts."""
+    colour: str
+    dash: str
+    symbol: str
+
+    @property
+    def wash(self) -> str:
+        """The colour, faint, for bands."""
+        red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
+        return f"rgba({red},{green},{blue},0.18)"
+
+
+def looks(outline: Outline) -> dict[str, Look]:
+    """The look of each arm by its name."""
+    taken: dict[str, int] = {}
+    names = [arm.name for arm in outline.arms]
+    for name in sorted(names, key=lambda name: (name not in _USUAL, names.index(name))):
+        slot = _slot(name)
+        rounds = len(taken) // len(COLOURS) * len(COLOURS)
+        while slot + rounds in taken.values():
+            slot = (slot + 1) % len(COLOURS)
+        taken[name] = slot + rounds
+    return {
+        name: Look(
+            escape(name, quote=False),
+            COLOURS[taken[name] % len(COLOURS)],
+            _DASHES[taken[name] // len(COLOURS) % len(_DASHES)],
+            _SYMBOLS[taken[name] % len(_SYMBOLS)],
+        )
+        for name in names
+    }
+
+
+def _slot(name: str) -> int:
+    if name in _USUAL:
+        return _USUAL[name]
+    return hashlib.sha256(name.encode()).digest()[0] % len(COLOURS)

@@ -1,0 +1,109 @@
+"""Each hyper against the test score, all trials (the panels of Mlodozeniec et al. 2023, Figure 9).
+
+Small marks are trials of arms that draw many; large ones are arms with one trial per seed,
+with the path that led there where the score was taken along the way.
+"""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
+from tuneparts.reports.figures.looks import Look, looks
+from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.select import reported
+from tuneparts.reports.tables import label
+
+TITLE = "Hypers against accuracy"
+MAX_PANELS = 8
+
+
+def projections(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+    """A panel per hyper that differs between trials; every finished trial is a point."""
+    trials = evidence.trials[evidence.trials["outcome"] == "finished"]
+    names = [
+        name
+        for name in reported(trials, evidence.outline)
+        if name.startswith("hyper/") and trials[name].nunique() > 1
+    ]
+    if metric not in trials or trials[metric].notna().sum() == 0 or not names:
+        return Note(TITLE, f"No finished trials with {metric} and a hyper that varies.")
+    shown = names[:MAX_PANELS]
+    figure = canvas(len(shown), [])
+    known = looks(evidence.outline)
+    # The ends decide what is seen: paths start far below and would flatten them.
+    low, high = float(trials[metric].min()), float(trials[metric].max())
+    reach = [low - 0.1 * (high - low), high + 0.1 * (high - low)] if high > low else None
+    for panel, name in enumerate(shown):
+        where = place(panel, len(shown))
+        for arm in evidence.outline.arms:
+            own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
+            if own.empty:
+                continue
+            for line in _paths(evidence, own, name, metric):
+                figure.add_trace(_path(line, known[arm.name], arm.name), **where)
+            figure.add_trace(
+                _points(own, arm, known[arm.name], name=name, metric=metric, is_first=panel == 0),
+                **where,
+            )
+        figure.update_xaxes(title_text=label(name), **where)
+        figure.update_yaxes(title_text=label(metric, arrow=True), range=reach, **where)
+    caption = (
+        f"{label(metric).capitalize()} of every finished trial against the value of each hyper at "
+        "its end; the other hypers differ too. Large marks: arms with one trial per seed, with "
+        "the path they took, from below, where the score was taken on the way."
+    )
+    if len(names) > MAX_PANELS:
+        caption += f" {len(names) - MAX_PANELS} more hypers are in the data file only."
+    data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
+    width = 560 if len(shown) > 1 else 0
+    return Drawing(TITLE, figure, caption, data.reset_index(drop=True), min_width=width)
+
+
+def _points(
+    own: pd.DataFrame, arm: ArmOutline, look: Look, *, name: str, metric: str, is_first: bool
+) -> go.Scatter:
+    is_many = arm.trials_per_seed > 1
+    return go.Scatter(
+        x=own[name].tolist(),
+        y=own[metric].tolist(),
+        name=look.name,
+        legendgroup=arm.name,
+        showlegend=is_first,
+        mode="markers",
+        marker={
+            "color": look.colour,
+            "symbol": look.symbol,
+            "size": 7 if is_many else 12,
+            "opacity": 0.75 if is_many else 1.0,
+            "line": {"width": 0 if is_many else 1, "color": "white"},
+        },
+        text=own["seed"].astype(str).tolist(),
+        hovertemplate=f"{look.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
+    )
+
+
+def _path(line: pd.DataFrame, look: Look, arm: str) -> go.Scatter:
+    return go.Scatter(
+        x=line["x"].tolist(),
+        y=line["y"].tolist(),
+        mode="lines",
+        line={"color": look.colour, "width": 1.5, "dash": look.dash},
+        legendgroup=arm,
+        showlegend=False,
+        hoverinfo="skip",
+    )
+
+
+def _paths(evidence: Evidence, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
+    """Where the hyper moved while the score was taken: columns x, y per trial."""
+    steps = evidence.steps
+    if steps.empty:
+        return []
+    steps = steps[steps["trial"].isin(own["trial"]) & steps["metric"].isin([name, metric])]
+    wide = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
+    if name not in wide or metric not in wide:
+        return []
+    wide = wide.dropna().rename(columns={name: "x", metric: "y"})
+    lines = [line for _, line in wide.groupby(level="trial")]
+    return [line for line in lines if line["x"].nunique() > 1]

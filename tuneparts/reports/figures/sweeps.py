@@ -1,0 +1,106 @@
+"""Any setting against any metric: a line with error bars, or a heat map over two settings."""
+
+from html import escape
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import estimate
+from tuneparts.reports.tables import label
+
+
+def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
+    """A metric against one setting (`param.<path>` or a hyper): mean and error per arm."""
+    title = f"{label(metric).capitalize()} against {_name(setting)}"
+    trials = _finished(evidence, [setting, metric])
+    if trials.empty:
+        return Note(title, f"No finished trial has both {setting} and {metric}.")
+    rows = []
+    for (arm, value), own in trials.groupby(["arm", setting]):
+        point = estimate(own[metric].to_numpy())
+        rows.append((arm, value, point.mean, point.se, point.num))
+    data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se", "trials"])
+    figure = canvas()
+    for arm, look in looks(evidence.outline).items():
+        own = data[data["arm"] == arm]
+        if own.empty:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=own[setting].tolist(),
+                y=own["mean"].tolist(),
+                error_y={"type": "data", "array": own["se"].fillna(0.0).tolist()},
+                name=look.name,
+                mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 2.5},
+                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
+            )
+        )
+    is_number = pd.api.types.is_numeric_dtype(data[setting])
+    figure.update_xaxes(
+        title_text=escape(_name(setting), quote=False), type="linear" if is_number else "category"
+    )
+    figure.update_yaxes(title_text=label(metric, arrow=True))
+    meaning = schema.lookup(metric).meaning
+    caption = (
+        f"{label(metric).capitalize()} ({meaning}) of the finished trials at each value of "
+        f"{_name(setting)}: mean and one standard error, without error where a value has one trial."
+    )
+    return Drawing(title, figure, caption, data)
+
+
+def heat_map(
+    evidence: Evidence, across: str, up: str, metric: str = "test/accuracy"
+) -> Drawing | Note:
+    """The mean of a metric over two settings, all finished trials."""
+    title = f"{label(metric).capitalize()} over {_name(across)} and {_name(up)}"
+    trials = _finished(evidence, [across, up, metric])
+    if trials.empty:
+        return Note(title, f"No finished trial has {across}, {up} and {metric}.")
+    data = trials.groupby([across, up])[metric].agg(["mean", "count"]).reset_index()
+    grid = data.pivot_table(index=up, columns=across, values="mean")
+    decimals = min(schema.lookup(metric).decimals, 3)
+    figure = canvas()
+    figure.add_trace(
+        go.Heatmap(
+            x=[str(value) for value in grid.columns],
+            y=[str(value) for value in grid.index],
+            z=grid.to_numpy().tolist(),
+            colorscale="Cividis",
+            reversescale=schema.lookup(metric).direction is schema.Direction.DOWN,
+            texttemplate=f"%{{z:.{decimals}f}}",
+            hoverongaps=False,
+            colorbar={"title": {"text": label(metric)}, "thickness": 14},
+        )
+    )
+    figure.update_xaxes(title_text=escape(_name(across), quote=False), type="category")
+    figure.update_yaxes(title_text=escape(_name(up), quote=False), type="category")
+    caption = (
+        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}): mean of the finished "
+        f"trials at each pair of {_name(across)} and {_name(up)}."
+    )
+    return Drawing(title, figure, caption, data)
+
+
+def _finished(evidence: Evidence, names: list[str]) -> pd.DataFrame:
+    """Finished trials that have all of these columns; settings that look like numbers are."""
+    trials = evidence.trials[evidence.trials["outcome"] == "finished"].copy()
+    if any(name not in trials for name in names):
+        return trials.iloc[:0]
+    trials = trials.dropna(subset=names)
+    for name in names:
+        numbers = column(trials, name)
+        if numbers.notna().all():
+            trials[name] = numbers
+    return trials
+
+
+def _name(setting: str) -> str:
+    if setting.startswith("param."):
+        return setting.removeprefix("param.")
+    return label(setting)

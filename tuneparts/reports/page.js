@@ -1,0 +1,31 @@
+"use strict";
+(() => {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const theme = (isDark) => ({ ink: isDark ? "#e6e8eb" : "#24292f", grid: isDark ? "#343a42" : "#e3e5e8", paper: isDark ? "#14171b" : "#ffffff" });
+  // Colours of text and grid follow the page; those of the arms never change.
+  const colours = (layout, isDark) => {
+    const { ink, grid, paper } = theme(isDark);
+    const changes = { "font.color": ink, "hoverlabel.bgcolor": paper };
+    for (const key of Object.keys(layout)) {
+      if (/^[xy]axis\d*$/.test(key)) {
+        changes[`${key}.gridcolor`] = grid;
+        changes[`${key}.linecolor`] = grid;
+        changes[`${key}.tickcolor`] = grid;
+      }
+    }
+    return changes;
+  };
+  const plots = [];
+  const paint = (isDark) => plots.map((plot) => Plotly.relayout(plot, colours(plot.layout, isDark)));
+  for (const source of document.querySelectorAll('script[type="application/json"]')) {
+    const plot = document.getElementById(source.dataset.for);
+    const { data, layout } = JSON.parse(source.textContent);
+    plot.replaceChildren();
+    Plotly.newPlot(plot, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+    plots.push(plot);
+  }
+  paint(dark.matches);
+  dark.addEventListener("change", () => paint(dark.matches));
+  addEventListener("beforeprint", () => paint(false));
+  addEventListener("afterprint", () => paint(dark.matches));
+})();

@@ -1,0 +1,175 @@
+"""The report page: one HTML file that needs no network, for screen, phone and paper.
+
+Everything that comes from outside (names, errors, commands) is escaped here; the content
+security policy forbids the page to load anything, whatever slipped through.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+
+import pandas as pd
+from plotly.offline import get_plotlyjs
+
+from tuneparts.reports.answer import answer
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note
+from tuneparts.reports.figures.gallery import draw
+from tuneparts.reports.select import OUTCOMES
+from tuneparts.reports.tables import Table, build, to_csv
+
+MAX_LISTED = 200
+"""Failed trials listed on the page; the rest are counted and in trials.csv."""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+
+
+def page(evidence: Evidence, drawings: Mapping[str, Drawing | Note] | None = None) -> str:
+    """The whole page as text; the same evidence gives the same text.
+
+    Args:
+        evidence: the run.
+        drawings: figures by request where they are drawn already.
+    """
+    outline = evidence.outline
+    if drawings is None:
+        drawings = {request: draw(request, evidence) for request in outline.figures}
+    assets = resources.files("tuneparts.reports")
+    style = assets.joinpath("page.css").read_text(encoding="utf-8")
+    script = assets.joinpath("page.js").read_text(encoding="utf-8")
+    title = escape(f"{outline.name} ({outline.scale})" if outline.scale else outline.name)
+    body = [
+        f'<header><p class="kind">{title}</p><h1>{escape(outline.question)}</h1>',
+        f'<p class="answer">{escape(answer(evidence))}</p></header>',
+        *_tables(evidence),
+        *(_figure(number, drawing) for number, drawing in enumerate(drawings.values(), start=1)),
+        _troubles(evidence.trials),
+        _notes(outline.notes),
+        _provenance(evidence),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<title>{title}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in body if part)
+        + f"\n</main>\n<script>{get_plotlyjs()}</script>\n<script>\n{script}</script>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def html_table(table: Table) -> str:
+    """A table of arms with its notes below."""
+    kinds = [
+        ("num" if column.is_number else "name") + (" wrap" if column.may_wrap else "")
+        for column in table.columns
+    ]
+    head = "".join(
+        f'<th scope="col" class="{kind}">{escape(column.header)}</th>'
+        for kind, column in zip(kinds, table.columns, strict=True)
+    )
+    rows = []
+    for row in table.rows:
+        cells = [
+            f'<td class="{kind}">{f"<b>{escape(c.text)}</b>" if c.is_best else escape(c.text)}</td>'
+            for kind, c in zip(kinds, row, strict=True)
+        ]
+        cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    notes = "".join(f"<li>{escape(note)}</li>" for note in (*table.notes, table.provenance))
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
+    )
+
+
+def _tables(evidence: Evidence) -> list[str]:
+    built = build(evidence.summary, evidence.outline)
+    parts = []
+    for heading, table in zip(("Scores and costs", "Hypers"), built, strict=False):
+        link = _download("table.csv", to_csv(evidence.summary, evidence.outline))
+        parts.append(f"<section><h2>{heading}</h2>{html_table(table)}{link}</section>")
+    return parts
+
+
+def _figure(number: int, drawing: Drawing | Note) -> str:
+    title = escape(drawing.title)
+    if isinstance(drawing, Note):
+        text = escape(drawing.text)
+        return f'<section><h2>{title}</h2><p class="missing">{text}</p></section>'
+    width = f' style="min-width:{drawing.min_width}px"' if drawing.min_width else ""
+    height = int(drawing.figure.layout.height)
+    # Inside a script element only "<" could end it or open a comment.
+    data = drawing.figure.to_json().replace("<", "\\u003c")
+    csv = drawing.data.to_csv(index=False, lineterminator="\n")
+    return (
+        f'<section class="figure"><h2>{title}</h2><div class="wide">'
+        f'<div class="plot" id="figure-{number}"{width}>'
+        f'<div class="room" style="height:{height}px"></div></div></div>'
+        f'<script type="application/json" data-for="figure-{number}">{data}</script>'
+        f"<p class='caption'>{escape(drawing.caption)}</p>"
+        f"{_download(f'figure-{number}.csv', csv)}</section>"
+    )
+
+
+def _troubles(trials: pd.DataFrame) -> str:
+    rows = trials[trials["outcome"].eq("failed") | ~trials["outcome"].isin(OUTCOMES)]
+    if rows.empty:
+        return ""
+    items = [
+        f"<li><b>{escape(str(row['trial']))}</b> {escape(str(row['outcome'] or 'not finished'))}"
+        f" <code>{escape(str(row['run_id']))}</code>"
+        + (f"<pre>{escape(str(row['error']))}</pre>" if row["error"] else "")
+        + "</li>"
+        for row in rows.head(MAX_LISTED).fillna({"error": "", "outcome": ""}).to_dict("records")
+    ]
+    more = len(rows) - len(items)
+    rest = f"<p>{more} more are listed in trials.csv.</p>" if more else ""
+    heading = f"Failed and unfinished trials ({len(rows)})"
+    return f'<section><h2>{heading}</h2><ul class="troubles">{"".join(items)}</ul>{rest}</section>'
+
+
+def _notes(notes: str) -> str:
+    paragraphs = [escape(text.strip()) for text in notes.split("\n\n") if text.strip()]
+    if not paragraphs:
+        return ""
+    body = "".join(f"<p>{text}</p>" for text in paragraphs)
+    return f"<section><h2>What differs from the paper</h2>{body}</section>"
+
+
+def _provenance(evidence: Evidence) -> str:
+    outline = evidence.outline
+    facts = {
+        "command": outline.command,
+        "parent run": outline.parent_run_id,
+        "config digest": outline.digest,
+        "commit": outline.commit,
+        "MLflow UI": outline.ui_command,
+        **{f"{name} version": version for name, version in sorted(outline.versions.items())},
+    }
+    rows = "".join(
+        f"<dt>{escape(name)}</dt><dd><code>{escape(value or 'unknown')}</code></dd>"
+        for name, value in facts.items()
+    )
+    return f'<section><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
+
+
+def _download(name: str, csv: str) -> str:
+    data = base64.b64encode(csv.encode()).decode()
+    return (
+        f'<p class="download"><a download="{escape(name)}" '
+        f'href="data:text/csv;charset=utf-8;base64,{data}">data as CSV</a></p>'
+    )
+
+
+def embedded(text: str) -> Sequence[object]:
+    """The figures inside a page, as plain data: for tests and for reading a page back."""
+    marker = '<script type="application/json"'
+    parts = text.split(marker)[1:]
+    return [json.loads(part.split(">", 1)[1].split("</script>", 1)[0]) for part in parts]

@@ -1,0 +1,54 @@
+"""A report on disk: page, tables, figures and the outline, each file replaced as a whole."""
+
+import os
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from tuneparts.reports import tables
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing
+from tuneparts.reports.figures.gallery import draw
+from tuneparts.reports.outline import Outline
+from tuneparts.reports.page import page
+
+
+def write(
+    outline: Outline, trials: pd.DataFrame, steps: pd.DataFrame, folder: Path
+) -> dict[str, Path]:
+    """Write the report into the folder.
+
+    Returns:
+        Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
+        trials.csv, outline.json, and figures/<name>.json and .csv for each figure that has data.
+    """
+    evidence = Evidence(outline, trials, steps)
+    drawings = {request: draw(request, evidence) for request in outline.figures}
+    built = tables.build(evidence.summary, outline)
+    texts = {
+        "report.html": page(evidence, drawings),
+        "table.md": tables.to_markdown(built),
+        "table.csv": tables.to_csv(evidence.summary, outline),
+        "table.tex": tables.to_latex(built),
+        "trials.csv": trials.to_csv(index=False, lineterminator="\n"),
+        "outline.json": outline.to_json(),
+    }
+    for request, drawing in drawings.items():
+        if isinstance(drawing, Drawing):
+            stem = "figures/" + re.sub(r"[^A-Za-z0-9._-]+", "-", request)
+            texts[f"{stem}.json"] = drawing.figure.to_json()
+            texts[f"{stem}.csv"] = drawing.data.to_csv(index=False, lineterminator="\n")
+    return {name: _replace(folder / name, text) for name, text in texts.items()}
+
+
+def _replace(path: Path, text: str) -> Path:
+    """A reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
