@@ -1,0 +1,130 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tuneparts.data import decoding
+from tuneparts.data.decoding import decode, load_or_map
+from tuneparts.data.image_folder import ImageFiles
+from tuneparts.data.stored import StoredImages
+from tuneparts.errors import DataError
+
+
+@pytest.fixture
+def files(tmp_path, write_image):
+    names = [f"{i:03d}.png" for i in range(5)]
+    for i, name in enumerate(names):
+        write_image(tmp_path / "images" / name, 10 * i)
+    return ImageFiles(tmp_path / "images", names, np.arange(5))
+
+
+def _cached(cache_dir):
+    return sorted((cache_dir / "decoded").iterdir())
+
+
+def test_decoding_keeps_order_and_pixels(files):
+    images = np.asarray(decode(files, image_size=None, title="t"))
+    assert images.shape == (5, 3, 8, 8)
+    assert images.dtype == np.uint8
+    np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
+
+
+def test_more_images_than_a_block_keep_their_order(files, monkeypatch):
+    monkeypatch.setattr(decoding, "_BLOCK", 2)
+    images = np.asarray(decode(files, image_size=None, title="t"))
+    np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
+
+
+def test_colours_become_channels_in_rgb_order(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    files = ImageFiles(tmp_path, ["a.png"], np.zeros(1, np.int64))
+    images = np.asarray(decode(files, image_size=None, title="t"))
+    np.testing.assert_array_equal(images[0], pixels.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1"])
+def test_other_colour_modes_become_rgb(tmp_path, mode):
+    name = "a.jpg" if mode == "CMYK" else "a.png"
+    Image.new("RGB", (8, 8), (255, 255, 255)).convert(mode).save(tmp_path / name)
+    files = ImageFiles(tmp_path, [name], np.zeros(1, np.int64))
+    images = np.asarray(decode(files, image_size=None, title="t"))
+    assert images.shape == (1, 3, 8, 8)
+    assert images.min() >= 250
+
+
+@pytest.mark.parametrize(("size", "scaled"), [((24, 8), (12, 4)), ((8, 24), (4, 12))])
+def test_the_shorter_side_is_scaled_and_the_centre_kept(tmp_path, size, scaled):
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "long.png")
+    files = ImageFiles(tmp_path, ["long.png"], np.zeros(1, np.int64))
+    images = np.asarray(decode(files, image_size=4, title="t"))
+    left, top = (scaled[0] - 4) // 2, (scaled[1] - 4) // 2
+    whole = Image.fromarray(pixels).resize(scaled, Image.Resampling.BILINEAR)
+    expected = np.asarray(whole.crop((left, top, left + 4, top + 4)))
+    np.testing.assert_array_equal(images[0], expected.transpose(2, 0, 1))
+
+
+def test_a_second_load_decodes_nothing(files, monkeypatch, cache_dir):
+    decode(files, image_size=8, title="t")
+    monkeypatch.setattr(decoding, "_decode_one", lambda *_: pytest.fail("decoded again"))
+    decode(files, image_size=8, title="t")
+    assert len(_cached(cache_dir)) == 1
+
+
+def test_a_changed_file_or_size_is_decoded_again(files, write_image, cache_dir):
+    decode(files, image_size=8, title="t")
+    decode(files, image_size=4, title="t")
+    write_image(files.folder / "002.png", 99)
+    images = np.asarray(decode(files, image_size=8, title="t"))
+    assert images[2, 0, 0, 0] == 99
+    assert len(_cached(cache_dir)) == 3
+
+
+def test_a_damaged_cache_is_made_again(files, cache_dir):
+    decode(files, image_size=8, title="t")
+    (path,) = _cached(cache_dir)
+    path.write_bytes(path.read_bytes()[:200])
+    images = np.asarray(decode(files, image_size=8, title="t"))
+    np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
+
+
+def test_a_moved_folder_is_not_decoded_again(files, tmp_path, monkeypatch):
+    decode(files, image_size=8, title="t")
+    files.folder.rename(tmp_path / "moved")
+    monkeypatch.setattr(decoding, "_decode_one", lambda *_: pytest.fail("decoded again"))
+    decode(ImageFiles(tmp_path / "moved", files.names, files.labels), image_size=8, title="t")
+
+
+@pytest.mark.parametrize("keep", [0, 50, 200])
+def test_a_broken_jpeg_is_named_and_leaves_no_cache(files, cache_dir, keep):
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "JPEG")
+    assert len(buffer.getvalue()) > 300
+    (files.folder / "003.png").write_bytes(buffer.getvalue()[:keep])
+    with pytest.raises(DataError, match=r"003\.png cannot be decoded"):
+        decode(files, image_size=8, title="t")
+    assert _cached(cache_dir) == []
+
+
+def test_images_of_several_sizes_need_an_image_size(files, write_image):
+    write_image(files.folder / "004.png", 40, size=(6, 9))
+    with pytest.raises(DataError, match=r"004\.png is 6 x 9 .* `image_size`"):
+        decode(files, image_size=None, title="t")
+    assert decode(files, image_size=8, title="t").shape == (5, 3, 8, 8)
+
+
+def test_no_images_are_refused(tmp_path):
+    empty = ImageFiles(tmp_path, [], np.zeros(0, np.int64))
+    with pytest.raises(DataError, match="t holds no images"):
+        decode(empty, image_size=8, title="t")
+
+
+def test_only_large_sets_stay_on_disk(files, monkeypatch):
+    stored = decode(files, image_size=None, title="t")
+    assert isinstance(load_or_map(stored), np.ndarray)
+    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", stored.nbytes - 1)
+    assert isinstance(load_or_map(stored), StoredImages)

@@ -1,0 +1,142 @@
+"""Encoded images decoded once into a uint8 array file, which every later load maps or reads.
+
+The file is written whole or not at all, and named by a digest of what it was made from, so that a
+changed folder is decoded again.
+
+Shapes: N images, C = 3 colours, S side of an image.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tuneparts import settings
+from tuneparts.data.stored import StoredImages
+from tuneparts.errors import DataError
+
+IN_MEMORY_BYTES = 2 << 30
+"""Sets up to this size are held in memory; larger ones stay on disk."""
+_BLOCK = 256
+_FORMAT = 1
+
+
+class Encoded(Protocol):
+    """Image files, wherever they lie."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """What to call an image in an error message: its file."""
+        ...
+
+    def open(self, index: int) -> IO[bytes]:
+        """The bytes of one image file."""
+        ...
+
+    def fingerprint(self) -> Iterator[str]:
+        """Text that changes whenever the images may have changed."""
+        ...
+
+
+def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredImages:
+    """The images as RGB, uint8 (N, 3, S, S), from the cache or decoded into it.
+
+    An image of another size is scaled so that its shorter side is `image_size`, and its centre is
+    kept.
+
+    Args:
+        encoded: the image files.
+        image_size: side S of the result; None when all images are squares of one size.
+        title: what the progress bar and the cached file are called.
+    """
+    if len(encoded) == 0:
+        raise DataError(f"{title} holds no images.")
+    digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
+    for line in encoded.fingerprint():
+        digest.update(f"{line}\n".encode())
+    path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
+    if path.exists():
+        try:
+            stored = StoredImages(path)
+            if len(stored) == len(encoded):
+                return stored
+        except DataError:
+            pass  # damaged after it was written: decoded again below
+    _write(encoded, path, image_size=image_size, title=title)
+    return StoredImages(path)
+
+
+def load_or_map(stored: StoredImages) -> npt.NDArray[np.uint8] | StoredImages:
+    """The images in memory, or as they are if they are too large for that."""
+    return stored[:] if stored.nbytes <= IN_MEMORY_BYTES else stored
+
+
+def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first = _decode_one(encoded, 0, image_size)
+    header = {
+        "descr": np.lib.format.dtype_to_descr(first.dtype),
+        "fortran_order": False,
+        "shape": (len(encoded), *first.shape),
+    }
+
+    def image(index: int) -> npt.NDArray[np.uint8]:
+        array = _decode_one(encoded, index, image_size)
+        if array.shape != first.shape:
+            raise DataError(
+                f"images of one set must have one size, but {encoded.name(index)} is "
+                f"{array.shape[2]} x {array.shape[1]} and {encoded.name(0)} is "
+                f"{first.shape[2]} x {first.shape[1]}. Set `image_size`."
+            )
+        return array
+
+    # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
+    with NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+        try:
+            np.lib.format.write_array_header_2_0(file, header)
+            with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(title, len(encoded)) as bar:
+                for start in range(0, len(encoded), _BLOCK):
+                    indices = range(start, min(start + _BLOCK, len(encoded)))
+                    file.write(np.stack(list(pool.map(image, indices))).tobytes())
+                    bar(len(indices))
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
+    from PIL import Image, ImageOps
+
+    try:
+        with encoded.open(index) as file, Image.open(file) as image:
+            rgb = image.convert("RGB")
+    except Exception as error:  # Pillow's decoders raise errors of many kinds
+        raise DataError(
+            f"{encoded.name(index)} cannot be decoded: {error}. Replace or remove it."
+        ) from error
+    if image_size is not None and rgb.size != (image_size, image_size):
+        rgb = ImageOps.fit(rgb, (image_size, image_size), Image.Resampling.BILINEAR)
+    return np.asarray(rgb).transpose(2, 0, 1)
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"decoding {title}", total=total)
+        yield lambda count: progress.advance(task, count)
