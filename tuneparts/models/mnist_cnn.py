@@ -1,4 +1,4 @@
-"""The MNIST CNN of Mlodozeniec et al. (2023), Table 9; the same as in Schwoebel et al. (2022).
+"""The MNIST CNN of Mlodozeniec et al. (2023), Table 9; the same as in Schwoebel et al. (2021).
 
 The federated experiments put dropout between its layers; the slots are always there, at rate 0.
 """
