@@ -1,0 +1,7 @@
+"""Hypers: what a prediction depends on besides the net, learnt or given."""
+
+from tuneparts.training.hyper.config import HypersConfig
+from tuneparts.training.hyper.hypers import Hypers
+from tuneparts.training.hyper.likelihood import refuse_outside_likelihood
+
+__all__ = ["Hypers", "HypersConfig", "refuse_outside_likelihood"]
