@@ -64,7 +64,9 @@ class ConcreteDropout(nn.Module):
                 f"a dropout rate must be below 1, but got {max(rates):g}, which keeps nothing."
             )
         self.tau = tau
-        self.rates = Quantity(rates, link=UNIT, learnable=learnable, what="dropout.rate")
+        self.rates = Quantity(
+            rates, link=UNIT, learnable=learnable, names=[f"dropout.{i}" for i in range(len(rates))]
+        )
         self.is_identity = not learnable and not any(rates)
 
     def forward(self, h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
@@ -133,7 +135,9 @@ class InputMask(nn.Module):
         self.in_shape = tuple(in_shape)
         self.tau = tau
         self.evaluation = evaluation
-        self.keep = Quantity(keep, link=UNIT, learnable=learnable, what="mask.keep")
+        self.keep = Quantity(
+            keep, link=UNIT, learnable=learnable, names=[f"keep.{i}" for i in range(len(keep))]
+        )
         self.is_identity = not learnable and all(k == 1 for k in keep)
         self.is_random = learnable or any(0 < k < 1 for k in keep)
 

@@ -18,7 +18,7 @@ class InputNoise(nn.Module):
 
     def __init__(self, std: float, *, learnable: bool) -> None:
         super().__init__()
-        self.std = Quantity([std], link=POSITIVE, learnable=learnable, what="noise")
+        self.std = Quantity([std], link=POSITIVE, learnable=learnable, names=["noise"])
         self.is_identity = not learnable and std == 0
 
     def forward(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -56,7 +56,7 @@ class Colour(nn.Module):
     def __init__(self, brightness: float, contrast: float, *, learnable: bool) -> None:
         super().__init__()
         self.maxima = Quantity(
-            [brightness, contrast], link=UNIT, learnable=learnable, what="colour"
+            [brightness, contrast], link=UNIT, learnable=learnable, names=["brightness", "contrast"]
         )
         self.is_identity = not learnable and brightness == contrast == 0
 

@@ -44,28 +44,21 @@ class Quantity(nn.Module):
         values: initial values (learnable) or the values (fixed).
         link: range of the numbers; learnable ones must lie inside it, fixed ones may touch it.
         learnable: whether gradient steps move them.
-        what: name of the hyper in error messages.
+        names: of the numbers, for error messages.
     """
 
     raw: nn.Parameter | None
     fixed: Tensor
 
-    def __init__(self, values: Sequence[float], *, link: Link, learnable: bool, what: str) -> None:
+    def __init__(
+        self, values: Sequence[float], *, link: Link, learnable: bool, names: Sequence[str]
+    ) -> None:
         super().__init__()
         self.link = link
         self.learnable = learnable
         self.given = tuple(float(value) for value in values)
-        for value in self.given:
-            if not link.low <= value <= link.high or not math.isfinite(value):
-                raise ConfigError(
-                    f"`{what}` must lie between {link.low:g} and {link.high:g}, but got {value:g}."
-                )
-            if learnable and not link.low < value < link.high:
-                raise ConfigError(
-                    f"a learnable `{what}` must start strictly between {link.low:g} and "
-                    f"{link.high:g}, but got {value:g}, where its gradient vanishes. "
-                    f"Start inside (0.05 is usual), or freeze it."
-                )
+        for name, value in zip(names, self.given, strict=True):
+            _check(name, value, link, learnable=learnable)
         if learnable:
             self.raw = nn.Parameter(torch.tensor([link.raw(value) for value in self.given]))
         else:
@@ -82,3 +75,16 @@ class Quantity(nn.Module):
             return list(self.given)
         with torch.no_grad():
             return [float(value) for value in self.link.value(self.raw).tolist()]
+
+
+def _check(name: str, value: float, link: Link, *, learnable: bool) -> None:
+    if not link.low <= value <= link.high or not math.isfinite(value):
+        raise ConfigError(
+            f"`{name}` must lie between {link.low:g} and {link.high:g}, but got {value:g}."
+        )
+    if learnable and not link.low < value < link.high:
+        raise ConfigError(
+            f"a learnable `{name}` must start strictly between {link.low:g} and {link.high:g}, "
+            f"but got {value:g}, which no gradient step can leave. "
+            f"Start inside (0.05 is usual), or freeze its part."
+        )

@@ -10,7 +10,7 @@ class Temperature(nn.Module):
 
     def __init__(self, value: float, *, learnable: bool) -> None:
         super().__init__()
-        self.value = Quantity([value], link=LOG, learnable=learnable, what="temperature")
+        self.value = Quantity([value], link=LOG, learnable=learnable, names=["temperature"])
         self.is_identity = not learnable and value == 1
 
     def forward(self, logits_BK: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     eta = 1.3
     benton = only()
     benton.widths = Quantity(
-        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, what="affine"
+        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=NAMES
     )
     lila = Lila(dict.fromkeys(LILA_NAMES, 0.0) | {"rotation": eta}, learnable=False)
 

@@ -155,7 +155,7 @@ def test_names_are_metrics():
 
 
 def test_a_learnable_range_cannot_start_at_zero():
-    with pytest.raises(ConfigError, match="must start strictly between"):
+    with pytest.raises(ConfigError, match="a learnable `rotation` must start strictly between"):
         LilaConfig(rotation=0.0).build(learnable=True)
 
 

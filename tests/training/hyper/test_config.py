@@ -31,7 +31,7 @@ def test_the_affine_kind_is_named_or_lila(given, kind):
 
 
 def test_an_unknown_affine_kind_names_the_known():
-    with pytest.raises(ConfigError, match="'lila', 'benton', 'schwoebel'"):
+    with pytest.raises(ConfigError, match="`kind` must be `lila`, `benton` or `schwoebel`"):
         parse(HypersConfig, {"affine": {"kind": "stn"}})
 
 

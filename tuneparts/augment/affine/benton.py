@@ -30,7 +30,10 @@ _MAXIMUM_PER_WIDTH = (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)
 
 
 class BentonConfig(AffineConfig):
-    """Largest motion of each generator (not its width), so that values compare with `lila`."""
+    """Largest motion of each generator (not its width), so that values compare with `lila`.
+
+    What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
+    """
 
     kind: Literal["benton"] = "benton"
     rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
@@ -63,7 +66,7 @@ class Benton(Affine):
     def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
         widths = [maxima[name] / unit for name, unit in zip(NAMES, _MAXIMUM_PER_WIDTH, strict=True)]
         super().__init__(learnable=learnable, is_identity=not learnable and not any(widths))
-        self.widths = Quantity(widths, link=POSITIVE, learnable=learnable, what="affine")
+        self.widths = Quantity(widths, link=POSITIVE, learnable=learnable, names=NAMES)
         generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
         self.register_buffer("generators_66", generators, persistent=False)
 

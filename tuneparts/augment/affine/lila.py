@@ -30,7 +30,10 @@ _GENERATORS = (
 
 
 class LilaConfig(AffineConfig):
-    """Largest motion of each generator; each draw is uniform in plus-minus that."""
+    """Largest motion of each generator; each draw is uniform in plus-minus that.
+
+    What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
+    """
 
     kind: Literal["lila"] = "lila"
     rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
@@ -63,7 +66,7 @@ class Lila(Affine):
     def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
         given = [maxima[name] for name in NAMES]
         super().__init__(learnable=learnable, is_identity=not learnable and not any(given))
-        self.maxima = Quantity(given, link=POSITIVE, learnable=learnable, what="affine")
+        self.maxima = Quantity(given, link=POSITIVE, learnable=learnable, names=NAMES)
         generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
         self.register_buffer("generators_66", generators, persistent=False)
 

@@ -70,8 +70,8 @@ class Schwoebel(Affine):
     ) -> None:
         still = theta_min == theta_max == IDENTITY
         super().__init__(learnable=learnable, is_identity=not learnable and still)
-        self.theta_min = Quantity(theta_min, link=REAL, learnable=learnable, what="theta_min")
-        self.theta_max = Quantity(theta_max, link=REAL, learnable=learnable, what="theta_max")
+        self.theta_min = Quantity(theta_min, link=REAL, learnable=learnable, names=NAMES)
+        self.theta_max = Quantity(theta_max, link=REAL, learnable=learnable, names=NAMES)
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Matrices of components drawn uniformly between their two ends."""

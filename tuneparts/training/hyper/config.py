@@ -32,7 +32,11 @@ AffineKind = Annotated[
     Annotated[LilaConfig, Tag("lila")]
     | Annotated[BentonConfig, Tag("benton")]
     | Annotated[SchwoebelConfig, Tag("schwoebel")],
-    Discriminator(_kind),
+    Discriminator(
+        _kind,
+        custom_error_type="affine_kind",
+        custom_error_message="`kind` must be `lila`, `benton` or `schwoebel`",
+    ),
 ]
 
 
