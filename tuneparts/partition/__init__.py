@@ -1,0 +1,1 @@
+"""Partitioned networks: hyperparameters learnt in one run (Mlodozeniec et al. 2023)."""
