@@ -1,0 +1,214 @@
+"""Which hidden unit belongs to which partition, and which layers it feeds.
+
+The node scheme (Mlodozeniec et al. 2023, appendix C) labels units: outputs of linear layers and
+channels of convolutions. What feeds what is seen by running the net's own forward with units
+masked level by level, and not read from its code: so flattening, pooling and residual sums
+need no rules.
+
+Shapes: I input units and O output units of a layer, N inputs of the probe.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.errors import ConfigError
+from tuneparts.models.scalars import Bias
+from tuneparts.partition.assign import nested_labels, random_labels
+from tuneparts.partition.roles import NORMS, Role
+
+_Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units before and after one layer."""
+
+    in_labels: Tensor
+    """Partition of each input unit, uint8 (I,)."""
+    out_labels: Tensor
+    """Partition of each output unit, uint8 (O,)."""
+    is_silent: bool
+    """Whether masked input units are zero by themselves, whatever the weights."""
+
+
+class Wiring:
+    """The units around every linear and convolutional layer of a net."""
+
+    def __init__(self, layers: Mapping[str, Units], groups: Mapping[str, int]) -> None:
+        self.layers = dict(layers)
+        self._groups = dict(groups)
+
+    @classmethod
+    def probe(
+        cls,
+        net: nn.Module,
+        roles: Mapping[str, Role],
+        proportions: Sequence[float],
+        *,
+        example: Tensor,
+        seed: int,
+    ) -> "Wiring":
+        """Label the hidden units of a net and see what they feed.
+
+        Inputs and outputs of the net belong to partition 1. Layers of the same width share
+        their labels, so that residual sums add like to like.
+
+        Args:
+            net: its forward is run, its values stay as they are.
+            roles: from `roles_of`; held layers keep all their units in partition 1.
+            proportions: share of the units per partition.
+            example: inputs (N, ...) whose shape is used.
+            seed: draws the labels.
+        """
+        weighted = _weighted_layers(net, roles)
+        called = _Probe(net, weighted, {}, example, seed).run(level=None, with_biases=False)
+        out_labels: dict[str, Tensor] = {}
+        for name in called:
+            width = weighted[name].weight.shape[0]
+            is_hidden = name != list(called)[-1] and roles[f"{name}.weight"] is Role.ENTRIES
+            out_labels[name] = (
+                random_labels(
+                    width,
+                    proportions,
+                    generator=seeding.torch_generator(seed, "assign", "units", width),
+                )
+                if is_hidden
+                else torch.ones(width, dtype=torch.uint8)
+            )
+        probe = _Probe(net, weighted, out_labels, example, seed)
+        num_levels = len(proportions)
+        quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
+        loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
+        has_norms = any(isinstance(module, NORMS) for module in net.modules())
+        layers = {}
+        for name, labels_O in out_labels.items():
+            active_SI = torch.stack([seen[name] for seen in quiet])
+            first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
+            beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
+            # A norm may silence a unit by chance, so nothing behind one counts as silent.
+            leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
+            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks))
+        groups = {name: int(getattr(weighted[name], "groups", 1)) for name in layers}
+        return cls(layers, groups)
+
+    def labels_of(self, name: str, shape: torch.Size) -> Tensor:
+        """Partition of each entry of a weight or bias, uint8, in its shape."""
+        layer_name, _, kind = name.rpartition(".")
+        units = self.layers[layer_name]
+        if kind == "bias":
+            return units.out_labels.clone()
+        num_groups = self._groups[layer_name]
+        labels_OI = torch.cat(
+            [
+                nested_labels(in_labels, out_labels)
+                for in_labels, out_labels in zip(
+                    units.in_labels.chunk(num_groups),
+                    units.out_labels.chunk(num_groups),
+                    strict=True,
+                )
+            ]
+        )
+        spatial = [1] * (len(shape) - 2)
+        return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
+
+
+class _Probe:
+    """Runs a net at random positive weights and sees which units reach which layer."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        weighted: Mapping[str, nn.Module],
+        out_labels: Mapping[str, Tensor],
+        example: Tensor,
+        seed: int,
+    ) -> None:
+        generator = seeding.torch_generator(seed, "probe")
+        self._net, self._weighted, self._out_labels = net, weighted, out_labels
+
+        def positive(like: Tensor) -> Tensor:
+            drawn = torch.rand(like.shape, generator=generator) + 0.5
+            # Mean outputs, so that depth neither overflows nor rounds a unit to zero.
+            fan_in = max(1, like[0].numel()) if like.dim() > 1 else 1
+            return (drawn / fan_in).to(like.device, like.dtype)
+
+        shifts = {
+            f"{name}.bias" if name else "bias"
+            for name, module in net.named_modules()
+            if isinstance(module, (*_Weighted, Bias, *NORMS))
+        }
+        loud = {name: positive(p) for name, p in net.named_parameters()}
+        quiet = {n: torch.zeros_like(p) if n in shifts else p for n, p in loud.items()}
+        self._tensors = {True: loud, False: quiet}
+        self._x = positive(example[:2]) * max(1, example[0].numel())
+
+    @torch.no_grad()
+    def run(self, *, level: int | None, with_biases: bool) -> dict[str, Tensor]:
+        """Units (I,) that are not zero, by layer, in the order in which the layers run."""
+        seen: dict[str, Tensor] = {}
+
+        def look(name: str, layer: nn.Module) -> Any:
+            def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+                if name in seen:
+                    raise ConfigError(
+                        f"the node scheme needs layers that run once per pass, but `{name}` "
+                        f"({type(layer).__name__}) runs again. Use the random scheme."
+                    )
+                x = inputs[0]
+                axis = x.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
+
+            return hook
+
+        def mask(name: str, layer: nn.Module) -> Any:
+            def hook(_: nn.Module, __: Any, out: Tensor) -> Tensor:
+                if level is None:
+                    return out
+                axis = out.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                hidden = (self._out_labels[name] > level).nonzero().view(-1)
+                return out.index_fill(axis, hidden.to(out.device), 0.0)
+
+            return hook
+
+        handles = [
+            handle
+            for name, layer in self._weighted.items()
+            for handle in (
+                layer.register_forward_pre_hook(look(name, layer)),
+                layer.register_forward_hook(mask(name, layer)),
+            )
+        ]
+        modes = [(module, module.training) for module in self._net.modules()]
+        self._net.eval()
+        try:
+            torch.func.functional_call(self._net, self._tensors[with_biases], (self._x,))
+        finally:
+            for handle in handles:
+                handle.remove()
+            for module, was_training in modes:
+                module.training = was_training
+        return seen
+
+
+def _weighted_layers(net: nn.Module, roles: Mapping[str, Role]) -> dict[str, Any]:
+    layers: dict[str, Any] = {}
+    for name, module in net.named_modules():
+        full = f"{name}.weight" if name else "weight"
+        if isinstance(module, _Weighted) and full in roles:
+            layers[name] = module
+        elif roles.get(full) is Role.ENTRIES:
+            raise ConfigError(
+                f"the node scheme labels units of linear and convolutional layers, but "
+                f"`{name}` is a {type(module).__name__}. Use the random scheme."
+            )
+    if "" in layers:
+        raise ConfigError(
+            "the node scheme labels hidden units, but the net is a single layer. Use the random "
+            "scheme."
+        )
+    return layers
