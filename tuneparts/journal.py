@@ -82,14 +82,24 @@ class Observer(Protocol):
 class TrialRecord:
     """All that the journal knows of one trial."""
 
-    config: Mapping[str, Any] = field(default_factory=dict)
+    configs: list[Mapping[str, Any]] = field(default_factory=list)
     rows: dict[int, Row] = field(default_factory=dict)
     end: TrialEnded | None = None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The newest config."""
+        return self.configs[-1]
 
     @property
     def last(self) -> Row | None:
         """The row with the most passes."""
         return self.rows[max(self.rows)] if self.rows else None
+
+    def at(self, passes: int) -> Row | None:
+        """The first row with at least so many passes."""
+        later = [step for step in self.rows if step >= passes]
+        return self.rows[min(later)] if later else None
 
 
 class Journal:
@@ -125,9 +135,9 @@ class Journal:
     def _apply(self, event: Event) -> bool:
         record = self.trials.setdefault(event.trial, TrialRecord())
         if isinstance(event, TrialStarted):
-            if record.config == event.config:
+            if event.config in record.configs:
                 return False
-            record.config = event.config
+            record.configs.append(event.config)
         elif isinstance(event, Row):
             if event.step in record.rows:
                 return False

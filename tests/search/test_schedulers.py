@@ -49,7 +49,9 @@ def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
         assert schedulers.promoted(scores[:n], 2, better=larger) == whole[:n]
 
 
-@pytest.mark.parametrize(("better", "best", "worst"), [(larger, {2, 3}, {0, 1}), (smaller, {0, 1}, {2, 3})])
+@pytest.mark.parametrize(
+    ("better", "best", "worst"), [(larger, {2, 3}, {0, 1}), (smaller, {0, 1}, {2, 3})]
+)
 def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     scores = {0: 0.1, 1: 0.2, 2: 0.8, 3: 0.9, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.5}
     donors = schedulers.exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))

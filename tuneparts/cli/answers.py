@@ -40,21 +40,24 @@ def report(name: str | None, *, open_page: bool) -> None:
 
 def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
     """Read the run from the store, print its table and write tables, figures and the page."""
-    from tuneparts.reports import answer, evidence, tables, write
+    from tuneparts.reports import tables
+    from tuneparts.reports.answer import answer
+    from tuneparts.reports.evidence import Evidence
+    from tuneparts.reports.write import write
     from tuneparts.tracking import frames, runmap
 
     uri = settings.current().tracking_uri
     known = runmap.load(run.folder)
     parent = known.parent if known is not None else None
     outline = outline_of(run, parent or "")
-    found = evidence.Evidence(
-        outline, frames.trials(uri, outline.parent_run_id), frames.steps(uri, outline.parent_run_id)
-    )
     with console.status("writing the report"):
-        paths = write.write(found, run.folder / "report")
-    for table in tables.to_rich(tables.build(found.summary, outline)):
+        trials = frames.trials(uri, outline.parent_run_id)
+        steps = frames.steps(uri, outline.parent_run_id)
+        paths = write(outline, trials, steps, run.folder / "report")
+    evidence = Evidence(outline, trials, steps)
+    for table in tables.to_rich(tables.build(evidence.summary, outline)):
         console.print(table)
-    console.print(answer.sentence(found), highlight=False)
+    console.print(answer(evidence), highlight=False)
     return paths
 
 

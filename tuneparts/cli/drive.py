@@ -82,9 +82,8 @@ def _drive(run: runs.Run, search: Any, address: str | None) -> None:
             )
         status = "FINISHED" if ending.status == "done" else "KILLED"
         if status == "FINISHED" and tracker.flush():
-            paths = answers.write_report(run, console)
-            for path in paths.values():
-                tracker.log_artifact(path)
+            answers.write_report(run, console)
+            tracker.log_artifact(run.folder / "report")
     finally:
         for problem in tracker.close(status):  # type: ignore[arg-type]
             console.print(f"tracking: {problem}", style="yellow", highlight=False)
@@ -98,7 +97,9 @@ def _drive(run: runs.Run, search: Any, address: str | None) -> None:
 def _print_plan(search: Any) -> None:
     """Trials, passes, resources and estimated time of each arm."""
     console = Console()
-    table = Table("arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)")
+    table = Table(
+        "arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"
+    )
     costs = estimate.seconds_per_arm(search, console)
     for arm in search.arms:
         seeds = search.seeds_of(arm)

@@ -92,7 +92,9 @@ class LiveView:
 
     def render(self) -> Group:
         """The table as it stands, and the time left."""
-        table = Table("arm", "", "running", "done", "stopped", "failed", f"best {self._metric.name}")
+        table = Table(
+            "arm", "", "running", "done", "stopped", "failed", f"best {self._metric.name}"
+        )
         for name, arm in self._arms.items():
             running = len(arm.passes) - len(arm.ended)
             best = "" if arm.best is None else f"{arm.best:.{self._metric.decimals}f}"

@@ -39,7 +39,9 @@ def search(
         Optional[str],  # noqa: UP045
         typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print the plan and its cost; run nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Print the plan and its cost; run nothing.")
+    ] = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
     from tuneparts.cli import drive

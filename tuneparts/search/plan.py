@@ -46,7 +46,9 @@ class _Replicate:
 class Plan:
     """Segments to run, in order, and the record of how they ended."""
 
-    def __init__(self, search: Search, journal: Journal, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self, search: Search, journal: Journal, observers: Sequence[Observer] = ()
+    ) -> None:
         self.search = search
         self.journal = journal
         self._observers = observers
@@ -171,7 +173,7 @@ class Plan:
 
     def _is_over(self, segment: Segment) -> bool:
         record = self.journal.trials[segment.trial]
-        reached = record.last is not None and record.last.step >= segment.until
+        reached = record.at(segment.until) is not None
         if reached and record.end is None and segment.until >= segment.config["passes"]:
             self._end(segment.trial, "finished")
         return reached or (record.end is not None and record.end.outcome != "stopped")
@@ -183,14 +185,16 @@ class Plan:
         return rows[max(earlier)].metrics.get("cost/seconds", 0.0) if earlier else 0.0
 
     def _settle(self, segment: Segment) -> None:
+        """Note how a segment ended; the trial may have gone further, or failed, since then."""
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
+        row = record.at(segment.until)
         failure = None
-        if record.end is not None and record.end.outcome == "failed":
+        if row is None and record.end is not None and record.end.outcome == "failed":
             failure = record.end.message
-        metrics = record.last.metrics if record.last is not None else {}
-        replicate.results[segment.trial] = Result(metrics, failure)
+        row = row or record.last
+        replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
 
     def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
         self._happened(TrialEnded(trial, outcome, time.time(), message))

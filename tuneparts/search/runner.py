@@ -103,7 +103,9 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
     started_here = not ray.is_initialized()
     try:
         if started_here:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False, **_local(address))
+            ray.init(
+                address=address, log_to_driver=False, include_dashboard=False, **_local(address)
+            )
         needs = {arm.name: arm.resources for arm in search.arms}
         refuse_unplaceable(needs, ray.cluster_resources())
         width = max(1, int(ray.cluster_resources().get("CPU", 1)))

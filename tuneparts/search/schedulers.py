@@ -14,9 +14,7 @@ def stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
     """One round of a trial: from and until so many passes."""
-    return dataclasses.replace(
-        whole, round=number, start=bounds[0], until=bounds[1], donor=donor
-    )
+    return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)
 
 
 def rungs(min_passes: int, reduction: int, passes: int) -> list[int]:

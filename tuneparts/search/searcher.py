@@ -49,6 +49,10 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
             self._plan.rows(segment, to_rows(segment, result.get("rows", [])))
         self._plan.complete(segment, finished=bool(result.get("finished")), failure=failure)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Ray pickles its searcher for a restore that we never ask for."""
+        return {}
+
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the journal has it."""
 

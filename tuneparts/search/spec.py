@@ -187,7 +187,7 @@ class Search(Config):
     arms: tuple[Arm, ...] = Field(min_length=1)
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
-    figures: tuple[str, ...] = ("accuracy_against_passes", "hypers_against_passes")
+    figures: tuple[str, ...] = ("accuracy", "hypers", "projections", "best_of_n")
 
     @field_validator("metric")
     @classmethod

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 NUM_BINS = 15
 
@@ -16,13 +15,21 @@ def scores(logits_NK: Tensor, labels_N: Tensor) -> dict[str, float]:
     """
     log_probs_NK = F.log_softmax(logits_NK.double(), dim=1)
     probs_NK = log_probs_NK.exp()
-    num_classes = logits_NK.shape[1]
-    one_hot_NK = F.one_hot(labels_N, num_classes)
-    ece = multiclass_calibration_error(probs_NK, labels_N, num_classes, n_bins=NUM_BINS, norm="l1")
+    one_hot_NK = F.one_hot(labels_N, logits_NK.shape[1])
+    confidence_N, predicted_N = probs_NK.max(dim=1)
+    right_N = (predicted_N == labels_N).double()
     values = {
-        "accuracy": (probs_NK.argmax(dim=1) == labels_N).double().mean(),
+        "accuracy": right_N.mean(),
         "nll": F.nll_loss(log_probs_NK, labels_N),
-        "ece": ece,
+        "ece": calibration_error(confidence_N, right_N),
         "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
     }
-    return dict(zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True))
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+
+
+def calibration_error(confidence_N: Tensor, right_N: Tensor) -> Tensor:
+    """Mean distance of confidence and accuracy over equal bins of (0, 1], weighted by count."""
+    bins_N = (confidence_N * NUM_BINS).ceil().long().clamp(1, NUM_BINS) - 1
+    gaps = torch.zeros(NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
+    gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
+    return gaps.abs().sum() / len(confidence_N)

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -50,7 +49,7 @@ class SupervisedLearner(LoopLearner):
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
         self.train_data = self._on_device(
-            task.train if config.train_on == "train" else joined(task.train, task.val)
+            task.train if config.train_on == "train" else task.train.joined(task.val)
         )
         self._val = self._on_device(task.val) if config.train_on == "train" else None
         self._test = self._on_device(task.test)
@@ -86,12 +85,3 @@ class SupervisedLearner(LoopLearner):
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
         return DeviceExamples(examples, mean=task.mean, std=task.std, device=self.context.device)
-
-
-def joined(first: Examples, second: Examples) -> Examples:
-    """All examples of both; no copy when the second is empty."""
-    if not len(second):
-        return first
-    return Examples(
-        np.concatenate([first.inputs, second.inputs]), np.concatenate([first.labels, second.labels])
-    )

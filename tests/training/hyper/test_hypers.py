@@ -1,5 +1,6 @@
 import copy
 import io
+import pickle
 
 import pytest
 import torch
@@ -326,6 +327,14 @@ class TestState:
         hypers, _ = built(EVERYTHING.replaced({"frozen": ("affine", "noise")}))
         assert len(hypers.learnable()) == 4
         assert not any("affine" in name or "noise" in name for name in hypers.state_dict())
+
+    @pytest.mark.parametrize("learnable", [True, False])
+    def test_copies_and_pickles_predict_alike(self, learnable):
+        hypers, net = built(EVERYTHING, learnable=learnable)
+        wanted = hypers.predict(net, images(), generator=stream(), training=True)
+        for twin in (copy.deepcopy(hypers), pickle.loads(pickle.dumps(hypers))):
+            found = twin.predict(net, images(), generator=stream(), training=True)
+            assert torch.equal(found, wanted)
 
     def test_every_value_is_a_metric(self):
         hypers, _ = built(EVERYTHING)

@@ -1,0 +1,170 @@
+"""The plan against an obvious executor: same answers in any order, and after any crash."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.data.task import Task
+from tuneparts.journal import Journal, Row, TrialEnded, TrialId
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
+from tuneparts.training.learner import Context
+
+
+class Killed(Exception):
+    pass
+
+
+class Executor:
+    """Runs segments in this process, in a scrambled order, keeping states like the shelf does."""
+
+    def __init__(self, order: int, die_after: int | None = None) -> None:
+        self.rng = random.Random(order)
+        self.states: dict[tuple[TrialId, int], int] = {}
+        self.die_after = die_after
+        self.num_reports = 0
+
+    def run(self, plan: Plan) -> None:
+        running: list[Segment] = []
+        while not plan.done:
+            while (segment := plan.next()) is not None:
+                running.append(segment)
+            assert running, "the plan waits for nothing"
+            self.run_segment(plan, running.pop(self.rng.randrange(len(running))))
+
+    def run_segment(self, plan: Plan, segment: Segment) -> None:
+        learner = NullLearner(NullConfig(**segment.config), a_context(segment.trial.seed))
+        if segment.round:
+            source = segment.donor or segment.trial
+            learner.load_state_dict({"passes": self.states[source, segment.round - 1]})
+        rows: list[Row] = []
+        try:
+            while learner.passes < segment.until:
+                metrics = {**learner.advance(), "cost/seconds": 1.0 * (len(rows) + 1)}
+                self.states[segment.trial, segment.round] = learner.passes  # before the report
+                rows.append(Row(segment.trial, learner.passes, metrics, 0.0))
+                plan.rows(segment, rows[-1:])
+                self.num_reports += 1
+                if self.num_reports == self.die_after:
+                    raise Killed
+        except ValueError as error:
+            plan.complete(segment, finished=False, failure=str(error))
+            return
+        plan.complete(segment, finished=learner.finished)
+
+
+def a_context(seed: int) -> Context:
+    task: Any = Task
+    return Context(task=task, seed=seed, device=None)  # type: ignore[arg-type]
+
+
+def facts(journal: Journal) -> dict[str, Any]:
+    """All that could reach a table, without times."""
+    return {
+        str(trial): (
+            dict(record.config),
+            {step: dict(row.metrics) for step, row in sorted(record.rows.items())},
+            record.end and (record.end.outcome, record.end.message),
+        )
+        for trial, record in sorted(journal.trials.items())
+    }
+
+
+def execute(search: Search, path: Path, executor: Executor) -> dict[str, Any]:
+    journal = Journal(path)
+    try:
+        executor.run(Plan(search, journal))
+    finally:
+        journal.close()
+    return facts(journal)
+
+
+@pytest.fixture
+def everything(null_search, null_arm) -> Search:
+    """One arm of each kind, one that fails, and followers of followers."""
+    return null_search(
+        null_arm("fixed"),
+        null_arm("broken", config={"fault": "raise"}),
+        null_arm("random", algorithm=RandomSearch(num_trials=5)),
+        null_arm("tpe", algorithm=Tpe(num_trials=7, batch=3, num_startup=3)),
+        null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
+        null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
+        null_arm("again", follows="random"),
+        null_arm("after_broken", follows="broken"),
+        seeds=(0, 1),
+    )
+
+
+def test_the_answer_does_not_depend_on_who_was_faster(everything, tmp_path) -> None:
+    answers = [execute(everything, tmp_path / f"{i}.jsonl", Executor(order=i)) for i in range(4)]
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    execute(everything, path, Executor(order=0))
+    journal = Journal(path)
+    ends = [event for event in journal.events if isinstance(event, TrialEnded)]
+    assert len(ends) == len(journal.trials) == 2 * (1 + 1 + 5 + 7 + 9 + 4 + 1 + 1)
+    outcomes = {str(e.trial): e.outcome for e in ends}
+    assert outcomes["broken/seed0/00000"] == "failed"
+    assert outcomes["after_broken/seed0/00000"] == "failed"
+    assert {o for t, o in outcomes.items() if t.startswith("asha")} == {"stopped", "finished"}
+    assert all(o == "finished" for t, o in outcomes.items() if t.startswith(("tpe", "pbt")))
+
+
+@pytest.mark.parametrize("die_after", [1, 2, 3, 10, 25, 50, 80, 120])
+def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
+    everything, tmp_path, die_after: int
+) -> None:
+    undisturbed = execute(everything, tmp_path / "whole.jsonl", Executor(order=0))
+    path = tmp_path / "torn.jsonl"
+    executor = Executor(order=1, die_after=die_after)
+    with pytest.raises(Killed):
+        execute(everything, path, executor)
+    with path.open("a") as file:
+        file.write('{"kind": "row", "trial": "rand')  # the line it was writing
+    executor.die_after = None
+    assert execute(everything, path, executor) == undisturbed
+
+
+def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    execute(everything, path, Executor(order=0))
+    plan = Plan(everything, Journal(path))
+    assert plan.done
+    assert plan.next() is None
+
+
+def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    execute(everything, path, Executor(order=0))
+    trials = Journal(path).trials
+    for seed in (0, 1):
+        scores = {
+            i: trials[TrialId("random", seed, i)].last.metrics["val/accuracy"] for i in range(5)
+        }
+        best = trials[TrialId("random", seed, max(scores, key=scores.__getitem__))]
+        follower = trials[TrialId("again", seed, 0)]
+        assert follower.config["hypers"]["affine"]["rotation"] == pytest.approx(best.config["x"])
+
+
+def test_a_copy_takes_over_weights_and_seconds_are_its_own(everything, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    execute(everything, path, Executor(order=0))
+    for trial, record in Journal(path).trials.items():
+        if trial.arm == "pbt":
+            assert sorted(record.rows) == [2, 4, 6, 8]
+            assert [record.rows[s].metrics["cost/seconds"] for s in (2, 4, 6, 8)] == [1, 2, 3, 4]
+
+
+def test_random_draws_do_not_shift_when_more_are_asked_for(null_search, null_arm, tmp_path) -> None:
+    few = null_search(null_arm("random", algorithm=RandomSearch(num_trials=3)))
+    many = null_search(null_arm("random", algorithm=RandomSearch(num_trials=6)))
+    a = execute(few, tmp_path / "a.jsonl", Executor(order=0))
+    b = execute(many, tmp_path / "b.jsonl", Executor(order=0))
+    assert all(b[trial] == found for trial, found in a.items())

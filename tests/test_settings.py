@@ -1,0 +1,29 @@
+from pathlib import Path
+
+from tuneparts import settings
+
+
+def test_defaults(monkeypatch, tmp_path) -> None:
+    for name in (
+        "TUNEPARTS_DATA",
+        "TUNEPARTS_RESULTS",
+        "TUNEPARTS_TRACKING_URI",
+        "MLFLOW_TRACKING_URI",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    here = settings.current()
+    assert here.data_dir is None
+    assert here.results_dir == tmp_path / "results"
+    assert here.tracking_uri == f"sqlite:///{tmp_path}/results/mlflow.db"
+
+
+def test_the_environment_wins(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("TUNEPARTS_DATA", str(tmp_path))
+    monkeypatch.setenv("TUNEPARTS_RESULTS", "~/elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://one")
+    assert settings.current().data_dir == tmp_path
+    assert settings.current().results_dir == Path.home() / "elsewhere"
+    assert settings.current().tracking_uri == "http://one"
+    monkeypatch.setenv("TUNEPARTS_TRACKING_URI", "http://two")
+    assert settings.current().tracking_uri == "http://two"

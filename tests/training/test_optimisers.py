@@ -1,0 +1,67 @@
+import math
+
+import pytest
+import torch
+
+from tuneparts.models import FixupResNet, Mlp
+from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+
+
+def test_the_cosine_starts_high_ends_low_and_warms_up() -> None:
+    config = OptimiserConfig(lr=0.4, final_lr=0.1, schedule="cosine", warmup=0.2)
+    assert config.lr_at(0.0) == 0.0
+    assert config.lr_at(0.1) == pytest.approx(0.2)
+    assert config.lr_at(0.2) == pytest.approx(0.4)
+    assert config.lr_at(0.6) == pytest.approx(0.1 + 0.3 * (1 + math.cos(math.pi / 2)) / 2)
+    assert config.lr_at(1.0) == pytest.approx(0.1)
+    assert OptimiserConfig(lr=0.4).lr_at(0.7) == 0.4
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_fixup_scalars_train_at_a_fraction_of_the_rate(kind: str) -> None:
+    net = FixupResNet(name="fixup_resnet", depth=8, planes=4).build((3, 8, 8), 10)
+    optimiser = OptimiserConfig(kind=kind).build(net)
+    set_lr(optimiser, 0.5)
+    rates = {id(p): group["lr"] for group in optimiser.param_groups for p in group["params"]}
+    assert len(rates) == len(list(net.parameters()))
+    assert {rates[id(p)] for p in net.parameters() if p.numel() == 1} == {0.05}
+    assert {rates[id(p)] for p in net.parameters() if p.dim() > 1} == {0.5}
+
+
+@pytest.mark.parametrize("field", ["momentum", "nesterov", "weight_decay", "kind"])
+def test_every_field_matters(field: str) -> None:
+    base = {"kind": "sgd", "lr": 0.1, "momentum": 0.9}
+    other = {"momentum": 0.5, "nesterov": True, "weight_decay": 0.1, "kind": "adam"}[field]
+
+    def trained(**values) -> torch.Tensor:
+        torch.manual_seed(0)
+        net = Mlp(name="mlp", widths=(4,)).build((3,), 2)
+        optimiser = OptimiserConfig(**{**base, **values}).build(net)
+        for _ in range(3):
+            optimiser.zero_grad()
+            net(torch.ones(2, 3)).square().sum().backward()
+            optimiser.step()
+        return torch.cat([p.flatten() for p in net.parameters()])
+
+    with torch.random.fork_rng():
+        assert not torch.equal(trained(), trained(**{field: other}))
+
+
+def test_loaded_state_keeps_the_own_settings_and_shares_no_memory() -> None:
+    nets = [Mlp(name="mlp", widths=(4,)).build((3,), 2) for _ in range(2)]
+    first, second = (
+        OptimiserConfig(kind="sgd", lr=lr).build(net)
+        for net, lr in zip(nets, (0.1, 0.7), strict=True)
+    )
+    nets[0](torch.ones(2, 3)).sum().backward()
+    first.step()
+    load_optimiser_state(second, optimiser_state(first))
+    assert second.param_groups[0]["lr"] == 0.7
+    mine, theirs = (
+        optimiser.state[next(iter(net.parameters()))]["momentum_buffer"]
+        for optimiser, net in zip((first, second), nets, strict=True)
+    )
+    assert torch.equal(mine, theirs)
+    mine.add_(1)
+    assert not torch.equal(mine, theirs)
