@@ -1,0 +1,74 @@
+"""One MLflow store per run of the suite, copied for every test."""
+
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.tracking import store
+from tuneparts.tracking.tracker import SearchCard, Tracker
+
+
+@pytest.fixture(scope="session")
+def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "mlflow.db"
+    store.prepare(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def uri(template_store: Path, tmp_path: Path) -> str:
+    shutil.copy(template_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+@pytest.fixture
+def card() -> SearchCard:
+    return SearchCard(
+        name="toy",
+        scale="smoke",
+        digest="d1gest",
+        commit="c0ffee",
+        resolved='{"question": "which?"}',
+        versions={"python": "3.11"},
+        tags={"lab": "north"},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "toy-20260101-000000"
+
+
+@pytest.fixture
+def make_tracker(uri: str, folder: Path, card: SearchCard) -> Callable[[], Tracker]:
+    return lambda: Tracker(uri, folder=folder, search=card, interval=0.01)
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """Three trials, interleaved: one finishes, one fails, one is stopped."""
+    one, two, three = TrialId("random", 0, 0), TrialId("random", 0, 1), TrialId("asha", 3, 0)
+    return [
+        TrialStarted(one, {"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}}, 100.0),
+        TrialStarted(two, {"lr": 0.5, "net": {"name": "mlp", "widths": [2]}}, 100.5),
+        Row(one, 10, {"train/loss": 2.5, "val/accuracy": 0.25}, 101.0),
+        Row(two, 10, {"train/loss": float("nan")}, 101.5),
+        TrialStarted(three, {"lr": 0.25}, 102.0),
+        TrialEnded(two, "failed", 102.5, "the loss is NaN at pass 10"),
+        Row(one, 20, {"train/loss": 1.5, "val/accuracy": 0.75}, 103.0),
+        Row(three, 10, {"val/accuracy": 0.125}, 103.5),
+        TrialEnded(three, "stopped", 104.0),
+        TrialEnded(one, "finished", 104.5),
+    ]
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
