@@ -1,0 +1,148 @@
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from tuneparts.tracking.writer import Writer
+
+
+class Sink:
+    """Remembers what arrived in which send; fails and blocks on demand."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.calls = 0
+        self.sends: list[list[Any]] = []
+        self.failures = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self._pending: list[Any] = []
+
+    def take(self, item: Any) -> None:
+        self._pending.append(item)
+
+    def send(self) -> None:
+        self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("away")
+        self.sends.append(list(self._pending))
+        self.sent += len(self._pending)
+        self.calls += 1
+        self._pending.clear()
+
+
+def arrived(sink: Sink) -> list[Any]:
+    return [item for send in sink.sends for item in send]
+
+
+def test_items_arrive_once_and_in_order() -> None:
+    sink = Sink()
+    writer = Writer(sink, interval=0.001)
+    for item in range(1000):
+        writer.put(item)
+    assert writer.flush(10)
+    assert arrived(sink) == list(range(1000))
+    assert writer.close(10)
+    assert arrived(sink) == list(range(1000))
+
+
+def test_the_sink_is_called_before_the_first_item() -> None:
+    """So that the parent run exists while the first trial still starts."""
+    sink = Sink()
+    writer = Writer(sink, interval=60)
+    assert writer.close(10)
+    assert sink.sends[0] == []
+
+
+def test_items_are_gathered_until_many_wait() -> None:
+    sink = Sink()
+    writer = Writer(sink, interval=3600, many=10)
+    sink.gate.clear()
+    for item in range(10):
+        writer.put(item)
+    sink.gate.set()
+    writer.put(10)
+    assert writer.flush(10)
+    assert max(map(len, sink.sends)) >= 10
+    writer.close(10)
+
+
+def test_a_flush_does_not_wait_for_the_interval() -> None:
+    sink = Sink()
+    writer = Writer(sink, interval=3600)
+    writer.put("a")
+    assert writer.flush(10)
+    assert arrived(sink) == ["a"]
+    assert writer.close(10)
+
+
+def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) -> None:
+    sink = Sink()
+    sink.failures = 5
+    with caplog.at_level(logging.WARNING):
+        writer = Writer(sink, interval=0.001, first_delay=0.001)
+        writer.put("a")
+        assert writer.flush(10)
+    assert arrived(sink) == ["a"]
+    assert writer.stats.retries == 5
+    assert writer.stats.last_error is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "tracking: the store does not answer, training goes on: away",
+        "tracking: the store answers again",
+    ]
+    writer.close(10)
+
+
+def test_items_keep_queueing_while_the_store_is_away() -> None:
+    sink = Sink()
+    sink.failures = 10**9
+    writer = Writer(sink, interval=0.001, first_delay=0.001, longest_delay=0.01)
+    for item in range(100):
+        writer.put(item)
+    assert not writer.flush(0.05)
+    assert writer.stats.waiting >= 100
+    assert writer.stats.last_error == "away"
+    sink.failures = 0
+    assert writer.flush(10)
+    assert arrived(sink) == list(range(100))
+    assert writer.stats.waiting == 0
+    assert writer.close(10)
+
+
+def test_close_gives_up_on_a_store_that_stays_away() -> None:
+    sink = Sink()
+    sink.failures = 10**9
+    writer = Writer(sink, interval=0.001, first_delay=0.001)
+    writer.put("a")
+    assert not writer.close(0.1)
+    assert writer.stats.waiting >= 1
+
+
+def test_close_gives_up_on_a_store_that_hangs() -> None:
+    sink = Sink()
+    sink.gate.clear()
+    writer = Writer(sink)
+    writer.put("a")
+    assert not writer.close(0.1)
+    sink.gate.set()
+
+
+def test_close_is_patient_while_there_is_progress() -> None:
+    """A long queue takes longer than the timeout, but every call gets through."""
+    sink = Sink()
+    done = threading.Event()
+    slow_send = sink.send
+
+    def send() -> None:
+        for _ in range(8):
+            done.wait(0.05)
+            sink.calls += 1
+        slow_send()
+
+    sink.send = send  # type: ignore[method-assign]
+    writer = Writer(sink, interval=0.001)
+    writer.put("a")
+    assert writer.close(0.2)
+    assert arrived(sink) == ["a"]
