@@ -1,0 +1,68 @@
+"""What a search says of itself in the store: the face of its parent run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuneparts.journal import TrialId
+
+KEY_TAG = "tuneparts.key"
+"""Tag with the key of the run folder, on the parent and every trial."""
+KIND_TAG = "tuneparts.kind"
+"""Tag that is `search` on parent runs and `trial` on their children."""
+RUN_TAG = "tuneparts.run"
+"""Tag with the name of the run folder."""
+TRIAL_TAG = "tuneparts.trial"
+"""Tag with the trial as text."""
+COUNTS_TAG = "tuneparts.trials"
+"""Tag on parent runs: how many trials ended how, as JSON."""
+PARENT_TAG = "mlflow.parentRunId"
+"""MLflow's own tag for nested runs."""
+
+
+@dataclass(frozen=True)
+class SearchCard:
+    """One invocation of a search."""
+
+    name: str
+    """Name of the search, which is also the name of the MLflow experiment."""
+    scale: str
+    """smoke, cpu or paper."""
+    digest: str
+    """Digest of the resolved search."""
+    commit: str
+    """Commit of the code, empty outside a checkout."""
+    resolved: str
+    """The resolved search as JSON text; kept as the artifact `search.json`."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of python, torch, ray and the rest; kept as tags `version.<name>`."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Whatever else should be searchable in MLflow."""
+
+    def shared_tags(self) -> dict[str, str]:
+        """Tags of the parent and of every trial."""
+        own = {"search": self.name, "scale": self.scale, "digest": self.digest}
+        return {**self.tags, **own, "commit": self.commit}
+
+    def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
+        """Tags of the parent run."""
+        return {
+            **self.shared_tags(),
+            **{f"version.{name}": text for name, text in self.versions.items()},
+            KIND_TAG: "search",
+            KEY_TAG: key,
+            RUN_TAG: folder.name,
+        }
+
+    def trial_tags(self, key: str, parent: str, trial: TrialId) -> dict[str, str]:
+        """Tags of the run of one trial."""
+        return {
+            **self.shared_tags(),
+            KIND_TAG: "trial",
+            KEY_TAG: key,
+            PARENT_TAG: parent,
+            TRIAL_TAG: str(trial),
+            "arm": trial.arm,
+            "seed": str(trial.seed),
+            "index": str(trial.index),
+        }
