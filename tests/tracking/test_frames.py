@@ -1,0 +1,126 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tuneparts.errors import DataMissingError
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.tracking import frames, store
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
+
+pytestmark = pytest.mark.mlflow
+
+
+def track(uri: str, folder: Path, name: str, events: list[Event]) -> str:
+    tracker = Tracker(uri, folder=folder, search=SearchCard(name, "cpu", "d", "c", "{}"))
+    for event in events:
+        tracker.on_event(event)
+    assert tracker.close() == []
+    assert tracker.parent_run_id is not None
+    return tracker.parent_run_id
+
+
+def test_a_store_that_is_not_there_names_the_first_step(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'none.db'}"
+    with pytest.raises(DataMissingError, match="tuneparts search rotated_digits"):
+        frames.runs(uri)
+    with pytest.raises(DataMissingError, match="no runs yet"):
+        frames.steps(uri, "x")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_an_empty_store_names_the_first_step(uri: str) -> None:
+    with pytest.raises(DataMissingError, match="tuneparts search rotated_digits"):
+        frames.runs(uri)
+
+
+def test_runs_come_newest_first_and_by_search(
+    uri: str, tmp_path: Path, events: list[Event]
+) -> None:
+    first = track(uri, tmp_path / "one", "toy", events)
+    second = track(uri, tmp_path / "two", "toy", events)
+    other = track(uri, tmp_path / "three", "other", [])
+    assert frames.runs(uri)["parent_run_id"].tolist() == [other, second, first]
+    found = frames.runs(uri, "toy")
+    assert found.columns.tolist() == frames.RUN_COLUMNS
+    assert found["run"].tolist() == ["two", "one"]
+    with pytest.raises(DataMissingError, match=r"no runs of `third` yet.*search third"):
+        frames.runs(uri, "third")
+
+
+def test_runs_of_others_in_the_same_store_are_left_alone(
+    uri: str, tmp_path: Path, events: list[Event]
+) -> None:
+    client = store.client(uri)
+    experiment = client.create_experiment("toy")
+    parent = track(uri, tmp_path / "one", "toy", events)
+    client.create_run(experiment)
+    client.create_run(experiment, tags={"mlflow.parentRunId": parent})
+    assert len(frames.runs(uri)) == 1
+    assert len(frames.trials(uri, parent)) == 3
+
+
+def test_a_search_without_trials_has_empty_frames(uri: str, tmp_path: Path) -> None:
+    parent = track(uri, tmp_path / "one", "toy", [])
+    assert frames.trials(uri, parent).columns.tolist() == frames.TRIAL_COLUMNS
+    assert frames.trials(uri, parent).empty
+    assert frames.steps(uri, parent).columns.tolist() == frames.STEP_COLUMNS
+    assert frames.steps(uri, parent).empty
+
+
+def test_the_last_value_is_the_one_at_the_last_step(uri: str, tmp_path: Path) -> None:
+    trial = TrialId("a", 0, 0)
+    values = {10: 0.9, 30: 0.1, 20: 0.5}
+    rows: list[Event] = [Row(trial, s, {"val/nll": v}, 1.0) for s, v in values.items()]
+    parent = track(uri, tmp_path / "one", "toy", rows)
+    assert frames.trials(uri, parent)["val/nll"].tolist() == [0.1]
+    assert frames.steps(uri, parent)["step"].tolist() == [10, 20, 30]
+
+
+def test_order_is_numeric_by_arm_seed_and_index(uri: str, tmp_path: Path) -> None:
+    ids = [("b", 10, 0), ("b", 9, 0), ("a", 0, 100_000), ("a", 0, 20_000)]
+    rows: list[Event] = [Row(TrialId(*i), 1, {"val/nll": 0.0}, 1.0) for i in ids]
+    parent = track(uri, tmp_path / "one", "toy", rows)
+    for frame in (frames.trials(uri, parent), frames.steps(uri, parent)):
+        got = list(zip(frame["arm"], frame["seed"], frame["index"], strict=True))
+        assert got == sorted(ids)
+
+
+def test_only_the_metrics_asked_for(uri: str, tmp_path: Path, events: list[Event]) -> None:
+    parent = track(uri, tmp_path / "one", "toy", events)
+    everything = frames.steps(uri, parent)
+    some = frames.steps(uri, parent, ["val/accuracy", "val/ece"])
+    wanted = everything[everything["metric"] == "val/accuracy"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(some, wanted)
+    assert frames.steps(uri, parent, []).empty
+
+
+def test_more_runs_than_fit_on_a_page(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_RUNS_PER_PAGE", 3)
+    events: list[Event] = []
+    for index in range(8):
+        trial = TrialId("a", 0, index)
+        events += [TrialStarted(trial, {"i": index}, 1.0), TrialEnded(trial, "finished", 2.0)]
+    parent = track(uri, tmp_path / "one", "toy", events)
+    assert frames.trials(uri, parent)["param.i"].tolist() == list(range(8))
+
+
+def test_steps_take_few_queries_however_many_trials(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's own call reads one metric of one run; it must not be used."""
+    from mlflow import MlflowClient
+
+    events: list[Event] = [
+        Row(TrialId("a", 0, index), step, {"val/nll": 0.5, "train/loss": 1.0}, 1.0)
+        for index in range(20)
+        for step in range(5)
+    ]
+    parent = track(uri, tmp_path / "one", "toy", events)
+    refuse: Callable[..., None] = lambda *_: pytest.fail("one call per metric")  # noqa: E731
+    monkeypatch.setattr(MlflowClient, "get_metric_history", refuse)
+    assert len(frames.steps(uri, parent)) == 200
