@@ -26,12 +26,19 @@ class Link:
     high: float
 
 
-# The inverse softplus is written so that it neither overflows for large values nor cancels for
-# small ones.
-POSITIVE = Link(functional.softplus, lambda v: v + math.log(-math.expm1(-v)), 0.0, math.inf)
+def _inverse_softplus(value: float) -> float:
+    # log(exp(v) - 1), written so that it neither overflows nor cancels.
+    return value + math.log(-math.expm1(-value))
+
+
+def _logit(value: float) -> float:
+    return math.log(value) - math.log1p(-value)
+
+
+POSITIVE = Link(functional.softplus, _inverse_softplus, 0.0, math.inf)
 LOG = Link(torch.exp, math.log, 0.0, math.inf)
-UNIT = Link(torch.sigmoid, lambda v: math.log(v) - math.log1p(-v), 0.0, 1.0)
-REAL = Link(lambda raw: raw, lambda v: v, -math.inf, math.inf)
+UNIT = Link(torch.sigmoid, _logit, 0.0, 1.0)
+REAL = Link(torch.positive, float, -math.inf, math.inf)
 
 
 class Quantity(nn.Module):

@@ -69,3 +69,9 @@ def test_one_pixel_sits_in_the_middle():
 
 def test_matrices_of_another_precision_keep_the_images_dtype(images, matrices):
     assert resample(images.float(), matrices).dtype == torch.float32
+
+
+def test_the_memory_layout_of_the_images_does_not_matter(images, matrices):
+    other = images.contiguous(memory_format=torch.channels_last)
+    assert not other.is_contiguous()
+    torch.testing.assert_close(resample(other, matrices), resample(images, matrices))

@@ -2,7 +2,7 @@
 
 Every power series of a 2x2 matrix L = m I + D with trace-free D is a combination a I + b D,
 because D D = q I. The series therefore runs on two numbers per matrix: for 2000 matrices
-forward and backward take about a tenth of `torch.matrix_exp`.
+forward and backward take about a fifth of `torch.matrix_exp`.
 
 Legend: N matrices.
 """

@@ -25,13 +25,13 @@ def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
     B, C, H, W = x_BCHW.shape
     N = len(A_N23)
     # One product with a (6, P * 2) basis: `affine_grid` multiplies N small matrices instead
-    # and took twenty times as long.
+    # and takes more than ten times as long.
     basis_62P = _basis(H, W, like=A_N23)
     grid = (A_N23.flatten(1) @ basis_62P).to(x_BCHW.dtype).view(B, (N // B) * H, W, 2)
     moved = functional.grid_sample(
         x_BCHW, grid, mode="bilinear", padding_mode="zeros", align_corners=True
     )
-    return moved.view(B, C, N // B, H, W).transpose(1, 2).reshape(N, C, H, W)
+    return moved.reshape(B, C, N // B, H, W).transpose(1, 2).reshape(N, C, H, W)
 
 
 def _basis(height: int, width: int, *, like: Tensor) -> Tensor:
