@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tuneparts.errors import ConfigError
 
-
 C = TypeVar("C", bound=BaseModel)
 
 
@@ -57,7 +56,7 @@ class Config(BaseModel):
 
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:
-    """Validate plain values into a config; a mistake is a `ConfigError` that reads as a sentence."""
+    """Validate plain values into a config; a mistake reads as a sentence, in a `ConfigError`."""
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:

@@ -15,7 +15,7 @@ from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
 from tuneparts.training.learner import Context
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -50,7 +50,7 @@ class Executor:
                 plan.rows(segment, rows[-1:])
                 self.num_reports += 1
                 if self.num_reports == self.die_after:
-                    raise Killed
+                    raise KilledError
         except ValueError as error:
             plan.complete(segment, finished=False, failure=str(error))
             return
@@ -124,7 +124,7 @@ def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
     undisturbed = execute(everything, tmp_path / "whole.jsonl", Executor(order=0))
     path = tmp_path / "torn.jsonl"
     executor = Executor(order=1, die_after=die_after)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         execute(everything, path, executor)
     with path.open("a") as file:
         file.write('{"kind": "row", "trial": "rand')  # the line it was writing

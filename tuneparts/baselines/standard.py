@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 from torch.nn import functional as F
 
 from tuneparts.data.batches import Batches
@@ -41,7 +42,7 @@ class StandardLearner(SupervisedLearner):
         logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
         loss = F.cross_entropy(logits, y)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         self.optimiser.step()
         return Step(passes=1, losses={"train/loss": loss.detach()})
 

@@ -1,5 +1,6 @@
 """What a search will cost, from a few passes of each arm on this machine."""
 
+import itertools
 import os
 import time
 from typing import Any
@@ -16,13 +17,13 @@ def cpus() -> int:
 
 
 def passes_of(arm: Arm) -> int:
-    """Passes that one replicate spends; for successive halving, when just one in so many goes on."""
+    """Passes of one replicate; for successive halving, when just one in so many goes on."""
     algorithm, passes = arm.algorithm, arm.config.passes
     if not isinstance(algorithm, Asha):
         return arm.trials_per_seed * passes
     levels = [0, *schedulers.rungs(algorithm.min_passes, algorithm.reduction, passes)]
     alive, spent = float(algorithm.num_trials), 0.0
-    for start, end in zip(levels, levels[1:], strict=False):
+    for start, end in itertools.pairwise(levels):
         spent += alive * (end - start)
         alive = max(1.0, alive / algorithm.reduction)
     return round(spent)

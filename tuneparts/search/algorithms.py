@@ -120,10 +120,10 @@ def _pbt(arm: Arm, seed: int, metric: Metric) -> Proposals:
     for number in range(algorithm.num_rounds):
         bounds = (number * length, (number + 1) * length)
         segments = {}
-        for i in values:
-            donor = TrialId(arm.name, seed, donors[i]) if i in donors else None
-            whole = segment(arm, seed, i, values[i])
-            segments[i] = schedulers.stretch(whole, number=number, bounds=bounds, donor=donor)
+        for i, drawn in values.items():
+            source = TrialId(arm.name, seed, donors[i]) if i in donors else None
+            whole = segment(arm, seed, i, drawn)
+            segments[i] = schedulers.stretch(whole, number=number, bounds=bounds, donor=source)
         results = yield Batch(tuple(segments.values()))
         scores = {
             i: results[one.trial].metrics[metric.name]

@@ -1,5 +1,6 @@
 """Which trial of a replicate is chosen: the one rule, for followers and for reports."""
 
+import math
 from collections.abc import Mapping
 
 from tuneparts.schema import Metric
@@ -17,7 +18,7 @@ def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None
     best_score = float("nan")
     for index in sorted(scores):
         score = scores[index]
-        if score is None or score != score:
+        if score is None or math.isnan(score):
             continue
         if best is None or metric.better(score, best_score):
             best, best_score = index, score

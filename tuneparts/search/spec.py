@@ -99,7 +99,7 @@ class Resources(Config):
     gpus: float = Field(default=0, ge=0)
     """Fractions pack several trials onto one device."""
     memory_gb: float = Field(default=0, ge=0)
-    custom: dict[str, float] = {}
+    custom: dict[str, float] = Field(default_factory=dict)
 
 
 class Arm(Config):
@@ -109,7 +109,7 @@ class Arm(Config):
     config: SerializeAsAny[MethodConfig]
     """The method's config; what the space does not vary."""
     algorithm: Algorithm = Fixed()
-    space: dict[str, Dimension] = {}
+    space: dict[str, Dimension] = Field(default_factory=dict)
     """Dotted path into the config -> distribution."""
     seeds: tuple[int, ...] | None = None
     """Replicates of the whole arm; the search's own unless given."""

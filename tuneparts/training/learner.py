@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from pydantic import Field
 
 from tuneparts.config import Config
 from tuneparts.data.task import Task
@@ -55,9 +56,9 @@ class Context:
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval."""
 
-    passes: int
+    passes: int = Field(default=400, gt=0)
     """Budget of forward-backwards over one batch."""
-    interval: int
+    interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
 
     def build(self, context: Context) -> Learner:

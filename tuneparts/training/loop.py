@@ -1,5 +1,6 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,9 +74,9 @@ class LoopLearner(ABC):
 
     def _mean(self, name: str, losses: list[Tensor], start: int) -> float:
         """Mean over the interval; one device synchronisation for all its steps."""
-        values = torch.stack(losses).double().tolist()
+        values: list[float] = torch.stack(losses).double().tolist()
         for number, value in enumerate(values):
-            if not torch.isfinite(torch.tensor(value)):
+            if not math.isfinite(value):
                 raise DivergedError(
                     f"`{name}` must stay finite, but is {value} at step {number} after pass "
                     f"{start} (seed {self.context.seed}). Lower the learning rate, or look at the "

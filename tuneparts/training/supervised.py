@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples
-from tuneparts.models import Net
+from tuneparts.models import Mlp, Net
 from tuneparts.training.evaluate import EVAL_BATCH, evaluate
 from tuneparts.training.hyper import Hypers, HypersConfig
 from tuneparts.training.learner import Context, MethodConfig
@@ -20,9 +20,7 @@ from tuneparts.training.optimisers import OptimiserConfig
 class SupervisedConfig(MethodConfig):
     """A net, its hypers, an optimiser and batches."""
 
-    passes: int = Field(default=400, gt=0)
-    interval: int = Field(default=100, gt=0)
-    net: Net = Field(default="mlp", validate_default=True)  # type: ignore[assignment]
+    net: Net = Mlp()
     """Which net, by name or as a config of its own."""
     hypers: HypersConfig = HypersConfig()
     """Augmentation and the like: learnt by some methods, given to others."""
