@@ -1,0 +1,137 @@
+"""SGD and Adam with a state and a step count of their own per partition.
+
+An ordinary optimiser is wrong for partitions (Mlodozeniec et al. 2023, I.1): where the gradient is
+zero it would still decay momentum, move by Adam's moments, and shrink weights. Here torch's own
+update rules run on the entries that one partition owns, and no other entry is touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from tuneparts.models.scalars import scalar_names
+from tuneparts.partition.subnetwork import Partitioned, Share
+from tuneparts.training.optimisers import OptimiserConfig
+
+DecayScaling = Literal["reciprocal", "sqrt", "off"]
+_POWERS: Mapping[DecayScaling, float] = {"reciprocal": 1.0, "sqrt": 0.5, "off": 0.0}
+
+
+def decay_factors(chunk_sizes: Sequence[int], scaling: DecayScaling) -> tuple[float, ...]:
+    """Weight decay of each partition relative to the config's: (N / |D_1:k|) ** p.
+
+    The prior's precision counts against the examples that a partition is trained on, so earlier
+    partitions decay more; p is 1 for "reciprocal", 1/2 for "sqrt" and 0 for "off".
+    """
+    total = sum(chunk_sizes)
+    seen = [sum(chunk_sizes[:k]) for k in range(1, len(chunk_sizes) + 1)]
+    return tuple((total / n) ** _POWERS[scaling] for n in seen)
+
+
+class PartitionedOptimiser:
+    """Steps one partition at a time.
+
+    Args:
+        parts: whose weights are stepped.
+        config: kind, momentum, decay, and the rate factor of FixUp's scalars.
+        decay_factors: per partition, multiplies the weight decay.
+    """
+
+    def __init__(
+        self, parts: Partitioned, config: OptimiserConfig, *, decay_factors: Sequence[float]
+    ) -> None:
+        self._parts = parts
+        self._config = config
+        self._decay_factors = tuple(decay_factors)
+        self._scalars = frozenset(scalar_names(parts.net))
+        self.num_steps = dict.fromkeys(range(1, parts.num_partitions + 1), 0)
+        """Weight steps of each partition so far."""
+        self._moments: dict[int, dict[str, list[Tensor]]] = {k: {} for k in self.num_steps}
+
+    @torch.no_grad()
+    def step(self, k: int, grads: Sequence[Tensor | None], *, lr: float) -> None:
+        """Move what partition k owns.
+
+        Args:
+            k: the partition.
+            grads: one per share of it, in the shape of the whole parameter; None where the loss
+                does not depend on it.
+            lr: the schedule's rate at this moment of the whole run.
+        """
+        pairs = [
+            (share, share.gather(grad))
+            for share, grad in zip(self._parts.shares(k), grads, strict=True)
+            if grad is not None
+        ]
+        for is_scalar in (False, True):
+            chosen = [(s, g) for s, g in pairs if (s.name in self._scalars) is is_scalar]
+            if chosen:
+                factor = self._config.scalar_lr_factor if is_scalar else 1.0
+                self._update(k, [s for s, _ in chosen], [g for _, g in chosen], lr=lr * factor)
+        self.num_steps[k] += 1
+
+    def _update(self, k: int, shares: list[Share], grads: list[Tensor], *, lr: float) -> None:
+        values = [share.gather(share.flat_n) for share in shares]
+        decay = self._config.weight_decay * self._decay_factors[k - 1]
+        moments = self._moments[k]
+        if self._config.kind == "adam":
+            for share, value in zip(shares, values, strict=True):
+                if share.name not in moments:
+                    moments[share.name] = [torch.zeros_like(value), torch.zeros_like(value)]
+            adam(
+                values,
+                grads,
+                [moments[share.name][0] for share in shares],
+                [moments[share.name][1] for share in shares],
+                [],
+                list(torch.full((len(shares),), float(self.num_steps[k])).unbind()),
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=lr,
+                weight_decay=decay,
+                eps=1e-8,
+                maximize=False,
+            )
+        else:
+            buffers: list[Tensor | None] = [
+                moments[share.name][0] if share.name in moments else None for share in shares
+            ]
+            sgd(
+                values,
+                grads,
+                buffers,
+                weight_decay=decay,
+                momentum=self._config.momentum,
+                lr=lr,
+                dampening=0.0,
+                nesterov=self._config.nesterov,
+                maximize=False,
+            )
+            for share, buffer in zip(shares, buffers, strict=True):
+                if buffer is not None:
+                    moments[share.name] = [buffer]
+        for share, value in zip(shares, values, strict=True):
+            share.scatter(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and step counts; rates and decay stay with the config."""
+        return {
+            "num_steps": dict(self.num_steps),
+            "moments": {k: {n: list(m) for n, m in v.items()} for k, v in self._moments.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`; the tensors are copied."""
+        device = next(self._parts.net.parameters()).device
+        self.num_steps = {int(k): int(n) for k, n in state["num_steps"].items()}
+        self._moments = {
+            int(k): {
+                name: [m.to(device, copy=True) for m in pair] for name, pair in by_name.items()
+            }
+            for k, by_name in state["moments"].items()
+        }
