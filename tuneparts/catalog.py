@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need 
 
 METHODS: dict[str, str] = {
     "standard": "tuneparts.baselines.standard:StandardConfig",
+    "partitioned": "tuneparts.partition.config:PartitionedConfig",
 }
 
 _FOR_MEASURING: dict[str, str] = {

@@ -1,0 +1,200 @@
+"""Partitioned training: weights and hypers in one run (Mlodozeniec et al. 2023, appendix I.1).
+
+A weight step draws a partition k and moves its weights by a batch of chunks 1..k under subnetwork
+k. A hyper step draws a later chunk k and moves the hypers by a batch of it under subnetwork k - 1,
+which never saw that chunk. No other path may lead from chunk k into subnetwork k - 1.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.data.chunks import Chunks
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.objective import Evidence, evidence
+from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
+from tuneparts.partition.streams import hyper_stream, weight_stream
+from tuneparts.partition.subnetwork import Partitioned
+from tuneparts.training.evaluate import EVAL_BATCH
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import Step
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedLearner
+
+
+class PartitionedLearner(SupervisedLearner):
+    """Alternates weight steps and hyper steps; predicts with all partitions."""
+
+    config: PartitionedConfig
+
+    def __init__(self, config: PartitionedConfig, context: Context) -> None:
+        super().__init__(config, context, learns_hypers=len(config.proportions) > 1)
+        self.chunks = Chunks(len(self.train_data), config.proportions, seed=context.seed)
+        self.parts = Partitioned(
+            self.net,
+            proportions=config.parameter_proportions or config.proportions,
+            seed=context.seed,
+            scheme=config.scheme,
+            defaults="zero" if config.defaults == "zero" else "initial",
+            rebuild=self._rebuild if config.defaults == "seed" else None,
+            num_held=config.num_extractor_layers,
+            example=self.train_data.take(torch.arange(1))[0] if config.scheme == "node" else None,
+        )
+        self.optimiser = PartitionedOptimiser(
+            self.parts,
+            config.optimiser,
+            decay_factors=decay_factors(self.chunks.sizes, config.weight_decay_scaling),
+        )
+        self._psi: list[nn.Parameter] = [*self.hypers.learnable(), *self.parts.held()]
+        self._hyper_optimiser = (
+            torch.optim.Adam(self._psi, lr=config.hyper_lr) if self._psi else None
+        )
+        streams = {"batch_size": config.batch_size, "seed": context.seed}
+        self._weight_stream = weight_stream(self.chunks, self.parts.filled, **streams)
+        self._hyper_stream = hyper_stream(self.chunks, **streams)
+        self._weight_augmentation = self.generator("augment weight steps")
+        self._hyper_augmentation = self.generator("augment hyper steps")
+        self._num_reports = 0
+        self._best: dict[str, Any] | None = None
+
+    @property
+    def num_weight_steps(self) -> int:
+        """Weight steps so far, over all partitions."""
+        return sum(self.optimiser.num_steps.values())
+
+    def step(self) -> Step:  # noqa: D102
+        losses = {"train/loss": self.weight_step()}
+        is_due = self.num_weight_steps % self.config.hyper_every == 0
+        has_pass_left = self.passes + 1 < self.config.passes
+        if is_due and has_pass_left and self._psi and self._hyper_stream is not None:
+            losses["train/hyper_loss"] = self.hyper_step()
+        return Step(passes=len(losses), losses=losses)
+
+    def weight_step(self) -> Tensor:
+        """Move one partition by one batch; returns the loss."""
+        k, indices_B = self._weight_stream.next()
+        x, y_B = self.train_data.take(indices_B)
+        view = self.parts.view(k, trainable=True)
+        with self.hypers.detached():
+            logits_BK = self.hypers.predict(
+                lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
+                x,
+                generator=self._weight_augmentation,
+                training=True,
+            )
+        loss = nn.functional.cross_entropy(logits_BK, y_B)
+        grads = torch.autograd.grad(loss, view.leaves, allow_unused=True)
+        self.optimiser.step(k, grads, lr=self.config.optimiser.lr_at(self.progress))
+        return loss.detach()
+
+    def hyper_step(self) -> Tensor:
+        """Move the hypers by one batch of a chunk that the subnetwork never saw."""
+        assert self._hyper_stream is not None
+        assert self._hyper_optimiser is not None
+        k, indices_B = self._hyper_stream.next()
+        x, y_B = self.train_data.take(indices_B)
+        logits_BK = self.hypers.predict(
+            self.subnetwork(k - 1), x, generator=self._hyper_augmentation, training=True
+        )
+        loss = nn.functional.cross_entropy(logits_BK, y_B)
+        grads = torch.autograd.grad(loss, self._psi, allow_unused=True)
+        for parameter, grad in zip(self._psi, grads, strict=True):
+            parameter.grad = grad
+        self._hyper_optimiser.step()
+        return loss.detach()
+
+    def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
+        """Subnetwork `level` as a function of inputs; it differentiates by held layers only."""
+        view = self.parts.view(level)
+        return lambda x: self.parts.run(view, x)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:  # noqa: D102
+        net = self.subnetwork(self.parts.num_partitions)
+        return self.hypers.predict(net, x, generator=generator, training=False)
+
+    def evidence(self) -> Evidence:
+        """L_ML of the present weights and hypers, always under the same augmentation draws."""
+        generator = self.generator("evaluate lml")
+        was_training = self.net.training
+        self.net.eval()
+        result = evidence(
+            lambda level, x: self.hypers.predict(
+                self.subnetwork(level), x, generator=generator, training=False
+            ),
+            self.train_data,
+            self.chunks,
+            batch_size=max(1, EVAL_BATCH // self.hypers.num_samples(training=False)),
+        )
+        self.net.train(was_training)
+        return result
+
+    def evaluate(self) -> dict[str, float]:  # noqa: D102
+        self._num_reports += 1
+        metrics: dict[str, float] = {}
+        has_lml = self._hyper_stream is not None
+        if has_lml and (self.finished or self._num_reports % self.config.lml_every == 0):
+            metrics = self._select(self.evidence())
+        steps = self.optimiser.num_steps.items()
+        return {
+            **super().evaluate(),
+            **metrics,
+            **{f"partition/steps.{k}": float(count) for k, count in steps},
+        }
+
+    def _select(self, found: Evidence) -> dict[str, float]:
+        """Remember the best state, and end with it if the config says so."""
+        metrics = found.metrics()
+        if not self.config.select_by_lml:
+            return metrics
+        if self._best is None or found.total > self._best["metrics"]["lml/total"]:
+            self._best = {"metrics": metrics, "model": copy.deepcopy(self._model_state())}
+        if self.finished:
+            self._load_model_state(self._best["model"])
+            metrics = dict(self._best["metrics"])
+        return metrics
+
+    def training_state(self) -> dict[str, Any]:  # noqa: D102
+        streams = {"weight": self._weight_stream.state_dict()}
+        if self._hyper_stream is not None:
+            streams["hyper"] = self._hyper_stream.state_dict()
+        return {
+            **self._model_state(),
+            "optimiser": self.optimiser.state_dict(),
+            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
+            if self._hyper_optimiser
+            else {},
+            "streams": streams,
+            "weight_augmentation": self._weight_augmentation.get_state(),
+            "hyper_augmentation": self._hyper_augmentation.get_state(),
+            "num_reports": self._num_reports,
+            "best": self._best,
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:  # noqa: D102
+        self._load_model_state(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self._hyper_optimiser is not None:
+            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
+        self._weight_stream.load_state_dict(state["streams"]["weight"])
+        if self._hyper_stream is not None:
+            self._hyper_stream.load_state_dict(state["streams"]["hyper"])
+        self._weight_augmentation.set_state(state["weight_augmentation"])
+        self._hyper_augmentation.set_state(state["hyper_augmentation"])
+        self._num_reports = int(state["num_reports"])
+        self._best = copy.deepcopy(state["best"])
+
+    def _model_state(self) -> dict[str, Any]:
+        return {"parts": self.parts.state_dict(), "hypers": self.hypers.state_dict()}
+
+    def _load_model_state(self, state: Mapping[str, Any]) -> None:
+        self.parts.load_state_dict(state["parts"])
+        self.hypers.load_state_dict(state["hypers"])
+
+    def _rebuild(self) -> nn.Module:
+        task = self.context.task
+        with seeding.isolated(self.context.seed, "init"):
+            return self.config.net.build(task.in_shape, task.num_classes)
