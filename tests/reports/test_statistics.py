@@ -124,23 +124,25 @@ def test_interval_of_expected_best_averages_seeds_up_to_the_shortest():
     mean, low, high = expected_best_interval(seeds, np.random.default_rng(0))
     exact = np.mean([expected_best(v, t)[:4] for v, t in seeds], axis=0)
     np.testing.assert_allclose(mean, exact)
-    assert (low <= high).all()
-    assert low[0] < mean[0] < high[0]
+    assert (low < mean).all()
+    assert (mean < high).all()
     again = expected_best_interval(seeds, np.random.default_rng(0))
     np.testing.assert_array_equal(again[1], low)
 
 
 def test_coverage_of_expected_best():
     # Trials uniform on (0, 1), validation equal to test: the best of n has mean n / (n + 1).
-    rng, num, n = np.random.default_rng(4), 400, 3
-    hits = 0
+    rng, num = np.random.default_rng(4), 400
+    n = np.array([1, 3, 10])
+    hits = np.zeros(3)
     for _ in range(num):
         scores = rng.random(40)
         _, low, high = expected_best_interval([(scores, scores)], rng, num_resamples=300)
-        hits += low[n - 1] <= n / (n + 1) <= high[n - 1]
-    # Three points below the level for the percentile interval's known narrowness at 40 trials.
-    assert hits / num > 0.95 - 0.03 - 4 * math.sqrt(0.95 * 0.05 / num)
-    assert hits / num < 0.95 + 4 * math.sqrt(0.95 * 0.05 / num)
+        hits += (low[n - 1] <= n / (n + 1)) & (n / (n + 1) <= high[n - 1])
+    # Three points below the level: up to N / 4 the bootstrap is known to be that narrow.
+    four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
+    assert (hits / num > 0.95 - 0.03 - four_sigma).all()
+    assert (hits / num < 0.95 + four_sigma).all()
 
 
 def test_equivalent_trials():

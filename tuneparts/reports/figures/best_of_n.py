@@ -85,9 +85,9 @@ def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | No
     figure.update_yaxes(title_text=label(metric, arrow=True))
     caption = (
         f"Expected {label(metric)} of the best of n trials by {evidence.outline.metric}, over all "
-        "subsets of the finished trials of a seed, averaged over seeds; band: 95 % bootstrap "
-        "interval over trials. Dashed: arms with one trial per seed, marked where the curve "
-        "first reaches them."
+        "subsets of the finished trials of a seed, averaged over seeds; band: bootstrap interval "
+        "over trials, 95 % on the left and nearer 75 % at the right end. Dashed: arms "
+        "with one trial per seed, marked where the curve first reaches them."
     )
     data = pd.concat([curves.assign(kind="curve"), equals.assign(kind="equivalent")])
     return Drawing(TITLE, figure, caption, data.reset_index(drop=True))

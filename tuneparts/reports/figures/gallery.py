@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import TypeAlias
 
+from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy
@@ -29,7 +30,10 @@ FIGURES: dict[str, Figure] = {
 
 
 def parse(request: str) -> tuple[Figure, list[str]]:
-    """The function and arguments behind a request; refuses unknown names and wrong counts."""
+    """The function and arguments behind a request; refuses unknown names and wrong counts.
+
+    Needs no data, so that a mistake is found before a search runs and not after.
+    """
     name, _, rest = request.partition(":")
     if name not in FIGURES:
         raise UnknownNameError("figure", name, FIGURES)
@@ -42,6 +46,9 @@ def parse(request: str) -> tuple[Figure, list[str]]:
             f"figure `{name}` takes {names}, but got `{request}`. "
             f"Write `{':'.join([name, ','.join(needed)]) if needed else name}`."
         )
+    for parameter, argument in zip(parameters, arguments, strict=False):
+        if parameter.name == "metric" or "/" in argument:
+            schema.lookup(argument)
     return FIGURES[name], arguments
 
 

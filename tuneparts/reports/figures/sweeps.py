@@ -15,7 +15,7 @@ from tuneparts.reports.tables import label
 
 
 def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
-    """A metric against one setting (`param.<path>` or a hyper): mean and error per arm."""
+    """A metric against a setting (`param.<path>`, `seed` or a hyper): mean and error per arm."""
     title = f"{label(metric).capitalize()} against {_name(setting)}"
     trials = _finished(evidence, [setting, metric])
     if trials.empty:
@@ -68,8 +68,8 @@ def heat_map(
     figure = canvas()
     figure.add_trace(
         go.Heatmap(
-            x=[str(value) for value in grid.columns],
-            y=[str(value) for value in grid.index],
+            x=[_tick(value) for value in grid.columns],
+            y=[_tick(value) for value in grid.index],
             z=grid.to_numpy().tolist(),
             colorscale="Cividis",
             reversescale=schema.lookup(metric).direction is schema.Direction.DOWN,
@@ -100,7 +100,10 @@ def _finished(evidence: Evidence, names: list[str]) -> pd.DataFrame:
     return trials
 
 
+def _tick(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return escape(text, quote=False)
+
+
 def _name(setting: str) -> str:
-    if setting.startswith("param."):
-        return setting.removeprefix("param.")
-    return label(setting)
+    return label(setting) if "/" in setting else setting.removeprefix("param.")

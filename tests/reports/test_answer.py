@@ -1,0 +1,105 @@
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from tuneparts.reports.answer import answer
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.outline import ArmOutline, Outline
+
+
+def answered(scores, metric="test/accuracy", seeds=None):
+    """scores: arm -> {seed: score, or None for a failed trial}."""
+    arms = tuple(
+        ArmOutline(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
+    )
+    rows = [
+        {
+            "run_id": "r",
+            "trial": f"{arm}/seed{seed}/00000",
+            "arm": arm,
+            "seed": seed,
+            "index": 0,
+            "outcome": "failed" if score is None else "finished",
+            "error": "boom" if score is None else "",
+            "cost/passes": 10.0,
+            metric: score,
+        }
+        for arm, by_seed in scores.items()
+        for seed, score in by_seed.items()
+    ]
+    frame = pd.DataFrame(rows)
+    return answer(Evidence(Outline("s", "q", arms), frame, pd.DataFrame()), metric)
+
+
+def test_a_clear_winner():
+    text = answered({"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}})
+    assert text.startswith("a has the highest mean test accuracy, 0.9100 ± 0.0058 (3 seeds)")
+    assert "ahead of b" in text
+    assert "difference 0.1000, 95 % interval 0.0752 to 0.1248, paired over 3 seeds" in text
+    assert "10 passes per seed against 10" in text
+    assert "failed" not in text
+
+
+def test_an_interval_with_zero_claims_nothing():
+    text = answered(
+        {
+            "a": {0: 0.9, 1: 0.7},
+            "b": {0: 0.7, 1: 0.88},
+            "c": {0: 0.8, 1: 0.75},
+            "d": {0: 0.1, 1: 0.11},
+        }
+    )
+    assert "cannot be told apart from b" in text
+    assert "(nor from c" in text
+    assert "ahead" not in text
+
+
+def test_one_seed_claims_nothing():
+    text = answered({"a": {0: 0.9}, "b": {0: 0.1}})
+    assert "one seed: no uncertainty" in text
+    assert "±" not in text
+
+
+def test_unmatched_seeds_use_welch():
+    text = answered({"a": {0: 0.9, 1: 0.91}, "b": {2: 0.1, 3: 0.12}})
+    assert "Welch" in text
+
+
+def test_smaller_is_better_where_the_schema_says_so():
+    text = answered({"a": {0: 0.9, 1: 0.8}, "b": {0: 0.1, 1: 0.2}}, metric="test/nll")
+    assert text.startswith("b has the lowest mean test nll")
+
+
+def test_failures_are_in_the_sentence():
+    text = answered(
+        {"a": {0: 0.9, 1: 0.92, 2: None}, "b": {0: 0.8, 1: 0.81, 2: 0.8}, "c": {0: None, 1: None}},
+        seeds=(0, 1, 2),
+    )
+    assert "(2 of 3 seeds)" in text
+    assert "of 9 trials 3 failed, 1 missing" in text
+    assert "no result from c" in text
+
+
+def test_lone_and_empty():
+    assert "there is no other arm" in answered({"a": {0: 0.9, 1: 0.91}})
+    assert "no other arm has any" in answered({"a": {0: 0.9}, "b": {0: None}})
+    assert answered({"a": {0: None}}).startswith("No answer")
+
+
+def test_running_trials_are_said(trials, steps, outline):
+    trials.loc[trials["arm"] == "none", "outcome"] = ""
+    assert "3 not finished" in answer(Evidence(outline, trials, steps))
+
+
+def test_cost_includes_the_leader(trials, steps, outline):
+    short = replace(outline, arms=(outline.arms[0], *outline.arms[2:]))
+    text = answer(Evidence(short, trials[trials["arm"] != "random"], steps))
+    assert text.startswith("retrained has the highest")
+    assert "at 800 passes per seed against 400" in text
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_equal_arms_are_never_a_win(order):
+    text = answered({name: {0: 0.5, 1: 0.6} for name in order})
+    assert f"cannot be told apart from {order[1]}" in text

@@ -1,0 +1,122 @@
+import base64
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from plotly.offline import get_plotlyjs
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.page import MAX_LISTED, embedded, page
+
+HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+class Tags(HTMLParser):
+    """Elements with their attributes, and the visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def bare(text):
+    """The page without plotly's own code, which is long and not ours."""
+    return text.replace(get_plotlyjs(), "")
+
+
+@pytest.fixture(scope="session")
+def text(frames, outline):
+    return page(Evidence(outline, *frames))
+
+
+def test_same_frames_same_bytes(text, frames, outline):
+    again = page(Evidence(outline, frames[0].copy(), frames[1].copy()))
+    assert again == text
+
+
+def test_plotly_is_inlined_once_and_nothing_is_fetched(text):
+    assert text.count(get_plotlyjs()) == 1
+    for tag, attrs in Tags(bare(text)).tags:
+        link = attrs.get("src") or attrs.get("href")
+        assert link is None or link.startswith("data:"), (tag, link)
+    assert "default-src 'none'" in text
+
+
+def test_says_what_a_reader_needs(text, outline):
+    words = " ".join(Tags(bare(text)).words)
+    for part in (
+        outline.question,
+        "cannot be told apart",
+        "22/24 (1 failed, 1 missing)",
+        "loss was nan at pass 160",
+        "random/seed1/00003",
+        outline.notes,
+        outline.command,
+        outline.digest,
+        outline.commit,
+        outline.parent_run_id,
+        "tuneparts ui",
+        "0.1.0",
+    ):
+        assert part in words
+
+
+def test_every_figure_has_a_place_and_its_data(text):
+    tags = Tags(bare(text)).tags
+    places = {attrs["id"] for tag, attrs in tags if attrs.get("class") == "plot"}
+    sources = [attrs["data-for"] for tag, attrs in tags if "data-for" in attrs]
+    assert places == set(sources) == {f"figure-{n}" for n in range(1, 5)}
+    assert all(figure["data"] for figure in embedded(text))
+
+
+def test_csv_links_hold_the_numbers(text, trials, outline):
+    links = re.findall(
+        r'download="([^"]+)" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text
+    )
+    files = {name: pd.read_csv(io.BytesIO(base64.b64decode(data))) for name, data in links}
+    assert set(files) == {"table.csv", *(f"figure-{n}.csv" for n in range(1, 5))}
+    assert len(files["figure-3.csv"]) == (trials["outcome"] == "finished").sum()
+
+
+def test_hostile_names_and_errors_stay_text(trials, steps, outline):
+    arms = (replace(outline.arms[0], name=HOSTILE, budget_note=HOSTILE), *outline.arms[1:])
+    fields = ("question", "notes", "name", "scale", "command", "commit", "digest", "ui_command")
+    hostile = replace(outline, arms=arms, **dict.fromkeys(fields, HOSTILE))
+    hostile = replace(hostile, versions={HOSTILE: HOSTILE}, parent_run_id=HOSTILE)
+    trials = trials.replace({"arm": {"none": HOSTILE}})
+    steps = steps.replace({"arm": {"none": HOSTILE}})
+    trials.loc[trials["outcome"] == "failed", ["error", "trial", "run_id"]] = HOSTILE
+    text = page(Evidence(hostile, trials, steps))
+    tags = Tags(bare(text)).tags
+    assert [tag for tag, _ in tags].count("script") == 4 + 2  # figures, plotly, ours
+    assert not [attrs for tag, attrs in tags if "onerror" in attrs]
+    assert "img" not in [tag for tag, _ in tags]
+    assert "<script>alert" not in text
+    names = {trace.get("name") for figure in embedded(text) for trace in figure["data"]}
+    assert not any(name and "<" in name for name in names)
+
+
+def test_an_empty_run_still_makes_a_page(trials, steps, outline):
+    text = page(Evidence(outline, trials.iloc[:0], steps.iloc[:0]))
+    assert "No answer" in text
+    assert "missing: 24/24" in text
+    assert embedded(text) == []
+
+
+def test_a_long_list_of_failures_is_counted(trials, steps, outline):
+    many = replace(outline, arms=(replace(outline.arms[0], trials_per_seed=MAX_LISTED),))
+    failed = trials.iloc[:1].assign(outcome="failed", error="boom")
+    rows = pd.concat([failed.assign(index=i) for i in range(MAX_LISTED + 5)], ignore_index=True)
+    text = page(Evidence(many, rows, steps.iloc[:0]))
+    assert f"unfinished trials ({MAX_LISTED + 5})" in text
+    assert "5 more are listed" in text
