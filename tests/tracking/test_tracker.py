@@ -250,6 +250,16 @@ def test_a_metric_outside_the_schema_is_a_problem_and_the_rest_is_kept(
     assert len(steps) == 3
 
 
+@pytest.mark.parametrize("last", ["nan", "inf", "-inf"])
+def test_a_last_value_that_is_no_number(
+    make_tracker: MakeTracker, uri: str, folder: Path, last: str
+) -> None:
+    tracker = make_tracker()
+    tracker.on_event(Row(TrialId("a", 0, 0), 1, {"train/loss": float(last)}, 1.0))
+    tracker.close()
+    assert repr(snapshot(uri, folder)[0]["train/loss"].tolist()) == f"[{last}]"
+
+
 def test_values_that_are_no_numbers(make_tracker: MakeTracker, uri: str, folder: Path) -> None:
     trial, inf = TrialId("a", 0, 0), float("inf")
     values = [float("nan"), inf, -inf, 0.0, 1]

@@ -147,7 +147,7 @@ def _trial_row(run: Any) -> dict[str, Any]:
         "start": _time(run.info.start_time),
         "end": None if run.info.status == "RUNNING" else _time(run.info.end_time),
         **{f"param.{key}": decode(text) for key, text in run.data.params.items()},
-        **{key: history.finite_or_inf(value) for key, value in run.data.metrics.items()},
+        **{key: history.restore_infinity(value) for key, value in run.data.metrics.items()},
     }
 
 
