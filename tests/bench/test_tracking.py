@@ -1,0 +1,23 @@
+import json
+import os
+
+import pytest
+
+from tuneparts.bench import tracking
+
+
+@pytest.mark.mlflow
+def test_the_bench_measures_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    found = tracking.run(quick=True)
+    assert json.loads(json.dumps(found)) == found
+    assert found["bench"] == "tracking"
+    assert set(found["ratios"]) == {"stock_over_ours_training_side", "stock_over_ours_total"}
+    assert found["ratios"]["stock_over_ours_training_side"] > 50
+    assert [(row["way"], row["side"]) for row in found["rows"]] == [
+        ("ours", "training side"),
+        ("ours", "total"),
+        ("stock", "training side"),
+        ("stock", "total"),
+    ]
+    assert "MLFLOW_TRACKING_URI" not in os.environ

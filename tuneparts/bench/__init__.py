@@ -1,0 +1,1 @@
+"""What the platform itself costs, always beside the stock way of doing the same."""
