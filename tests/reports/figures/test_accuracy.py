@@ -2,12 +2,14 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy, anytime, over_seeds
 from tuneparts.reports.figures.drawing import Note
 from tuneparts.reports.outline import ArmOutline, Outline
-from tuneparts.reports.select import summarise
+from tuneparts.reports.select import select, summarise
 
 
 def row(arm, seed, index, outcome, *scores):
@@ -17,8 +19,8 @@ def row(arm, seed, index, outcome, *scores):
     return {**keys, "index": index, "outcome": outcome, "error": "", **values}
 
 
-NO_STEPS = pd.DataFrame(columns=["trial", "arm", "seed", "index", "metric", "step", "value"])
 NAN = float("nan")
+NO_STEPS = pd.DataFrame(columns=["trial", "arm", "seed", "index", "metric", "step", "value"])
 
 
 def test_incumbents_by_hand():
@@ -34,6 +36,19 @@ def test_incumbents_by_hand():
     curve = anytime(Evidence(outline, trials, NO_STEPS), "test/accuracy")
     points = list(zip(curve["passes"], curve["value"], strict=True))
     assert points == [(10, 0.6), (24, 0.6), (34, 0.7)]  # never the 0.9 that validation missed
+
+
+@settings(max_examples=30, deadline=None)
+@given(scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, NAN]), min_size=1, max_size=6))
+def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
+    outline = Outline("s", "q", (ArmOutline("a", "m", 7, (0,)),), metric="val/accuracy")
+    rows = [row("a", 0, i, "finished", val, i, 10) for i, val in enumerate(scores)]
+    expected = []
+    for count in range(1, len(rows) + 1):
+        chosen = select(pd.DataFrame(rows[:count]), outline)
+        expected += [(10 * count, value) for value in chosen["test/accuracy"]]
+    curve = anytime(Evidence(outline, pd.DataFrame(rows), NO_STEPS), "test/accuracy")
+    assert list(zip(curve["passes"], curve["value"], strict=True)) == expected
 
 
 def test_follower_starts_at_the_end_of_its_leaders_bill():

@@ -33,7 +33,9 @@ def test_curve_by_hand():
     [(0.5, "1", 10.0), (0.7, "2", 20.0), (0.95, "more than 3", np.nan)],
 )
 def test_equivalents_by_hand(score, says, passes):
-    (found,) = equivalents(evidence_of(score), "test/accuracy").to_dict("records")
+    evidence = evidence_of(score)
+    curves = curve(evidence, "test/accuracy")
+    (found,) = equivalents(evidence, "test/accuracy", curves).to_dict("records")
     assert (found["arm"], found["against"], found["says"]) == ("one", "random", says)
     assert found["passes"] == pytest.approx(passes, nan_ok=True)
     assert found["own_passes"] == 10

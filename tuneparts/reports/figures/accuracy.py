@@ -123,7 +123,7 @@ def _incumbents(
     trials = evidence.trials
     own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
     rule = schema.selection_metric(evidence.outline.metric)
-    scores: dict[int, float | None] = {}
+    rivals: dict[int, float | None] = {}
     values: dict[int, float] = {}
     bill, points = 0.0, []
     table = zip(
@@ -138,9 +138,13 @@ def _incumbents(
         bill += passes
         if outcome != "finished":
             continue
-        scores[index], values[index] = score, value
-        best = best_index(scores, rule)
-        if best is not None and not math.isnan(values[best]):
+        rivals[index], values[index] = score, value
+        best = best_index(rivals, rule)
+        if best is None:
+            continue
+        if len(rivals) > 1:  # whoever lost once can never win later
+            rivals = {best: rivals[best]}
+        if not math.isnan(values[best]):
             points.append((bill, values[best]))
     return points
 

@@ -21,9 +21,10 @@ TITLE = "Expected best of n trials"
 
 def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
     """Curves of the arms that select, levels of those that do not, and where they meet."""
-    curves, equals = curve(evidence, metric), equivalents(evidence, metric)
+    curves = curve(evidence, metric)
     if curves.empty:
         return Note(TITLE, f"No arm has several finished trials per seed with {metric}.")
+    equals = equivalents(evidence, metric, curves)
     figure, known = canvas(), looks(evidence.outline)
     for arm, own in curves.groupby("arm", sort=False):
         look = known[str(arm)]
@@ -121,15 +122,16 @@ def curve(evidence: Evidence, metric: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "n", "passes", "mean", "low", "high"])
 
 
-def equivalents(evidence: Evidence, metric: str) -> pd.DataFrame:
+def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.DataFrame:
     """How many trials of each selecting arm match each arm with one trial per seed.
+
+    `curves` are those of `curve`.
 
     Columns arm, score, own_passes (leaders included), against, trials (NaN when never reached),
     passes (of that many trials), says ("5", "more than 8").
     """
     rows = []
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    curves = curve(evidence, metric)
     scores = dict(zip(evidence.summary["arm"], column(evidence.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
         for arm in evidence.outline.arms:

@@ -39,12 +39,12 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     """An empty figure in the house style: one panel, or a grid two panels wide."""
     num_columns = min(num_panels, 2)
     num_rows = -(-num_panels // num_columns)
-    height = PANEL_HEIGHT * num_rows + 120
+    height = PANEL_HEIGHT * num_rows + 130
     figure = make_subplots(
         rows=num_rows,
         cols=num_columns,
         subplot_titles=list(titles) or None,
-        vertical_spacing=0 if num_rows == 1 else 100 / height,
+        vertical_spacing=0 if num_rows == 1 else 120 / height,
         horizontal_spacing=0.13,
     )
     figure.update_layout(

@@ -64,7 +64,8 @@ def hypers(evidence: Evidence) -> Drawing | Note:
 def paths(evidence: Evidence) -> pd.DataFrame:
     """Columns arm, seed, metric, passes, value, panel (the metric, or its family)."""
     order = {arm.name: position for position, arm in enumerate(evidence.outline.arms)}
-    metrics = sorted({str(m) for m in evidence.steps.get("metric", []) if m.startswith("hyper/")})
+    names = [] if evidence.steps.empty else evidence.steps["metric"].unique().tolist()
+    metrics = sorted(name for name in names if name.startswith("hyper/"))
     metrics.sort(key=lambda name: list(schema.METRICS).index(schema.lookup(name).name))
     rows = [evidence.paths(metric).assign(panel=schema.lookup(metric).name) for metric in metrics]
     columns = ["arm", "seed", "metric", "passes", "value", "panel"]

@@ -40,7 +40,7 @@ def projections(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | 
             own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
             if own.empty:
                 continue
-            for line in _paths(evidence, own, name, metric):
+            for line in _paths(evidence, own, name, metric) if arm.trials_per_seed == 1 else []:
                 figure.add_trace(_path(line, known[arm.name], arm.name), **where)
             figure.add_trace(
                 _points(own, arm, known[arm.name], name=name, metric=metric, is_first=panel == 0),

@@ -34,7 +34,7 @@ def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Dr
             go.Scatter(
                 x=own[setting].tolist(),
                 y=own["mean"].tolist(),
-                error_y={"type": "data", "array": own["se"].fillna(0.0).tolist()},
+                error_y={"type": "data", "array": own["se"].tolist()},
                 name=look.name,
                 mode="lines+markers",
                 line={"color": look.colour, "dash": look.dash, "width": 2.5},
