@@ -1,6 +1,8 @@
 import base64
 import io
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -53,7 +55,7 @@ def test_plotly_is_inlined_once_and_nothing_is_fetched(text):
 
 
 def test_says_what_a_reader_needs(text, outline):
-    words = " ".join(Tags(bare(text)).words)
+    words = " ".join(Tags(bare(text)).words).replace("\N{NO-BREAK SPACE}", " ")
     for part in (
         outline.question,
         "cannot be told apart",
@@ -120,3 +122,23 @@ def test_a_long_list_of_failures_is_counted(trials, steps, outline):
     text = page(Evidence(many, rows, steps.iloc[:0]))
     assert f"unfinished trials ({MAX_LISTED + 5})" in text
     assert "5 more are listed" in text
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_a_browser_draws_every_figure_without_complaint(text, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
+    flags += " --disable-component-update --disable-sync --enable-logging=stderr --dump-dom"
+    command = ["chromium", *flags.split(), "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr
+    drawn = re.findall(
+        r'id="(figure-\d)"[^>]*class="[^"]*js-plotly-plot|'
+        r'class="[^"]*js-plotly-plot[^"]*" id="(figure-\d)"',
+        done.stdout,
+    )
+    assert {a or b for a, b in drawn} == {f"figure-{n}" for n in range(1, 5)}
+    assert done.stdout.count('class="main-svg"') >= 4

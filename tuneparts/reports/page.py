@@ -6,6 +6,7 @@ security policy forbids the page to load anything, whatever slipped through.
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -76,10 +77,11 @@ def html_table(table: Table) -> str:
     )
     rows = []
     for row in table.rows:
-        cells = [
-            f'<td class="{kind}">{f"<b>{escape(c.text)}</b>" if c.is_best else escape(c.text)}</td>'
-            for kind, c in zip(kinds, row, strict=True)
-        ]
+        cells = []
+        for kind, cell in zip(kinds, row, strict=True):
+            # A count stays with what it counts where a cell breaks.
+            text = re.sub(r"(\d) ([a-z])", r"\1&nbsp;\2", escape(cell.text))
+            cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_best else text}</td>')
         cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
         rows.append(f"<tr>{''.join(cells)}</tr>")
     notes = "".join(f"<li>{escape(note)}</li>" for note in (*table.notes, table.provenance))

@@ -47,7 +47,9 @@ def projections(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | 
                 **where,
             )
         figure.update_xaxes(title_text=label(name), **where)
-        figure.update_yaxes(title_text=label(metric, arrow=True), range=reach, **where)
+        figure.update_yaxes(range=reach, **where)
+        if where["col"] == 1:
+            figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
         f"{label(metric).capitalize()} of every finished trial against the value of each hyper at "
         "its end; the other hypers differ too. Large marks: arms with one trial per seed, with "
