@@ -171,9 +171,11 @@ def expected_best_interval(
 
     Trials are resampled within their seed; what all trials of a seed share (its split) is not.
     A resample repeats trials and so misses the best ones: percentiles are therefore moved by the
-    resamples' mean onto the estimate. Bounds of 95 % held in 93 % of simulations at n = N / 4
-    with 24 trials, in 87 % at N / 2 and in 74 % at N, and in fewer with 8 trials: no bootstrap
-    of N trials knows the tail beyond them.
+    resamples' mean onto the estimate, so that the bounds hold it. They are narrower than their
+    level says. In 400 simulations of one seed (uniform validation scores; test equal to them, or
+    with noise of 0.3), bounds of 95 % held the truth at n = N / 4, N / 2 and N in 93, 87 and 74 %
+    (noise: 90, 88, 78 %) for N = 24, and in 88, 83 and 69 % (85, 79, 67 %) for N = 8. Plain
+    percentiles did worse at N without noise (62 %) and better with it (84 %), for N = 24.
 
     Args:
         seeds: per seed the validation and test scores of its trials, in index order.
