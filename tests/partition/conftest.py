@@ -64,3 +64,8 @@ def mlp() -> NetCase:
 @pytest.fixture
 def digits_cnn() -> NetCase:
     return NETS["digits_cnn"]
+
+
+@pytest.fixture
+def nets() -> dict[str, NetCase]:
+    return NETS

@@ -67,7 +67,7 @@ class PartitionedConfig(SupervisedConfig):
             )
         return self
 
-    def build(self, context: Context) -> Learner:  # noqa: D102
+    def build(self, context: Context) -> Learner:
         from tuneparts.partition.learner import PartitionedLearner  # which reads this config
 
         return PartitionedLearner(self, context)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
 from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
@@ -58,24 +59,22 @@ class PartitionedLearner(SupervisedLearner):
         self._hyper_stream = hyper_stream(self.chunks, **streams)
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
+        self._num_weight_steps = 0
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
 
-    @property
-    def num_weight_steps(self) -> int:
-        """Weight steps so far, over all partitions."""
-        return sum(self.optimiser.num_steps.values())
-
-    def step(self) -> Step:  # noqa: D102
+    def step(self) -> Step:
         losses = {"train/loss": self.weight_step()}
-        is_due = self.num_weight_steps % self.config.hyper_every == 0
+        is_due = self._num_weight_steps % self.config.hyper_every == 0
         has_pass_left = self.passes + 1 < self.config.passes
         if is_due and has_pass_left and self._psi and self._hyper_stream is not None:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
 
     def weight_step(self) -> Tensor:
-        """Move one partition by one batch; returns the loss."""
+        """Move one partition by one batch, or several by a mixed one; returns the loss."""
+        if self.config.mixed:
+            return self._mixed_step()
         k, indices_B = self._weight_stream.next()
         x, y_B = self.train_data.take(indices_B)
         view = self.parts.view(k, trainable=True)
@@ -89,7 +88,27 @@ class PartitionedLearner(SupervisedLearner):
         loss = nn.functional.cross_entropy(logits_BK, y_B)
         grads = torch.autograd.grad(loss, view.leaves, allow_unused=True)
         self.optimiser.step(k, grads, lr=self.config.optimiser.lr_at(self.progress))
+        self._num_weight_steps += 1
         return loss.detach()
+
+    def _mixed_step(self) -> Tensor:
+        """Each example draws its own partition; every partition takes a step of its mean loss."""
+        levels_B, indices_B = self._weight_stream.next_mixed()
+        levels_B = levels_B.to(self.context.device)
+        x, y_B = self.train_data.take(indices_B)
+        num_samples = self.hypers.num_samples(training=True)
+        batch = MixedBatch(self.parts, levels_B.repeat_interleave(num_samples))
+        with self.hypers.detached():
+            logits_BK = self.hypers.predict(
+                batch.run, x, generator=self._weight_augmentation, training=True
+            )
+        losses_B = nn.functional.cross_entropy(logits_BK, y_B, reduction="none")
+        counts_B = torch.bincount(levels_B)[levels_B]
+        lr = self.config.optimiser.lr_at(self.progress)
+        for k, grads in batch.gradients((losses_B / counts_B).sum()).items():
+            self.optimiser.step(k, grads, lr=lr)
+        self._num_weight_steps += 1
+        return losses_B.detach().mean()
 
     def hyper_step(self) -> Tensor:
         """Move the hypers by one batch of a chunk that the subnetwork never saw."""
@@ -112,7 +131,7 @@ class PartitionedLearner(SupervisedLearner):
         view = self.parts.view(level)
         return lambda x: self.parts.run(view, x)
 
-    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:  # noqa: D102
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
         net = self.subnetwork(self.parts.num_partitions)
         return self.hypers.predict(net, x, generator=generator, training=False)
 
@@ -132,7 +151,7 @@ class PartitionedLearner(SupervisedLearner):
         self.net.train(was_training)
         return result
 
-    def evaluate(self) -> dict[str, float]:  # noqa: D102
+    def evaluate(self) -> dict[str, float]:
         self._num_reports += 1
         metrics: dict[str, float] = {}
         has_lml = self._hyper_stream is not None
@@ -157,7 +176,7 @@ class PartitionedLearner(SupervisedLearner):
             metrics = dict(self._best["metrics"])
         return metrics
 
-    def training_state(self) -> dict[str, Any]:  # noqa: D102
+    def training_state(self) -> dict[str, Any]:
         streams = {"weight": self._weight_stream.state_dict()}
         if self._hyper_stream is not None:
             streams["hyper"] = self._hyper_stream.state_dict()
@@ -170,11 +189,12 @@ class PartitionedLearner(SupervisedLearner):
             "streams": streams,
             "weight_augmentation": self._weight_augmentation.get_state(),
             "hyper_augmentation": self._hyper_augmentation.get_state(),
+            "num_weight_steps": self._num_weight_steps,
             "num_reports": self._num_reports,
             "best": self._best,
         }
 
-    def load_training_state(self, state: Mapping[str, Any]) -> None:  # noqa: D102
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
         self._load_model_state(state)
         self.optimiser.load_state_dict(state["optimiser"])
         if self._hyper_optimiser is not None:
@@ -184,6 +204,7 @@ class PartitionedLearner(SupervisedLearner):
             self._hyper_stream.load_state_dict(state["streams"]["hyper"])
         self._weight_augmentation.set_state(state["weight_augmentation"])
         self._hyper_augmentation.set_state(state["hyper_augmentation"])
+        self._num_weight_steps = int(state["num_weight_steps"])
         self._num_reports = int(state["num_reports"])
         self._best = copy.deepcopy(state["best"])
 

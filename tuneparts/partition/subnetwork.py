@@ -133,6 +133,14 @@ class Partitioned(nn.Module):
         """The partition of each entry of a weight, uint8, in the weight's shape."""
         return self.get_buffer(_key("map", name))
 
+    def order_of(self, name: str) -> tuple[Tensor, tuple[int, ...]]:
+        """The entries of a weight sorted by partition, and where each partition starts."""
+        return self.get_buffer(_key("order", name)), self._offsets[name]
+
+    def parts_of(self, name: str) -> Tensor:
+        """The factors or summands (C, ...) of an affine parameter, one row per partition."""
+        return self.get_parameter(_key("parts", name))
+
     def shares(self, k: int) -> list[Share]:
         """What partition k owns, in the order of the net's parameters."""
         if k not in self.filled:
@@ -149,7 +157,7 @@ class Partitioned(nn.Module):
                 order_n = self.get_buffer(_key("order", name))
                 shares.append(Share(name, flat_n, None if whole else order_n[start:end]))
             elif role is not Role.HELD:
-                row = self.get_parameter(_key("parts", name)).detach()[k - 1]
+                row = self.parts_of(name).detach()[k - 1]
                 shares.append(Share(name, row.view(-1), None))
         return shares
 
@@ -287,7 +295,7 @@ class Partitioned(nn.Module):
 
     def _combined(self, name: str, level: int, *, trainable: bool) -> tuple[Tensor, Tensor]:
         """Product or sum of the first `level` parts, and the last of them as a leaf."""
-        parts = self.get_parameter(_key("parts", name)).detach()
+        parts = self.parts_of(name).detach()
         is_product = self.roles[name] is Role.PRODUCT
         if level == 0:
             neutral = torch.ones_like(parts[0]) if is_product else torch.zeros_like(parts[0])

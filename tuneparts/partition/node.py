@@ -1,0 +1,300 @@
+"""One pass that updates several partitions: a mixed batch under the node scheme.
+
+Units are masked instead of weights, so every example of a batch can run in a subnetwork of its own
+through the same weights (Mlodozeniec et al. 2023, appendix C). A weight gets its gradient from the
+examples of its own level alone. The paper's trick takes it as a difference of two products over the
+batch; here it is summed level by level, which costs one product in all, and leaves no rounding
+residue of later chunks in earlier partitions.
+
+Shapes: N examples with augmentation samples, I input and O output units, C partitions.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.errors import ConfigError
+from tuneparts.models.scalars import Bias, Scale
+from tuneparts.partition.roles import Role
+from tuneparts.partition.subnetwork import Partitioned
+from tuneparts.partition.wiring import Units
+
+_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The examples of one level: rows `start` to `end` of the batch."""
+
+    level: int
+    start: int
+    end: int
+
+
+class MixedBatch:
+    """A forward in which each example has its own subnetwork.
+
+    Args:
+        parts: under the node scheme; norms over the batch are refused.
+        levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
+    """
+
+    def __init__(self, parts: Partitioned, levels_N: Tensor) -> None:
+        self._parts = parts
+        self._levels_N = levels_N
+        levels, counts = torch.unique_consecutive(levels_N, return_counts=True)
+        ends = counts.cumsum(0)
+        self.segments = [
+            Segment(int(level), int(end - count), int(end))
+            for level, count, end in zip(levels, counts, ends, strict=True)
+        ]
+        if sorted(levels.tolist()) != levels.tolist() or not len(levels):
+            raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
+        self._leaves = {
+            name: parts.net.get_parameter(name).detach().requires_grad_()
+            for name, role in parts.roles.items()
+            if role is Role.ENTRIES
+        }
+        self._rows = {
+            name: parts.parts_of(name).detach().requires_grad_()
+            for name, role in parts.roles.items()
+            if role in {Role.PRODUCT, Role.SUM}
+        }
+
+    def run(self, x: Tensor) -> Any:
+        """The net's own forward on inputs (N, ...)."""
+        held = {
+            name: self._parts.net.get_parameter(name).detach()
+            for name, role in self._parts.roles.items()
+            if role is Role.HELD
+        }
+        with self._layers_replaced():
+            return torch.func.functional_call(self._parts.net, {**held, **self._leaves}, (x,))
+
+    def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
+        """By partition of the batch, one gradient per share, as its optimiser takes them."""
+        names = [*self._leaves, *self._rows]
+        leaves = [*self._leaves.values(), *self._rows.values()]
+        grads = dict(zip(names, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True))
+
+        def of(name: str, level: int) -> Tensor | None:
+            grad = grads[name]
+            return grad[level - 1] if grad is not None and name in self._rows else grad
+
+        levels = [segment.level for segment in self.segments]
+        return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in levels}
+
+    @contextmanager
+    def _layers_replaced(self) -> Iterator[None]:
+        """The forward of each partitioned layer by one that knows the levels."""
+        changed = []
+        try:
+            for name, layer in self._parts.net.named_modules():
+                forward = self._forward_of(name, layer)
+                if forward is not None:
+                    layer.forward = forward
+                    changed.append(layer)
+            yield
+        finally:
+            for layer in changed:
+                del layer.forward
+
+    def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
+        own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            self._refuse(name, layer, "it shares statistics between examples or mixes them")
+        if not any(self._parts.roles.get(n, Role.HELD) is not Role.HELD for n in own):
+            return None
+        if isinstance(layer, nn.Linear | _Convolution):
+            if isinstance(layer, _Convolution) and (
+                layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+            ):
+                self._refuse(name, layer, "its padding is not by a number of zeros")
+            assert self._parts.wiring is not None
+            masks = _Masks(self._parts.wiring.layers[name], self.segments, layer)
+            orders = {
+                kind: (self._parts.order_of(f"{name}.{kind}"))
+                for kind in ("weight", "bias")
+                if f"{name}.{kind}" in self._leaves
+            }
+            return partial(_masked_layer, name, layer, masks, orders)
+        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | Scale):
+            self._refuse(name, layer, "its affine parameters cannot differ between examples")
+        rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
+        per_example = {
+            kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
+                self._levels_N - 1
+            ]
+            for kind, row in rows.items()
+        }
+        return partial(_affine_layer, layer, per_example)
+
+    def _refuse(self, name: str, layer: nn.Module, reason: str) -> NoReturn:
+        raise ConfigError(
+            f"a mixed batch runs each example in its own subnetwork, but `{name}` is a "
+            f"{type(layer).__name__}: {reason}. Use GroupNorm or no norm, or set `mixed` to false."
+        )
+
+
+class _Masks:
+    """Which units of a layer are silenced in which rows."""
+
+    def __init__(self, units: Units, segments: list[Segment], layer: nn.Module) -> None:
+        device = next(layer.parameters()).device
+        self.segments = segments
+        self.axis = -1 if isinstance(layer, nn.Linear) else 1
+        self._inputs = [] if units.is_silent else self._beyond(units.in_labels, device)
+        self._outputs = self._beyond(units.out_labels, device)
+
+    def inputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
+        """Inputs, or gradients by them, with masked units at zero."""
+        return self._fill(x, self._inputs, owned=owned)
+
+    def outputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
+        """Outputs, or gradients by them, with masked units at zero."""
+        return self._fill(x, self._outputs, owned=owned)
+
+    def _fill(self, x: Tensor, masked: list[tuple[Segment, Tensor]], *, owned: bool) -> Tensor:
+        if not masked:
+            return x
+        x = x if owned else x.clone(memory_format=torch.contiguous_format)
+        for segment, units in masked:
+            x[segment.start : segment.end].index_fill_(self.axis, units, 0.0)
+        return x
+
+    def _beyond(self, labels: Tensor, device: torch.device) -> list[tuple[Segment, Tensor]]:
+        found = [(s, (labels > s.level).nonzero().view(-1).to(device)) for s in self.segments]
+        return [(segment, units) for segment, units in found if len(units)]
+
+
+Orders = dict[str, tuple[Tensor, tuple[int, ...]]]
+
+
+class _Masked(torch.autograd.Function):
+    """A linear map between masked units, with gradients level by level."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        layer: Any,
+        masks: _Masks,
+        orders: Orders,
+    ) -> Tensor:
+        x = masks.inputs(x)
+        ctx.save_for_backward(x, weight)
+        ctx.layer, ctx.masks, ctx.orders = layer, masks, orders
+        out = (
+            nn.functional.linear(x, weight, bias)
+            if isinstance(layer, nn.Linear)
+            else layer._conv_forward(x, weight, bias)
+        )
+        return masks.outputs(out, owned=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        masks: _Masks = ctx.masks
+        grad = masks.outputs(grad)
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = masks.inputs(_input_gradient(ctx.layer, grad, x, weight), owned=True)
+        # A layer may be held in part: what has no order belongs to no partition.
+        grad_weight = torch.zeros_like(weight) if "weight" in ctx.orders else None
+        grad_bias = grad.new_zeros(weight.shape[0]) if "bias" in ctx.orders else None
+        for segment in masks.segments:
+            rows = slice(segment.start, segment.end)
+            if grad_weight is not None:
+                by_weight = _weight_gradient(ctx.layer, grad[rows], x[rows], weight)
+                _take_own(grad_weight, by_weight, ctx.orders["weight"], segment.level)
+            if grad_bias is not None:
+                units_first = grad[rows].movedim(masks.axis, 0)
+                by_bias = units_first.flatten(1).sum(1)
+                _take_own(grad_bias, by_bias, ctx.orders["bias"], segment.level)
+        return grad_x, grad_weight, grad_bias, None, None, None
+
+
+def _masked_layer(name: str, layer: Any, masks: _Masks, orders: Orders, x: Tensor) -> Tensor:
+    if len(x) != masks.segments[-1].end:
+        raise ConfigError(
+            f"every layer must see one row per example, but `{name}` sees {len(x)} rows of a batch "
+            f"of {masks.segments[-1].end}. Set `mixed` to false."
+        )
+    out: Tensor = _Masked.apply(  # type: ignore[no-untyped-call]
+        x, layer.weight, layer.bias, layer, masks, orders
+    )
+    return out
+
+
+def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -> Tensor:
+    """A norm or scalar layer whose scale and shift differ between examples."""
+    if isinstance(layer, nn.GroupNorm):
+        x = nn.functional.group_norm(x, layer.num_groups, None, None, layer.eps)
+    elif isinstance(layer, nn.LayerNorm):
+        x = nn.functional.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
+
+    def fitted(values: Tensor) -> Tensor:
+        """(N, ...) so that it meets the channels of (N, C, ...), or the end of (N, ..., D)."""
+        gap = [1] * (x.dim() - values.dim())
+        if isinstance(layer, nn.LayerNorm):
+            return values.view(len(values), *gap, *values.shape[1:])
+        return values.view(*values.shape, *gap)
+
+    for kind, values in per_example.items():
+        x = x + fitted(values) if kind == "bias" else x * fitted(values)
+    return x
+
+
+def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
+    """Scale or shift of each subnetwork (C, ...); only its own part is differentiated."""
+    fixed = rows_C.detach()
+    neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
+    before = torch.cat([neutral, fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)])
+    return before * rows_C if is_product else before + rows_C
+
+
+def _input_gradient(layer: Any, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return grad @ weight
+    return _convolution_backward(layer, grad, x, weight, [True, False, False])[0]
+
+
+def _weight_gradient(layer: Any, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return grad.flatten(0, -2).T @ x.flatten(0, -2)
+    return _convolution_backward(layer, grad, x, weight, [False, True, False])[1]
+
+
+def _convolution_backward(
+    layer: Any, grad: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
+) -> tuple[Tensor, ...]:
+    grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+        grad,
+        x,
+        weight,
+        None,
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+        False,
+        [0] * len(layer.stride),
+        layer.groups,
+        wanted,
+    )
+    return grads
+
+
+def _take_own(
+    into: Tensor, given: Tensor, order: tuple[Tensor, tuple[int, ...]], level: int
+) -> None:
+    """Copy the entries that a partition owns."""
+    order_n, offsets = order
+    own = order_n[offsets[level - 1] : offsets[level]].long()
+    into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))
