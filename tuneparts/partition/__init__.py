@@ -1,1 +1,42 @@
-"""Partitioned networks: hyperparameters learnt in one run (Mlodozeniec et al. 2023)."""
+"""Partitioned networks: hyperparameters learnt in one run (Mlodozeniec et al. 2023).
+
+One's own net and data, in ten lines:
+
+    from torch import nn
+    from tuneparts.partition import fit
+
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
+    )
+    hypers = {"affine": {"rotation": 0.05}, "samples": 4}
+    found = fit(net, images, labels, hypers=hypers, hyper_lr=0.01, passes=4000)
+    print(found.hypers["rotation"], found.lml)
+    logits = found.predict(images)
+
+For a loop of one's own there is `Partitioned`, which runs any subnetwork of a net, and
+`PartitionedOptimiser`, which steps one partition at a time.
+"""
+
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.fitted import Fitted, fit
+from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.partition.node import MixedBatch
+from tuneparts.partition.objective import Evidence, evidence
+from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
+from tuneparts.partition.subnetwork import Partitioned, Share, View
+
+__all__ = [
+    "Evidence",
+    "Fitted",
+    "MixedBatch",
+    "Partitioned",
+    "PartitionedConfig",
+    "PartitionedLearner",
+    "PartitionedOptimiser",
+    "Share",
+    "View",
+    "decay_factors",
+    "evidence",
+    "fit",
+]

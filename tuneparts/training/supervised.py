@@ -64,7 +64,7 @@ class SupervisedLearner(LoopLearner):
         metrics = self.hypers.values()
         if self._val is not None and len(self._val):
             metrics |= self.score(self._val, "val")
-        if self.finished or self.context.score_test_always:
+        if len(self._test) and (self.finished or self.context.score_test_always):
             metrics |= self.score(self._test, "test")
         return metrics
 
