@@ -55,7 +55,7 @@ def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
         steps = frames.steps(uri, outline.parent_run_id)
         paths = write(outline, trials, steps, run.folder / "report")
     evidence = Evidence(outline, trials, steps)
-    for table in tables.to_rich(tables.build(evidence.summary, outline)):
+    for table in tables.to_rich(tables.build(evidence.summary, outline), width=console.width):
         console.print(table)
     console.print(answer(evidence), highlight=False)
     return paths

@@ -12,6 +12,7 @@ from tuneparts import provenance, settings
 from tuneparts.cli import answers, estimate
 from tuneparts.cli.live import LiveView
 from tuneparts.errors import ConfigError
+from tuneparts.reports.figures import gallery
 from tuneparts.search import load, runs
 
 INTERRUPTED = 130
@@ -41,6 +42,8 @@ def search(
 ) -> None:
     """Resolve a search, then run it or print its plan."""
     resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, changes=changes)
+    for figure in resolved.figures:
+        gallery.parse(figure)
     if dry_run:
         _print_plan(resolved)
         return

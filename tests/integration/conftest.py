@@ -1,0 +1,59 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+NULL_SEARCH = '''
+"""Does the driver survive?"""
+
+from tuneparts.bench.null import NullConfig
+from tuneparts.data.config import DataConfig
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, Tpe
+
+SECONDS = {seconds}
+
+
+def search(scale: Scale) -> Search:
+    space = {{"x": Uniform(low=0.0, high=1.0)}}
+    null = NullConfig(passes=8, interval=2, seconds=SECONDS)
+    return Search(
+        name="null",
+        question="Does the driver survive?",
+        scale=scale,
+        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        metric="val/accuracy",
+        passes=8,
+        seeds=(0,),
+        arms=(
+            Arm(name="fixed", config=null),
+            Arm(name="broken", config=null.replaced({{"fault": "raise"}})),
+            Arm(name="random", config=null, algorithm=RandomSearch(num_trials=4), space=space),
+            Arm(name="tpe", config=null, algorithm=Tpe(num_trials=4, batch=2, num_startup=2), space=space),
+            Arm(name="asha", config=null, algorithm=Asha(num_trials=6, min_passes=2, reduction=2), space=space),
+            Arm(name="pbt", config=null, algorithm=Pbt(population=4, num_rounds=2), space=space),
+            Arm(name="again", config=null, follows="random"),
+        ),
+    )
+'''
+
+
+@pytest.fixture(scope="session")
+def null_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A search file whose learners sleep a little, with an arm of each kind."""
+    path = tmp_path_factory.mktemp("searches") / "null.py"
+    path.write_text(NULL_SEARCH.format(seconds=0.15))
+    return path
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """One Ray for all tests that need no other."""
+    from tuneparts.search import runner
+
+    os.environ.update(runner.ENVIRONMENT)
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    yield
+    ray.shutdown()
