@@ -11,6 +11,8 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need 
 METHODS: dict[str, str] = {
     "standard": "tuneparts.baselines.standard:StandardConfig",
     "partitioned": "tuneparts.partition.config:PartitionedConfig",
+    "pwfn": "tuneparts.pwfn.config:PwfnConfig",
+    "superweights": "tuneparts.superweights.config:SuperweightsConfig",
 }
 
 _FOR_MEASURING: dict[str, str] = {

@@ -47,6 +47,14 @@ def _scores(split: str, where: str) -> list[Metric]:
     ]
 
 
+def _members(split: str, where: str) -> list[Metric]:
+    return [
+        Metric(f"{split}/member_accuracy", Direction.UP, "", 4, f"mean over members, {where}"),
+        Metric(f"{split}/disagreement", Direction.NONE, "", 4, f"of pairs of members, {where}"),
+        Metric(f"{split}/diversity", Direction.NONE, "", 3, f"disagreement over error, {where}"),
+    ]
+
+
 def _hyper(name: str, unit: str, meaning: str) -> Metric:
     return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning)
 
@@ -57,6 +65,13 @@ _METRICS = [
     Metric("train/lr", Direction.NONE, "", 6, "learning rate at the end of the interval"),
     *_scores("val", "held-out validation data"),
     *_scores("test", "test data"),
+    *_members("val", "held-out validation data"),
+    *_members("test", "test data"),
+    *_scores("corrupted", "corrupted test data, mean over kinds and severities"),
+    Metric("anytime/accuracy.*", Direction.UP, "", 4, "test accuracy of a subset of members"),
+    Metric("anytime/nll.*", Direction.DOWN, "nats", 4, "test nll of a subset of members"),
+    Metric("anytime/flops.*", Direction.DOWN, "FLOPs", 0, "an example through a subset of members"),
+    Metric("interpolation/accuracy.*", Direction.NONE, "", 4, "test accuracy between two members"),
     Metric("lml/total", Direction.UP, "nats", 1, "L_ML: sum over chunks 2..C"),
     Metric("lml/per_example", Direction.UP, "nats", 4, "L_ML divided by its examples"),
     Metric("lml/term.*", Direction.UP, "nats", 4, "mean log-likelihood of chunk k, subnet k-1"),
@@ -79,6 +94,28 @@ _METRICS = [
     _hyper("contrast", "log", "largest log-change of contrast"),
     Metric("partition/steps.*", Direction.NONE, "steps", 0, "weight steps of a partition"),
     Metric("size/parameters", Direction.DOWN, "weights", 0, "trainable parameters"),
+    Metric("size/templates", Direction.DOWN, "weights", 0, "weights of all templates"),
+    Metric("size/flops", Direction.DOWN, "FLOPs", 0, "one example through all members"),
+    Metric("superweights/clusters", Direction.NONE, "clusters", 0, "sets of shared templates"),
+    Metric("superweights/vectors", Direction.NONE, "vectors", 0, "distinct coefficient vectors"),
+    Metric("superweights/templates", Direction.NONE, "templates", 2, "mean number per slot"),
+    Metric("superweights/tau", Direction.NONE, "", 2, "threshold at which clusters fitted"),
+    Metric("superweights/similarity", Direction.NONE, "", 3, "mean gradient cosine of a cluster"),
+    Metric("superweights/split_half", Direction.NONE, "", 3, "correlation of two halves of it"),
+    Metric("superweights/cluster.*", Direction.NONE, "", 0, "cluster of a layer, by member_layer"),
+    Metric("size/unique_weights", Direction.DOWN, "values", 0, "distinct weights, zero included"),
+    Metric("size/entropy", Direction.DOWN, "bits", 3, "entropy of a weight's value"),
+    Metric("size/entropy_nonzero", Direction.DOWN, "bits", 3, "the same over weights but zeros"),
+    Metric("size/sparsity", Direction.UP, "", 4, "share of weights that are zero"),
+    Metric("size/coded_bytes", Direction.DOWN, "bytes", 0, "the net as an entropy-coded file"),
+    Metric("fixing/rounds", Direction.NONE, "rounds", 0, "rounds of fixing so far"),
+    Metric("fixing/fraction", Direction.NONE, "", 4, "share of weights that are fixed"),
+    Metric("fixing/accuracy_before", Direction.UP, "", 4, "validation accuracy before a fixing"),
+    Metric("fixing/accuracy_after", Direction.UP, "", 4, "validation accuracy after it"),
+    Metric("fixing/sigma.*", Direction.NONE, "", 5, "percentile of free deviations before it"),
+    Metric("fixing/exposure", Direction.NONE, "", 4, "time constants of the pull on deviations"),
+    Metric("test/ensemble_accuracy", Direction.UP, "", 4, "accuracy averaged over weight draws"),
+    Metric("test/ensemble_nll", Direction.DOWN, "nats", 4, "nll averaged over weight draws"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
 ]

@@ -50,7 +50,9 @@ def rounding_grid(bits: int, order: int, largest: float) -> Tensor:
     integers = grid_integers(bits, order, top).tolist()
     top_integer = math.floor(math.ldexp(top, bits))
     extra = [] if top_integer in integers else [-top_integer, top_integer]
-    return torch.tensor(sorted([*integers, *extra]), dtype=torch.float64) / 2**bits
+    return torch.tensor(
+        [math.ldexp(n, -bits) for n in sorted([*integers, *extra])], dtype=torch.float64
+    )
 
 
 def progression(smallest: float, largest: float, *, delta: float, num_terms: int) -> Tensor:

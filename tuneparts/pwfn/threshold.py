@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn.centres import grid_integers
+from tuneparts.pwfn.selection import smallest
 
 SIGMA_FLOOR = 2.0**-20
 """What a standard deviation counts as at least."""
@@ -227,12 +228,8 @@ class _Round:
         distance = (grid.values_K[picks.last] - mu).abs() / sigma
         if zero_rule and picks.last == grid.zero:
             distance[mu.abs() < 2.0**-grid.bits] = 0
-        num_kept = len(members) - picks.surplus
-        limit = distance.kthvalue(num_kept).values if num_kept else distance.new_tensor(-1.0)
-        ties = (distance == limit).nonzero().squeeze(1)
-        num_ties_kept = num_kept - int((distance < limit).sum())
-        released = (distance > limit).nonzero().squeeze(1)
-        target_R[members[torch.cat([released, ties[num_ties_kept:]])]] = -1
+        kept = smallest(distance, len(members) - picks.surplus)
+        target_R[members[~kept]] = -1
 
     def _fix(self, grid: _Grid, target_R: Tensor) -> int:
         is_taken_R = target_R >= 0

@@ -1,0 +1,276 @@
+"""The learner: stages, rounds, resuming anywhere, and what each config field changes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tuneparts import schema
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.config import parse
+from tuneparts.data.task import Examples, Task
+from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.pwfn import conversion, fixing
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
+from tuneparts.training import checkpoint
+from tuneparts.training.learner import Context
+
+CPU = torch.device("cpu")
+QUANTISERS: list[dict[str, Any]] = [
+    {"kind": "clusters"},
+    {"kind": "clusters", "rule": "running_mean", "monotone": True},
+    {"kind": "clusters", "distance": "relative", "delta": 0.01},
+    {"kind": "nearest"},
+    {"kind": "nearest", "max_order": 1},
+    {"kind": "kmeans", "num_values": 16},
+    {"kind": "wfn"},
+]
+
+
+def blobs(num: int, seed: int) -> Examples:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(num) % 3
+    images = rng.normal(100, 30, size=(num, 1, 6, 6))
+    images[np.arange(num), 0, labels * 2] += 120
+    return Examples(images.clip(0, 255).astype(np.uint8), labels.astype(np.int64))
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task("blobs", blobs(96, 0), blobs(30, 1), blobs(30, 2), 3, (0.4,), (0.2,))
+
+
+def config(**changes: Any) -> PwfnConfig:
+    base = {
+        "passes": 24,
+        "interval": 5,
+        "batch_size": 16,
+        "net": {"name": "resnet18", "width": 2},
+        "fractions": (0.3, 0.8, 1.0),
+        "first_round": 0.5,
+    }
+    return parse(PwfnConfig, base | changes)
+
+
+def build(task: Task, seed: int = 0, **changes: Any) -> PwfnLearner:
+    learner = config(**changes).build(Context(task=task, seed=seed, device=CPU))
+    assert isinstance(learner, PwfnLearner)
+    return learner
+
+
+def finish(learner: PwfnLearner) -> list[Mapping[str, float]]:
+    reports = []
+    while not learner.finished:
+        reports.append(learner.advance())
+    return reports
+
+
+def mlp(**changes: Any) -> dict[str, Any]:
+    return {"net": {"name": "mlp", "widths": (16,)}} | changes
+
+
+@pytest.mark.parametrize("quantiser", QUANTISERS, ids=str)
+def test_all_weights_are_fixed_at_the_end(task: Task, quantiser: dict[str, Any]) -> None:
+    learner = build(task, **mlp(quantiser=quantiser))
+    reports = finish(learner)
+    for name in {name for report in reports for name in report}:
+        schema.lookup(name)
+    last = reports[-1]
+    assert last["fixing/fraction"] == 1
+    assert last["fixing/rounds"] == 3
+    assert last["size/unique_weights"] < learner.config.net.widths[0] * 36  # type: ignore[union-attr]
+    assert bool(fixing.fixed(learner.net).all())
+    if quantiser["kind"] in {"clusters", "nearest"}:
+        integers = fixing.means(learner.net).double() * 128
+        assert torch.equal(integers, integers.round())
+        set_bits = [int(abs(n)).bit_count() for n in integers.tolist()]
+        assert max(set_bits) <= quantiser.get("max_order", 4)
+    if quantiser["kind"] == "kmeans":
+        assert last["size/unique_weights"] <= 16
+
+
+RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(task: Task) -> tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]]:
+    """A finished learner, its state after each pass, and its reports."""
+    learner = build(task, **RESUMED)
+    assert learner.plan.pretrain_end == 12
+    assert learner.plan.ends == (14, 19, 24)
+    states, reports = [], []
+    while not learner.finished:
+        reports.append(learner.advance())
+        states.append(checkpoint.to_bytes(learner.state_dict()))
+    return learner, states, reports
+
+
+@pytest.mark.parametrize("stop", [3, 12, 14, 17, 21])
+def test_resuming_is_bit_for_bit(
+    task: Task,
+    undisturbed: tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]],
+    stop: int,
+) -> None:
+    whole, states, reports = undisturbed
+    learner = build(task, **RESUMED)
+    learner.load_state_dict(checkpoint.from_bytes(states[stop - 1]))
+    assert finish(learner) == reports[stop:]
+    own, other = learner.net.state_dict(), whole.net.state_dict()
+    assert all(torch.equal(own[name], other[name]) for name in other)
+
+
+def test_a_loaded_learner_shares_nothing_with_the_state(task: Task) -> None:
+    first = build(task, interval=1)
+    for _ in range(16):
+        first.advance()
+    state = first.state_dict()
+    second = build(task, interval=1)
+    second.load_state_dict(state)
+    before = {k: v.clone() for k, v in first.net.state_dict().items()}
+    second.advance()
+    for name, value in first.net.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_fixed_weights_do_not_move_between_rounds(task: Task) -> None:
+    learner = build(task, interval=1, finetune={"kind": "adam", "lr": 0.01, "weight_decay": 0.1})
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    fixed_N = fixing.fixed(learner.net)
+    mu_N, sigma_N = fixing.means(learner.net), fixing.sigmas(learner.net)
+    learner.advance()
+    learner.advance()
+    assert learner._num_rounds_done == 1
+    assert torch.equal(fixing.means(learner.net)[fixed_N], mu_N[fixed_N])
+    assert torch.equal(fixing.sigmas(learner.net)[fixed_N], sigma_N[fixed_N])
+    assert not torch.equal(fixing.means(learner.net)[~fixed_N], mu_N[~fixed_N])
+
+
+def test_pretraining_is_standard_training(task: Task) -> None:
+    shared = {"batch_size": 16, "net": {"name": "resnet18", "width": 2}, "interval": 4}
+    standard = parse(StandardConfig, shared | {"passes": 12}).build(
+        Context(task=task, seed=3, device=CPU)
+    )
+    learner = build(task, seed=3, passes=24, interval=4, first_round=1.0)
+    for _ in range(2):
+        expected, got = standard.advance(), learner.advance()
+        assert got["train/loss"] == expected["train/loss"]
+        assert got["val/nll"] == expected["val/nll"]
+
+
+def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
+    context = Context(task=task, seed=0, device=CPU)
+    changes = {"batch_size": 16, "passes": 4, "interval": 4, "net": "mlp"}
+    standard = parse(StandardConfig, changes).build(context)
+    standard.advance()
+    checkpoint.save(tmp_path / "net", standard.state_dict())
+    given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
+    learner = build(task, net="mlp", **given)
+    net = conversion.to_plain(learner.net)
+    for name, value in standard.state_dict()["net"].items():
+        assert torch.equal(net.state_dict()[name], value)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        build(task, net={"name": "mlp", "widths": (7,)}, **given)
+
+
+def test_warm_up_moves_deviations_only(task: Task) -> None:
+    learner = build(task, pretrain=0.25, warmup=0.25, interval=1, sigma={"alpha": 1.0})
+    while learner.passes < learner.plan.pretrain_end:
+        learner.advance()
+    assert learner.plan.warmup_end - learner.plan.pretrain_end == 6
+    parameters = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
+    for _ in range(6):
+        learner.advance()
+    for name, parameter in learner.net.named_parameters():
+        is_weight_sigma = name.endswith("weight.sigma")
+        moved = not torch.equal(parameter, parameters[name])
+        assert moved if is_weight_sigma else (not moved or name.endswith(".sigma")), name
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"pretrain": 0.25},
+    {"warmup": 0.2},
+    {"fractions": (0.5, 1.0)},
+    {"first_round": 2.0},
+    {"quantiser": {"kind": "clusters", "bits": 5}},
+    {"quantiser": {"kind": "clusters", "max_order": 1}},
+    {"quantiser": {"kind": "clusters", "delta": 8.0}},
+    {"quantiser": {"kind": "clusters", "growth": 4.0}},
+    {"quantiser": {"kind": "clusters", "zero_rule": False}},
+    {"quantiser": {"kind": "clusters", "monotone": True}},
+    {"quantiser": {"kind": "clusters", "monotone": True, "rule": "running_mean"}},
+    {"quantiser": {"kind": "clusters", "distance": "relative", "delta": 0.5}},
+    {"sigma": {"start": "upper"}},
+    {"sigma": {"start": 0.01}},
+    {"sigma": {"alpha": 0.0}},
+    {"sigma": {"cutoff": 0.2}},
+    {"sigma": {"form": "hinge"}},
+    {"sigma": {"control": "permuted"}},
+    {"sigma": {"control": "constant"}},
+    {"finetune": {"kind": "sgd", "lr": 0.01}},
+    {"clip": 0.01},
+    {"recalibrate": 3},
+    {"ensemble": 2},
+]
+
+
+@pytest.fixture(scope="module")
+def usual_report(task: Task) -> Mapping[str, float]:
+    return finish(build(task, passes=16, sigma={"alpha": 0.5}))[-1]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=json.dumps)
+def test_every_field_matters(
+    task: Task, usual_report: Mapping[str, float], change: dict[str, Any]
+) -> None:
+    changed = {"sigma": {}} | change
+    changed["sigma"] = {"alpha": 0.5} | changed["sigma"]
+    report = finish(build(task, passes=16, **changed))[-1]
+    trivial = {"fixing/exposure", "fixing/rounds"}
+    assert {k: v for k, v in report.items() if k not in trivial} != {
+        k: v for k, v in usual_report.items() if k not in trivial
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fractions": (0.5, 0.4, 1.0)}, "rise"),
+        ({"fractions": (0.5,)}, "exactly 1"),
+        ({"pretrain": 0.5, "warmup": 0.5}, "rounds have passes"),
+        ({"pretrained": "somewhere"}, "set `pretrain` to 0"),
+        ({"quantiser": {"kind": "nearest"}, "sigma": {"alpha": 0.1}}, "no standard deviations"),
+        ({"quantiser": {"kind": "clusters", "distance": "relative"}}, "delta < 1"),
+        ({"quantiser": {"kind": "clusters", "rule": "running_mean"}}, "monotone"),
+        ({"quantiser": {"kind": "clusters", "growth": 1.0}}, "greater than 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+def test_config_survives_json() -> None:
+    for quantiser in QUANTISERS:
+        given = config(quantiser=quantiser)
+        assert parse(PwfnConfig, json.loads(given.model_dump_json())) == given
+
+
+def test_rounds_without_passes_of_their_own(task: Task) -> None:
+    learner = build(
+        task, **mlp(passes=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
+    )
+    report = finish(learner)[-1]
+    assert report["fixing/rounds"] == 4
+    assert report["fixing/fraction"] == 1
+
+
+def test_without_validation_data(task: Task) -> None:
+    report = finish(build(task, **mlp(train_on="all")))[-1]
+    assert "fixing/accuracy_before" not in report
+    assert "test/accuracy" in report

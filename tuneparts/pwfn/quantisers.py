@@ -1,0 +1,221 @@
+"""Ways to choose what a round fixes, and to what: the method and those it is compared with.
+
+Shapes: N all weights of a net.
+"""
+
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from typing_extensions import override
+
+from tuneparts.config import Config
+from tuneparts.pwfn import running_mean, threshold
+from tuneparts.pwfn.centres import grid_integers, progression, rounding_grid
+from tuneparts.pwfn.kmeans import kmeans
+from tuneparts.pwfn.selection import smallest
+from tuneparts.pwfn.threshold import Clustering, Stage
+
+
+class Quantiser(Config):
+    """What every quantiser is."""
+
+    uses_sigma: ClassVar[bool] = False
+    """Whether training samples weights and learns their standard deviations."""
+
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        """Weights after a round in which exactly `num_fixed` are fixed in all.
+
+        Args:
+            mu_N: means.
+            sigma_N: standard deviations.
+            fixed_N: which are fixed so far, at most `num_fixed`.
+            num_fixed: how many are after the round.
+            rounds_left: rounds after this one.
+        """
+        raise NotImplementedError
+
+
+class Clusters(Quantiser):
+    """The centre that takes most weights, by distance in standard deviations."""
+
+    uses_sigma: ClassVar[bool] = True
+    kind: Literal["clusters"] = "clusters"
+    bits: int = Field(default=7, ge=0, le=16)
+    """The smallest power of two is 2^-bits."""
+    max_order: int = Field(default=4, ge=1, le=8)
+    """Most powers of two in a sum."""
+    delta: float = Field(default=1.0, gt=0)
+    """The first threshold of a round, in standard deviations."""
+    growth: float = Field(default=2.0, gt=1)
+    """By what the threshold grows when nothing is within it."""
+    zero_rule: bool = True
+    """Weights below 2^-bits are at no distance from 0."""
+    rule: Literal["threshold", "running_mean"] = "threshold"
+    """As in the authors' code, or as in the printed algorithm."""
+    distance: Literal["sigma", "relative"] = "sigma"
+    """In standard deviations, or relative to the weight itself as in WFN."""
+    monotone: bool = False
+    """Keep what is fixed; otherwise every round clusters all weights anew, as the authors' code."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.distance == "relative" and self.delta >= 1:
+            raise ValueError(
+                "every weight is at relative distance 1 from 0: `delta < 1` must hold with "
+                f"`distance = relative`, but got {self.delta}. WFN used 0.0075 to 0.015"
+            )
+        if self.rule == "running_mean" and not self.monotone:
+            raise ValueError(
+                "the printed algorithm keeps what is fixed: set `monotone` with `running_mean`. "
+                "Its clusters are wide, and clustered anew weights walk from centre to centre"
+            )
+        return self
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        candidates_N = ~fixed_N if self.monotone else torch.ones_like(fixed_N)
+        num_to_fix = num_fixed - int((~candidates_N).sum())
+        mu, sigma = mu_N[candidates_N], sigma_N[candidates_N]
+        scale = sigma if self.distance == "sigma" else mu.abs()
+        if self.rule == "threshold":
+            part = threshold.cluster(
+                mu,
+                scale,
+                num_to_fix,
+                bits=self.bits,
+                max_order=self.max_order,
+                delta=self.delta,
+                growth=self.growth,
+                zero_rule=self.zero_rule,
+            )
+        else:
+            part = running_mean.cluster(
+                mu,
+                scale,
+                num_to_fix,
+                centres=self._centres,
+                max_order=self.max_order,
+                delta=self.delta,
+                growth=self.growth,
+                zero_below=2.0**-self.bits if self.zero_rule else 0.0,
+            )
+        return _merged(part, mu_N, sigma_N, fixed_N, candidates_N)
+
+    def _centres(self, order: int, largest: float) -> Tensor:
+        return grid_integers(self.bits, order, largest).double().mul(2.0**-self.bits)
+
+
+class Nearest(Quantiser):
+    """Rounding to the nearest centre of the same grid, closest weights first."""
+
+    kind: Literal["nearest"] = "nearest"
+    bits: int = Field(default=7, ge=0, le=16)
+    max_order: int = Field(default=4, ge=1, le=8)
+    """1 allows powers of two only."""
+    zero_rule: bool = True
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        centres_K = rounding_grid(self.bits, self.max_order, mu_N.abs().max().item()).to(
+            mu_N.device
+        )
+        target_N = centres_K[running_mean.nearest(mu_N.double(), centres_K)]
+        if self.zero_rule:
+            target_N = target_N.masked_fill(mu_N.abs() < 2.0**-self.bits, 0)
+        # A fixed weight is on the grid, but what is below the zero rule's bound may not lead it.
+        return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=True)
+
+
+class KMeans(Quantiser):
+    """A codebook of any values: k-means over all weights of the net, anew in each round."""
+
+    kind: Literal["kmeans"] = "kmeans"
+    num_values: int = Field(default=64, ge=1)
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        centres_K = kmeans(mu_N, self.num_values).to(mu_N.device)
+        target_N = centres_K[running_mean.nearest(mu_N.double(), centres_K)]
+        return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
+
+
+class Wfn(Quantiser):
+    """Weight Fixing Networks: relative distances, loose at first (Subia-Waud et al. 2022).
+
+    Its pull of free weights towards the centres is not included; its way of clustering is.
+    """
+
+    kind: Literal["wfn"] = "wfn"
+    delta: float = Field(default=0.01, gt=0, lt=1)
+    """Relative distance that a weight may move on average in the last rounds."""
+    bits: int = Field(default=7, ge=0, le=16)
+    """Weights below 2^-bits are fixed to 0."""
+    max_order: int = Field(default=8, ge=1, le=21)
+    """Most signed powers of two in a sum."""
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        free_N = ~fixed_N
+        smallest_value = 2.0**-self.bits
+        part = running_mean.cluster(
+            mu_N[free_N],
+            mu_N[free_N].abs(),
+            num_fixed - int(fixed_N.sum()),
+            centres=lambda order, largest: progression(
+                smallest_value, largest, delta=self.delta, num_terms=order
+            ),
+            max_order=self.max_order,
+            delta=self.delta * max(1, rounds_left),
+            zero_below=smallest_value,
+        )
+        return _merged(part, mu_N, sigma_N, fixed_N, free_N)
+
+
+AnyQuantiser: TypeAlias = Annotated[Clusters | Nearest | KMeans | Wfn, Field(discriminator="kind")]
+
+
+def _merged(
+    part: Clustering, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, candidates_N: Tensor
+) -> Clustering:
+    """A clustering of some of the weights as one of all; only what it fixed changes."""
+    out_mu_N, out_sigma_N, out_fixed_N = mu_N.clone(), sigma_N.clone(), fixed_N & ~candidates_N
+    where = candidates_N.nonzero().squeeze(1)[part.fixed_N]
+    out_mu_N[where] = part.mu_N[part.fixed_N]
+    out_sigma_N[where] = part.sigma_N[part.fixed_N]
+    out_fixed_N[where] = True
+    return Clustering(out_mu_N, out_sigma_N, out_fixed_N, part.stages)
+
+
+def _rounded(
+    mu_N: Tensor,
+    sigma_N: Tensor,
+    target_N: Tensor,
+    fixed_N: Tensor,
+    *,
+    num_fixed: int,
+    keep: bool,
+) -> Clustering:
+    """Fix the weights that are closest to their targets; they have no deviation."""
+    distance_N = (mu_N.double() - target_N).abs()
+    if keep:
+        distance_N = distance_N.masked_fill(fixed_N, -1)
+        target_N = torch.where(fixed_N, mu_N.double(), target_N)
+    chosen_N = smallest(distance_N, num_fixed)
+    return Clustering(
+        torch.where(chosen_N, target_N.to(mu_N.dtype), mu_N),
+        sigma_N.masked_fill(chosen_N, 0),
+        chosen_N,
+        (Stage(1, 0.0, num_fixed),),
+    )
