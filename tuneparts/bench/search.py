@@ -18,10 +18,12 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     import ray
 
     from tuneparts.search import runner
+    from tuneparts.tracking import store
 
     for name, value in runner.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
+    store.prepare(f"sqlite:///{_store()}")
     started_here = not ray.is_initialized()
     if started_here:
         ray.init(num_cpus=os.cpu_count(), log_to_driver=False, include_dashboard=False)
@@ -90,9 +92,7 @@ def _ours(trials: int, folder: Path) -> None:
         ),
     )
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
-    card = SearchCard(
-        name="bench", scale="smoke", digest=search.digest, commit="", resolved="{}"
-    )
+    card = SearchCard(name="bench", scale="smoke", digest=search.digest, commit="", resolved="{}")
     tracker = Tracker(f"sqlite:///{_store()}", folder=folder, search=card)
     runner.run(search, folder=folder, observers=[tracker])
     tracker.close()
