@@ -7,6 +7,7 @@ from tuneparts.bench import tracking
 
 
 @pytest.mark.mlflow
+@pytest.mark.slow
 def test_the_bench_measures_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     found = tracking.run(quick=True)

@@ -124,6 +124,26 @@ def test_crash_at_every_event_leaves_no_trace(
             assert len(points) == len({point.step for point in points})
 
 
+def test_a_row_that_the_journal_lost_and_got_again_is_not_doubled(
+    make_tracker: MakeTracker, uri: str, folder: Path
+) -> None:
+    """After a power cut the trial repeats its last step: same step, later time."""
+    trial = TrialId("a", 0, 0)
+    start: list[Event] = [
+        TrialStarted(trial, {}, 1.0),
+        Row(trial, 10, {"val/nll": 1.0}, 2.0),
+    ]
+    lost = Row(trial, 20, {"val/nll": 0.5}, 3.0)
+    again = Row(trial, 20, {"val/nll": 0.5}, 50.0)
+    crash(feed(make_tracker(), [*start, lost]))
+    tracker = feed(make_tracker(), [*start, again, TrialEnded(trial, "finished", 60.0)])
+    assert tracker.close() == []
+    known = runmap.load(folder)
+    assert known is not None
+    points = store.client(uri).get_metric_history(known.trials[trial], "val/nll")
+    assert [(point.step, point.timestamp) for point in points] == [(10, 2000), (20, 3000)]
+
+
 def test_a_run_created_just_before_the_crash_is_found_again(
     make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
 ) -> None:

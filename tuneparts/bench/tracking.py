@@ -2,7 +2,8 @@
 
 Both sides log the same trials: three params, and three metrics per point. Ray's callback logs
 whatever a result holds, so the iteration it needs is one of its three. Points come as fast as
-the caller can hand them over.
+the caller can hand them over. The time on the training side is that of the calls themselves;
+what the writer thread takes from the interpreter lock shows in the total.
 """
 
 import os

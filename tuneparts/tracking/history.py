@@ -18,6 +18,7 @@ LARGEST = 1.7976931348623157e308
 """What MLflow's databases hold in the place of infinity."""
 _RUNS_PER_CALL = 100
 _POINTS_PER_CALL = 25_000
+_FEW_METRICS = 100
 _BULK = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 
 
@@ -47,6 +48,9 @@ def _from_sql(uri: str, metrics_of: dict[str, set[str]]) -> Iterator[Point]:
     metric = SqlMetric.__table__.c
     columns = (metric.run_uuid, metric.key, metric.step, metric.timestamp)
     query = select(*columns, metric.value, metric.is_nan)
+    names = set().union(*metrics_of.values())
+    if len(names) <= _FEW_METRICS:
+        query = query.where(metric.key.in_(names))
     engine = create_engine(uri, poolclass=NullPool)
     with engine.connect() as connection:
         # SQLite binds at most 32,766 values; 500 keeps every database's planner on the index.
