@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from pydantic import PositiveInt, field_validator
+from pydantic import PositiveFloat, PositiveInt, field_validator
 from torch import nn
 
 from tuneparts.models import kaiming
@@ -59,8 +59,8 @@ class WideResNet(NetConfig):
     name: Literal["wide_resnet"] = "wide_resnet"
     depth: int = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
-    width: PositiveInt = 1
-    """D: multiple of 16, 32 and 64 channels."""
+    width: PositiveInt | PositiveFloat = 1
+    """D: multiple of 16, 32 and 64 channels; the first is rounded when D is not whole."""
     skip: Skip = "conv"
     """Shortcut where the shape changes: 1x1 convolution, or identity padded with zeros."""
 
@@ -87,7 +87,7 @@ class WideResNet(NetConfig):
 
 
 def pre_activation_net(
-    num_in: int, num_classes: int, *, num_per_stage: int, width: int, norm: Norm, skip: Skip
+    num_in: int, num_classes: int, *, num_per_stage: int, width: float, norm: Norm, skip: Skip
 ) -> nn.Sequential:
     """An initialised net of three stages of pre-activation blocks.
 
@@ -104,7 +104,7 @@ def pre_activation_net(
     )
     channels = 16
     for stage in (1, 2, 3):
-        num_out = 16 * width * 2 ** (stage - 1)
+        num_out = max(1, round(16 * width)) * 2 ** (stage - 1)
         for i in range(1, num_per_stage + 1):
             stride = 2 if stage > 1 and i == 1 else 1
             layers[f"stage{stage}_block{i}"] = PreActivationBlock(
