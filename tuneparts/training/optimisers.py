@@ -22,9 +22,13 @@ class OptimiserConfig(Config):
     """SGD only."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Coupled L2: added to the gradient."""
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Literal["constant", "cosine", "steps"] = "constant"
     final_lr: float = Field(default=0.0, ge=0)
     """Where the cosine ends."""
+    milestones: tuple[float, ...] = ()
+    """Fractions of the budget at which the schedule `steps` multiplies the rate."""
+    step_factor: float = Field(default=0.2, gt=0)
+    """By what it multiplies."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Fraction of the budget over which the rate rises linearly from zero."""
     scalar_lr_factor: float = Field(default=0.1, gt=0)
@@ -36,6 +40,8 @@ class OptimiserConfig(Config):
             return self.lr * progress / self.warmup
         if self.schedule == "constant":
             return self.lr
+        if self.schedule == "steps":
+            return self.lr * self.step_factor ** sum(progress >= at for at in self.milestones)
         rest = (progress - self.warmup) / (1 - self.warmup)
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
