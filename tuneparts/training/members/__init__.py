@@ -1,0 +1,1 @@
+"""What methods with several members share: predictions, scores, operating points, weights lent."""

@@ -1,0 +1,204 @@
+"""What every method that trains several members on one data set shares.
+
+A pass is one batch through all members: methods are compared at equally many updates, and
+`size/flops` says what each costs.
+
+Legend: M members, B batch, N examples, K classes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts import seeding
+from tuneparts.augment.corruptions import Kind
+from tuneparts.augment.fixed import FixedConfig
+from tuneparts.data.batches import Batches
+from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.task import Examples
+from tuneparts.errors import ConfigError
+from tuneparts.models.sizes import count_parameters
+from tuneparts.training.evaluate import EVAL_BATCH
+from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.loop import LoopLearner, Step
+from tuneparts.training.members.corrupted import corrupted_scores
+from tuneparts.training.members.interpolation import accuracies_between
+from tuneparts.training.members.model import Members
+from tuneparts.training.members.operating_points import operating_points
+from tuneparts.training.members.predictions import differences, mean_log_probs
+from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.scores import scores
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+
+
+class MembersConfig(MethodConfig):
+    """An optimiser, batches, and what is measured at the end."""
+
+    passes: int = Field(default=400, gt=0)
+    interval: int = Field(default=100, gt=0)
+    optimiser: OptimiserConfig = OptimiserConfig()
+    batch_size: int = Field(default=50, gt=0)
+    train_on: Literal["train", "all"] = "train"
+    """`train` keeps the validation split for selection; `all` trains on both."""
+    augmentation: FixedConfig = FixedConfig()
+    """Crop, flip and cutout of training images, the same for all members."""
+    corruptions: tuple[Kind, ...] = ()
+    """Kinds of corrupted test images to score at the end, in all five severities."""
+    interpolation_points: int = Field(default=0, ge=0)
+    """Points on the line between the first two members to score at the end; 0 for none."""
+
+    @field_validator("interpolation_points")
+    @classmethod
+    def _has_two_ends(cls, value: int) -> int:
+        if value == 1:
+            raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
+        return value
+
+
+class MembersLearner(LoopLearner):
+    """One step updates all members on the same batch; scores are those of the mean prediction.
+
+    A method sets `model` and `optimiser`, and may have other losses.
+    """
+
+    config: MembersConfig
+    model: Members
+    optimiser: torch.optim.Optimizer
+
+    def __init__(self, config: MembersConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        has_images = len(task.in_shape) == 3
+        if not has_images and (config.corruptions or config.augmentation != FixedConfig()):
+            raise ConfigError(
+                "corruptions and augmentation act on images (C, H, W), but inputs have shape "
+                f"{task.in_shape}. Leave both out."
+            )
+        is_held_out = config.train_on == "train"
+        self.train_data = self._on_device(
+            task.train if is_held_out else task.train.joined(task.val)
+        )
+        self._val = self._on_device(task.val) if is_held_out and len(task.val) else None
+        self._test = self._on_device(task.test)
+        self._batches = Batches(
+            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
+        )
+        self._augmentation = self.generator("augment")
+
+    def generator(self, *stream: str) -> torch.Generator:
+        """A named stream of this run, on the device."""
+        return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
+
+    @property
+    def schedule_progress(self) -> float:
+        """What the learning rate is a function of."""
+        return self.progress
+
+    def next_batch(self) -> tuple[Tensor, Tensor]:
+        """Augmented inputs and labels (B,)."""
+        x, y_B = self.train_data.take(self._batches.next())
+        return self.config.augmentation(x, self._augmentation), y_B
+
+    def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
+        """Mean cross-entropy of each member (M,)."""
+        logits_MBK: Tensor = self.model(x)
+        num_members = len(logits_MBK)
+        flat = F.cross_entropy(logits_MBK.flatten(0, 1), y_B.repeat(num_members), reduction="none")
+        return flat.view(num_members, -1).mean(dim=1)
+
+    def objective(self, loss_M: Tensor) -> Tensor:
+        """What is minimised: the sum over members, so that one member alone trains as ever."""
+        return loss_M.sum()
+
+    def step(self) -> Step:
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
+        loss_M = self.losses(*self.next_batch())
+        self.optimiser.zero_grad(set_to_none=True)
+        self.objective(loss_M).backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
+
+    def evaluate(self) -> dict[str, float]:
+        metrics = {
+            "train/lr": self.optimiser.param_groups[0]["lr"],
+            "size/parameters": float(count_parameters(self.model)),
+            "size/flops": float(sum(self.model.member_flops())),
+        }
+        was_training = self.model.training
+        self.model.eval()
+        with torch.no_grad(), self.model.prepared():
+            if self._val is not None:
+                metrics |= self._scores(*self._logits(self._val), "val")
+            if len(self._test) and (self.finished or self.context.score_test_always):
+                logits_MNK, labels_N = self._logits(self._test)
+                metrics |= self._scores(logits_MNK, labels_N, "test")
+                if self.finished:
+                    metrics |= self._final(logits_MNK, labels_N)
+        self.model.train(was_training)
+        return metrics
+
+    def _logits(self, examples: DeviceExamples) -> tuple[Tensor, Tensor]:
+        parts = [(self.model(x), y) for x, y in examples.iterate(EVAL_BATCH)]
+        return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
+
+    def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
+        found = scores(mean_log_probs(logits_MNK), labels_N) | differences(logits_MNK, labels_N)
+        return {f"{split}/{name}": value for name, value in found.items()}
+
+    def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
+        """What is measured once, on test data."""
+        metrics: dict[str, float] = {}
+        flops = self.model.member_flops()
+        if len(flops) == len(logits_MNK):
+            for point in operating_points(logits_MNK, labels_N, flops):
+                metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
+                metrics[f"anytime/nll.{point.name}"] = point.nll
+                metrics[f"anytime/flops.{point.name}"] = float(point.flops)
+        if self.config.corruptions:
+            task = self.context.task
+            metrics |= corrupted_scores(
+                lambda x: mean_log_probs(self.model(x)),
+                self._test,
+                self.config.corruptions,
+                mean=task.mean,
+                std=task.std,
+                seed=0,  # the same corrupted images for every method and seed
+                batch_size=EVAL_BATCH,
+            )
+        return metrics | self._interpolation()
+
+    def _interpolation(self) -> dict[str, float]:
+        num_points = self.config.interpolation_points
+        if not num_points or self.model.num_members == 1:
+            return {}
+        one, other = self.model.plain(0), self.model.plain(1)
+        if one is None or other is None or _shapes(one) != _shapes(other):
+            return {}
+        found = accuracies_between(one, other, self._test.iterate(EVAL_BATCH), num_points)
+        return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": optimiser_state(self.optimiser),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        load_optimiser_state(self.optimiser, state["optimiser"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
+
+    def _on_device(self, examples: Examples) -> DeviceExamples:
+        task = self.context.task
+        return DeviceExamples(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+
+def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:
+    return [(name, p.shape) for name, p in net.named_parameters()]
