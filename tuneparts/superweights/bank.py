@@ -1,0 +1,172 @@
+"""Templates, coefficients, and the weights of all layers composed from them.
+
+A SuperWeight is a sum of templates, w = sum_k alpha_k T_k, with free coefficients alpha; a layer's
+weight is assembled from the SuperWeights of its slots (Teterwak et al. 2024). All uses of a slot
+are composed by one matrix product, all layers of one shape are assembled at once.
+
+Legend: K templates, D size of a slot, R coefficient vectors, U uses, O outputs, I inputs, A area.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.superweights import ties as tying
+from tuneparts.superweights.chain import assemble, disassemble
+from tuneparts.superweights.plan import Cluster, Plan
+from tuneparts.superweights.ties import Ties
+
+Initialisation = Literal["fan_in", "released"]
+"""`fan_in` gives every composed weight the variance 2 / fan_in (He et al. 2015); `released` draws
+templates with variance 2 / 9 whatever the layer, as the authors' code does."""
+
+
+class TemplateBank(nn.Module):
+    """The shared parameters of all members.
+
+    Args:
+        plan: the allocation.
+        ties: which uses share coefficients.
+        initialisation: how templates and coefficients start.
+        generator: source of the initial values, on the CPU.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ties: Ties,
+        *,
+        initialisation: Initialisation,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.plan = plan
+        self.ties = ties
+        templates, coefficients = [], []
+        for (c, j), rows in zip(plan.slots, ties, strict=True):
+            cluster = plan.clusters[c]
+            fans = [plan.layers[p].fan_in for p in cluster.users(j)]
+            variance = 2 / max(fans) if initialisation == "fan_in" else 2 / 9
+            shape = (cluster.templates[j], cluster.chain.sizes[j])
+            templates.append(torch.randn(shape, generator=generator) * variance**0.5)
+            alpha_UK = _orthogonal(plan, cluster, j, generator)
+            if initialisation == "fan_in":
+                scale_U = (max(fans) / torch.tensor(fans, dtype=torch.float32)).sqrt()
+                alpha_UK *= (scale_U / alpha_UK.norm(dim=1))[:, None]
+            coefficients.append(alpha_UK[_leading_users(rows, fans)])
+        self.templates_KD = nn.ParameterList(templates)
+        self.coefficients_RK = nn.ParameterList(coefficients)
+
+    def compose(self) -> list[Tensor]:
+        """The weight of every layer of the plan, in its order and shape."""
+        weights: list[Tensor] = [torch.empty(0)] * len(self.plan.layers)
+        start = 0
+        for cluster in self.plan.clusters:
+            stop = start + len(cluster.templates)
+            self._compose_cluster(cluster, range(start, stop), weights)
+            start = stop
+        return weights
+
+    def _compose_cluster(self, cluster: Cluster, slots: range, weights: list[Tensor]) -> None:
+        runs = _runs_of_equal_shape(self.plan, cluster)
+        # For each slot, one piece (U, D) per run of equal shapes that uses it; the users of a
+        # slot are the last layers of the cluster, so its runs are the last ones.
+        pieces: list[list[Tensor]] = [[] for _ in runs]
+        for j, slot in enumerate(slots):
+            used = [i for i, run in enumerate(runs) if cluster.last_slots[run[0]] >= j]
+            parts_UD = torch.split(self._superweights(slot), [len(runs[i]) for i in used])
+            for i, part_UD in zip(used, parts_UD, strict=True):
+                pieces[i].append(part_UD)
+        for run, parts in zip(runs, pieces, strict=True):
+            layer = self.plan.layers[cluster.layers[run[0]]]
+            weight_UOIA = assemble(cluster.chain, parts, (layer.num_out, layer.num_in))
+            for k, weight in zip(run, weight_UOIA.unbind(), strict=True):
+                weights[cluster.layers[k]] = weight.reshape(layer.shape)
+
+    def _superweights(self, slot: int) -> Tensor:
+        """(U, D) for all users of a slot; tied users have the very same row."""
+        rows = self.ties[slot]
+        superweights_RD: Tensor = self.coefficients_RK[slot] @ self.templates_KD[slot]
+        if rows == list(range(len(rows))):
+            return superweights_RD
+        if len(superweights_RD) == 1:
+            return superweights_RD.expand(len(rows), -1)
+        index_U = torch.tensor(rows, device=superweights_RD.device)
+        return superweights_RD[index_U]
+
+    @torch.no_grad()
+    def coefficient_gradients(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """What each use alone sends to the coefficients it takes: (U, K) for each slot.
+
+        Args:
+            gradients: of the composed weights, one for each layer of the plan.
+        """
+        found = []
+        start = 0
+        for cluster in self.plan.clusters:
+            num_slots = len(cluster.templates)
+            rows: list[list[Tensor]] = [[] for _ in range(num_slots)]
+            for position in cluster.layers:
+                layer = self.plan.layers[position]
+                gradient = gradients[position].reshape(1, layer.num_out, layer.num_in, layer.area)
+                for j, part_1D in enumerate(disassemble(cluster.chain, gradient)):
+                    rows[j].append(part_1D @ self.templates_KD[start + j].T)
+            found += [torch.cat(row) for row in rows]
+            start += num_slots
+        return found
+
+    @torch.no_grad()
+    def retie(self, ties: Ties, origins: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Take new ties; a new row starts as a copy of the old one that it comes from.
+
+        Returns:
+            The origins as indices, for moving optimiser state along.
+        """
+        indices = []
+        for slot, origin in enumerate(origins):
+            old_RK = self.coefficients_RK[slot]
+            index_R = torch.tensor(origin, device=old_RK.device)
+            indices.append(index_R)
+            self.coefficients_RK[slot] = nn.Parameter(old_RK[index_R].clone())
+        self.ties = ties
+        return indices
+
+    @property
+    def num_vectors(self) -> int:
+        """Coefficient vectors in all."""
+        return tying.count(self.ties)
+
+
+def _runs_of_equal_shape(plan: Plan, cluster: Cluster) -> list[list[int]]:
+    """Places in the cluster, in stretches of layers with one shape."""
+    runs: list[list[int]] = []
+    for k, position in enumerate(cluster.layers):
+        if runs and plan.layers[cluster.layers[runs[-1][0]]].shape == plan.layers[position].shape:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    return runs
+
+
+def _leading_users(rows: list[int], fans: list[int]) -> list[int]:
+    """The user that decides how each row starts: the largest, so that no layer starts too large."""
+    users = range(len(rows))
+    return [
+        max((u for u in users if rows[u] == row), key=lambda u: fans[u])
+        for row in range(max(rows) + 1)
+    ]
+
+
+def _orthogonal(plan: Plan, cluster: Cluster, slot: int, generator: torch.Generator) -> Tensor:
+    """Coefficients (U, K) of all users, orthogonal within each member."""
+    users = cluster.users(slot)
+    alpha_UK = torch.empty(len(users), cluster.templates[slot])
+    members = [plan.layers[p].member for p in users]
+    for member in sorted(set(members)):
+        own = [u for u, other in enumerate(members) if other == member]
+        block = torch.empty(len(own), cluster.templates[slot])
+        nn.init.orthogonal_(block, generator=generator)
+        alpha_UK[own] = block
+    return alpha_UK

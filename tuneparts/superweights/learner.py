@@ -1,0 +1,283 @@
+"""One run of a SuperWeight network through all its stages (Teterwak et al. 2024).
+
+Search with hard sharing, compare the layers' gradients, form clusters, start anew; train with tied
+coefficients, compare the gradients of their uses, untie what conflicts, train to the end. Nothing
+but the grouping moves from the search to the training.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.models.sizes import count_flops
+from tuneparts.superweights import clusters, similarity, ties
+from tuneparts.superweights.bank import TemplateBank
+from tuneparts.superweights.clusters import Labels
+from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.layers import Layer, layers_of
+from tuneparts.superweights.members import SuperweightMembers
+from tuneparts.superweights.plan import Plan, least_weights, make_plan
+from tuneparts.superweights.similarity import Similarity
+from tuneparts.superweights.stages import Stage
+from tuneparts.superweights.ties import Ties
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import Step
+from tuneparts.training.members.learner import MembersLearner
+
+_TAU_STEP = 0.05
+"""By how much tau is lowered until clusters fit the budget."""
+
+
+class SuperweightsLearner(MembersLearner):
+    """Members that share templates, with the stage as part of the state."""
+
+    config: SuperweightsConfig
+    model: SuperweightMembers
+
+    def __init__(self, config: SuperweightsConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.timetable = config.timetable
+        self._layers = self._read_layers()
+        self.budget = config.allocation.budget or int(
+            config.allocation.relative * _largest_member(self._layers)
+        )
+        self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
+        if config.allocation.when_short == "merge":
+            self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
+        self._found: dict[str, float] = {}
+        self._sums: list[list[Tensor]] = []
+        plan = self._plan(self._bins)
+        if self.stage is Stage.SEARCH:
+            self._install(plan, ties.shared(plan))
+        else:
+            self._install(plan, self._first_ties(plan, {}))
+
+    @property
+    def stage(self) -> Stage:
+        """What the next pass does."""
+        return self.timetable.at(self.passes)
+
+    @property
+    def schedule_progress(self) -> float:
+        return self.timetable.progress(self.passes)
+
+    def step(self) -> Step:
+        stage = self.stage
+        if stage not in {Stage.COMPARE_LAYERS, Stage.COMPARE_USES}:
+            return super().step()
+        loss = self._look()
+        if stage is Stage.COMPARE_LAYERS and self.passes + 1 == self.timetable.compare_layers:
+            self._form_clusters()
+        if stage is Stage.COMPARE_USES and self.passes + 1 == self.timetable.compare_uses:
+            self._untie()
+        return Step(passes=1, losses={"train/loss": loss})
+
+    def evaluate(self) -> dict[str, float]:
+        plan = self.model.bank.plan
+        counts = [count for cluster in plan.clusters for count in cluster.templates]
+        metrics = super().evaluate() | {
+            "size/templates": float(plan.num_weights),
+            "superweights/clusters": float(len(plan.clusters)),
+            "superweights/vectors": float(self.model.bank.num_vectors),
+            "superweights/templates": sum(counts) / len(counts),
+            **self._found,
+        }
+        if self.finished:
+            metrics |= {f"superweights/cluster.{k}": float(v) for k, v in self._membership()}
+        return metrics
+
+    def _membership(self) -> list[tuple[str, int]]:
+        """(member_layer, cluster), with layers counted from 0 within a member."""
+        plan = self.model.bank.plan
+        counted: dict[int, int] = {}
+        rows = []
+        for layer, label in zip(plan.layers, plan.labels, strict=True):
+            number = counted[layer.member] = counted.get(layer.member, -1) + 1
+            rows.append((f"{layer.member}_{number}", label))
+        return rows
+
+    # Building
+
+    def _read_layers(self) -> list[Layer]:
+        task = self.context.task
+        with seeding.isolated(self.context.seed, "init", "shapes"):
+            nets = [net.build(task.in_shape, task.num_classes) for net in self.config.members]
+        self._flops = [count_flops(net, task.in_shape) for net in nets]
+        return [layer for m, net in enumerate(nets) for layer in layers_of(net, m)]
+
+    def _least(self, labels: Labels) -> int:
+        return least_weights(self._layers, labels, self.config.allocation.chain)
+
+    def _plan(self, labels: Labels) -> Plan:
+        allocation = self.config.allocation
+        return make_plan(
+            self._layers,
+            labels,
+            budget=self.budget,
+            max_templates=allocation.max_templates,
+            chain=allocation.chain,
+        )
+
+    def _first_ties(self, plan: Plan, similarities: Mapping[int, Similarity]) -> Ties:
+        match self.config.sharing.coefficients:
+            case "private":
+                return ties.private(plan)
+            case "shared":
+                return ties.shared(plan)
+            case "mapped" if similarities:
+                return ties.mapped(
+                    plan, ties.partners_by_similarity(plan, self._bins, similarities)
+                )
+            case "mapped":
+                return ties.mapped(plan, ties.partners_by_place(plan))
+
+    def _install(self, plan: Plan, tied: Ties, *, stream: str = "start") -> None:
+        """New members and a new optimiser; the streams of search and training differ."""
+        task, seed = self.context.task, self.context.seed
+        nets = []
+        for member, config in enumerate(self.config.members):
+            with seeding.isolated(seed, "init", stream, member):
+                nets.append(config.build(task.in_shape, task.num_classes))
+        bank = TemplateBank(
+            plan,
+            tied,
+            initialisation=self.config.allocation.initialisation,
+            generator=seeding.torch_generator(seed, "init", stream, "templates"),
+        )
+        self.model = SuperweightMembers(nets, bank, self._flops).to(self.context.device)
+        self._make_optimiser()
+
+    def _make_optimiser(self) -> None:
+        """Coefficients are not decayed; templates are, once, however many layers use them."""
+        bank = self.model.bank
+        decayed = nn.ModuleList([self.model.nets, bank.templates_KD])
+        self.optimiser = self.config.optimiser.build(decayed)
+        self.optimiser.add_param_group(
+            {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
+        )
+
+    # Looking at gradients
+
+    def _look(self) -> Tensor:
+        """Add one batch to the sums, alternately to two halves, and return its mean loss."""
+        loss, gradients = self.model.layer_gradients(
+            *self.next_batch(), norms=self.config.stages.norms
+        )
+        if not self._sums:
+            self._sums = [[torch.zeros_like(g) for g in gradients] for _ in range(2)]
+        for total, gradient in zip(self._sums[self.passes % 2], gradients, strict=True):
+            total.add_(gradient)
+        return loss
+
+    def _take_sums(self) -> tuple[list[Tensor], list[list[Tensor]]]:
+        halves, self._sums = self._sums, []
+        return [a + b for a, b in zip(*halves, strict=True)], halves
+
+    def _similarities(self, gradients: Sequence[Tensor]) -> dict[int, Similarity]:
+        return {
+            label: similarity.overlap_cosines([gradients[p].flatten(2) if gradients[p].dim() > 2
+                                               else gradients[p][..., None] for p in positions])
+            for label, positions in clusters.members_of(self._bins).items()
+        }  # fmt: skip
+
+    def _form_clusters(self) -> None:
+        total, halves = self._take_sums()
+        similarities = self._similarities(total)
+        labels, tau = self._fitting_clusters(similarities)
+        self._found = {
+            "superweights/tau": tau,
+            **_evidence(similarities, [self._similarities(half) for half in halves]),
+        }
+        plan = self._plan(labels)
+        self._install(plan, self._first_ties(plan, similarities), stream="anew")
+
+    def _fitting_clusters(self, similarities: dict[int, Similarity]) -> tuple[Labels, float]:
+        """Clusters at the largest threshold, from tau downwards, that the budget allows."""
+        sharing = self.config.sharing
+        generator = seeding.numpy_generator(self.context.seed, "clusters")
+        tau = sharing.tau
+        while tau > -1 - _TAU_STEP:
+            if sharing.scope == "all":
+                labels = clusters.split_by_similarity(self._bins, similarities, tau)
+            else:
+                labels = clusters.split_by_reference(self._layers, self._bins, similarities, tau)
+            if sharing.clusters == "random":
+                labels = clusters.shuffled(labels, self._bins, generator)
+            if self._least(labels) <= self.budget:
+                return labels, tau
+            tau -= _TAU_STEP
+        return self._bins, tau
+
+    def _untie(self) -> None:
+        total, _ = self._take_sums()
+        bank = self.model.bank
+        sent = bank.coefficient_gradients(total)
+        beta = self.config.sharing.beta
+        assert beta is not None  # there is no such stage without it
+        new_ties, origins = ties.split(
+            bank.ties, [similarity.row_cosines(rows) for rows in sent], beta
+        )
+        old, old_rows = self.optimiser, list(bank.coefficients_RK)
+        indices = bank.retie(new_ties, origins)
+        self._make_optimiser()
+        moved = dict(zip(bank.coefficients_RK, zip(old_rows, indices, strict=True), strict=True))
+        for group in self.optimiser.param_groups:
+            for parameter in group["params"]:
+                source, index_R = moved.get(parameter, (parameter, None))
+                if source in old.state:
+                    self.optimiser.state[parameter] = _rows(old.state[source], source, index_R)
+
+    # State
+
+    def training_state(self) -> dict[str, Any]:
+        bank = self.model.bank
+        return super().training_state() | {
+            "stage": str(self.stage),
+            "labels": list(bank.plan.labels),
+            "ties": [list(rows) for rows in bank.ties],
+            "sums": [[total.clone() for total in half] for half in self._sums],
+            "found": dict(self._found),
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self._install(
+            self._plan([int(label) for label in state["labels"]]),
+            [[int(row) for row in rows] for rows in state["ties"]],
+        )
+        super().load_training_state(state)
+        device = self.context.device
+        self._sums = [[total.clone().to(device) for total in half] for half in state["sums"]]
+        self._found = dict(state["found"])
+
+
+def _largest_member(layers: Sequence[Layer]) -> int:
+    members = {layer.member for layer in layers}
+    return max(sum(x.size for x in layers if x.member == m) for m in members)
+
+
+def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> dict[str, Any]:
+    """Optimiser state of a parameter, with the rows that its new rows come from."""
+    return {
+        name: value[index_R].clone()
+        if index_R is not None and isinstance(value, Tensor) and value.shape == source.shape
+        else value
+        for name, value in state.items()
+    }
+
+
+def _evidence(
+    similarities: Mapping[int, Similarity], halves: Sequence[Mapping[int, Similarity]]
+) -> dict[str, float]:
+    """How similar layers of a bin are on average, and whether two halves of the data agree."""
+    pairs = [similarity.pairs(matrix) for matrix in similarities.values()]
+    agreement = similarity.correlation(
+        *([similarity.pairs(half[label]) for label in similarities] for half in halves)
+    )
+    values = {
+        "superweights/similarity": similarity.known_mean(pairs),
+        "superweights/split_half": agreement,
+    }
+    return {name: value for name, value in values.items() if value is not None}
