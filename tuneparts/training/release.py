@@ -1,0 +1,108 @@
+"""The last stage of a run: all weights on all data, by an ordinary optimiser, hypers held.
+
+A method that keeps data from some weights to judge hypers by it can give the data back once the
+hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn import functional as F
+
+from tuneparts.config import Config
+from tuneparts.data.batches import Batches
+from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.training.hyper import Hypers
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+
+
+class ReleaseConfig(Config):
+    """How long the stage is, and how it trains."""
+
+    fraction: float = Field(default=0.25, gt=0, lt=1)
+    """Share of the run's passes, at its end."""
+    optimiser: OptimiserConfig | None = None
+    """Its schedule runs over the stage; None for the settings of the run, started afresh."""
+
+    def start(self, passes: int) -> int:
+        """The pass at which the stage begins, in a run of so many; neither first nor last."""
+        return max(1, min(passes - 1, passes - round(self.fraction * passes)))
+
+    def progress(self, spent: int, passes: int) -> float:
+        """Fraction of the present stage that is spent: what its schedule is a function of."""
+        start = self.start(passes)
+        if spent < start:
+            return spent / start
+        return (spent - start) / max(1, passes - start)
+
+
+class Release:
+    """Cross-entropy steps of a net at hypers that no longer move.
+
+    Args:
+        net: all its parameters that require gradients are trained, from where they stand.
+        hypers: read, never moved.
+        examples: all data.
+        optimiser: fresh state, schedule over this stage.
+        batch_size: examples per step, drawn without replacement.
+        seed: of the run, for the order of the data.
+        augmentation: source of the hypers' draws, on the device.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        hypers: Hypers,
+        examples: DeviceExamples,
+        *,
+        optimiser: OptimiserConfig,
+        batch_size: int,
+        seed: int,
+        augmentation: torch.Generator,
+    ) -> None:
+        self._net = net
+        self._hypers = hypers
+        self._examples = examples
+        self._config = optimiser
+        self._optimiser = optimiser.build(net)
+        self._batches = Batches(
+            len(examples), batch_size, seed=seed, stream=("release", "batches"), replacement=False
+        )
+        self._augmentation = augmentation
+
+    def step(self, progress: float) -> Step:
+        """One update, one pass.
+
+        Args:
+            progress: fraction of the stage that is spent.
+        """
+        set_lr(self._optimiser, self._config.lr_at(progress))
+        x, y_B = self._examples.take(self._batches.next())
+        with self._hypers.detached():
+            logits_BK = self._hypers.predict(
+                self._net, x, generator=self._augmentation, training=True
+            )
+        loss = F.cross_entropy(logits_BK, y_B)
+        self._optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        self._optimiser.step()
+        return Step(passes=1, losses={"train/loss": loss.detach()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments, batches and draws; the net and the hypers belong to the run."""
+        return {
+            "optimiser": optimiser_state(self._optimiser),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit from `state_dict`."""
+        load_optimiser_state(self._optimiser, state["optimiser"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
