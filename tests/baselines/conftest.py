@@ -1,0 +1,24 @@
+import pytest
+import torch
+
+from tuneparts import models
+from tuneparts.data.config import DataConfig
+from tuneparts.data.task import Task
+from tuneparts.training.learner import Context
+
+
+@pytest.fixture(scope="session")
+def stripes() -> Task:
+    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+
+
+@pytest.fixture
+def context(stripes) -> Context:
+    return Context(task=stripes, seed=0, device=torch.device("cpu"))
+
+
+@pytest.fixture
+def small() -> dict:
+    """Fields of a small image classifier."""
+    net = models.DigitsCnn(channels=(4, 6), hidden=10)
+    return {"net": net, "batch_size": 8, "interval": 10, "passes": 40}

@@ -1,0 +1,124 @@
+"""Augerino: weights and augmentation widths by one joint step (Benton et al. 2020).
+
+The training loss alone never asks for augmentation, so a regulariser rewards wide ranges:
+loss = cross-entropy - reg * ||widths||_2. It is unbounded below; the `safe` variant switches the
+reward off as long as any width is 10 or more (Mlodozeniec et al. 2023, appendix E).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts.augment.affine import Benton, Lila, LilaConfig
+from tuneparts.data.batches import Batches
+from tuneparts.errors import ConfigError
+from tuneparts.training.hyper import HypersConfig
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import set_lr
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+SAFE_WIDTH = 10.0
+
+
+class AugerinoConfig(SupervisedConfig):
+    """Weights and affine widths learnt together, on all data, from the training loss."""
+
+    method: Literal["augerino"] = "augerino"
+    train_on: Literal["train", "all"] = "all"
+    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    hypers: HypersConfig = HypersConfig(affine=LilaConfig())
+    """Must have learnable affine widths: `lila` or `benton`."""
+    hyper_lr: float = Field(default=0.05, gt=0)
+    """Adam's constant rate for the hypers."""
+    reg: float = Field(default=0.01, ge=0)
+    """Reward per unit of the widths' norm."""
+    safe: bool = True
+    """No reward as long as any width is 10 or more; without it widths can run away."""
+
+    @model_validator(mode="after")
+    def _has_widths(self) -> Self:
+        affine = self.hypers.affine
+        if affine is None or affine.kind == "schwoebel" or "affine" in self.hypers.frozen:
+            raise ValueError(
+                "Augerino learns affine widths, but `hypers` has "
+                + ("no affine part" if affine is None else f"a frozen or `{affine.kind}` one")
+                + ". Set `hypers.affine.kind` to `lila` or `benton` and do not freeze it."
+            )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        return AugerinoLearner(self, context)
+
+
+def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
+    """What is taken off the loss: reg * ||widths||_2, or nothing beyond the safe width.
+
+    Args:
+        widths: non-negative (K,).
+        reg: per unit of the norm.
+        safe: whether one width of 10 or more makes it zero, with its gradient.
+    """
+    found: Tensor = reg * torch.linalg.vector_norm(widths)
+    return found * (widths < SAFE_WIDTH).all() if safe else found
+
+
+class AugerinoLearner(SupervisedLearner):
+    """One backward pass moves weights and hypers alike."""
+
+    config: AugerinoConfig
+
+    def __init__(self, config: AugerinoConfig, context: Context) -> None:
+        super().__init__(config, context, learns_hypers=True)
+        self.optimiser = config.optimiser.build(self.net)
+        self._hyper_optimiser = torch.optim.Adam(self.hypers.learnable(), lr=config.hyper_lr)
+        self._batches = Batches(
+            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
+        )
+        self._augmentation = self.generator("augment")
+
+    def widths(self) -> Tensor:
+        """The learnable ranges (6,), as the parametrisation has them before any cap."""
+        affine = self.hypers.affine
+        if isinstance(affine, Lila):
+            return affine.maxima.tensor()
+        if isinstance(affine, Benton):
+            return affine.widths.tensor()
+        raise ConfigError(f"Augerino needs `lila` or `benton` widths, but got {affine}.")
+
+    def step(self) -> Step:
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        x, y_B = self.train_data.take(self._batches.next())
+        logits_BK = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
+        likelihood_loss = F.cross_entropy(logits_BK, y_B)
+        rewarded = reward(self.widths(), reg=self.config.reg, safe=self.config.safe)
+        for optimiser in (self.optimiser, self._hyper_optimiser):
+            optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(likelihood_loss - rewarded)
+        for optimiser in (self.optimiser, self._hyper_optimiser):
+            optimiser.step()
+        # The likelihood alone, so that losses compare between methods.
+        return Step(passes=1, losses={"train/loss": likelihood_loss.detach()})
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "hypers": self.hypers.state_dict(),
+            "optimiser": optimiser_state(self.optimiser),
+            "hyper_optimiser": optimiser_state(self._hyper_optimiser),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.hypers.load_state_dict(state["hypers"])
+        load_optimiser_state(self.optimiser, state["optimiser"])
+        load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
