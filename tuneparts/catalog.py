@@ -10,9 +10,15 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need 
 
 METHODS: dict[str, str] = {
     "standard": "tuneparts.baselines.standard:StandardConfig",
+    "augerino": "tuneparts.baselines.augerino:AugerinoConfig",
+    "validation": "tuneparts.baselines.validation:ValidationConfig",
     "partitioned": "tuneparts.partition.config:PartitionedConfig",
     "pwfn": "tuneparts.pwfn.config:PwfnConfig",
     "superweights": "tuneparts.superweights.config:SuperweightsConfig",
+    "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",
+    "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",
+    "mimo": "tuneparts.ensembles.mimo:MimoConfig",
+    "slimmable": "tuneparts.ensembles.slimmable:SlimmableConfig",
 }
 
 _FOR_MEASURING: dict[str, str] = {

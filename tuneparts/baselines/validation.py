@@ -1,0 +1,167 @@
+"""Validation-set optimisation: weights on one part of the data, hypers by gradient on the rest.
+
+The baseline of Mlodozeniec et al. (2023), table 2: what partitioned training becomes when all
+weights lie in the first partition. Afterwards the held-out part may be given back: fine-tuning on
+all data at the hypers found.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts.data.batches import Batches
+from tuneparts.data.chunks import Chunks
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import set_lr
+from tuneparts.training.release import Release, ReleaseConfig
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+
+class ValidationConfig(SupervisedConfig):
+    """A weight step and a hyper step in turn, each on its own data."""
+
+    method: Literal["validation"] = "validation"
+    train_on: Literal["train", "all"] = "all"
+    """The data that is split; `all` is as much as partitioned training sees."""
+    holdout: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the data that only hypers are learnt from."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    finetune: ReleaseConfig | None = None
+    """Last stage on all data at frozen hypers; None for no such stage."""
+
+    def build(self, context: Context) -> Learner:
+        return ValidationLearner(self, context)
+
+
+class ValidationLearner(SupervisedLearner):
+    """Two data streams that never mix, until fine-tuning joins them."""
+
+    config: ValidationConfig
+
+    def __init__(self, config: ValidationConfig, context: Context) -> None:
+        super().__init__(config, context, learns_hypers=True)
+        shares = (1 - config.holdout, config.holdout)
+        self.chunks = Chunks(len(self.train_data), shares, seed=context.seed)
+        self._sources = [torch.from_numpy(self.chunks.chunk(k).copy()) for k in (1, 2)]
+        # Streams are named as in partitioned training, of which this is a special case.
+        self._weight_batches, self._hyper_batches = (
+            Batches(
+                len(source),
+                config.batch_size,
+                seed=context.seed,
+                stream=(f"{side} steps", "batch", k),
+                replacement=True,
+            )
+            for k, side, source in zip((1, 2), ("weight", "hyper"), self._sources, strict=True)
+        )
+        self.optimiser = config.optimiser.build(self.net)
+        psi = self.hypers.learnable()
+        self._hyper_optimiser = torch.optim.Adam(psi, lr=config.hyper_lr) if psi else None
+        self._weight_augmentation = self.generator("augment weight steps")
+        self._hyper_augmentation = self.generator("augment hyper steps")
+        self._finetuning: Release | None = None
+
+    @property
+    def searched_passes(self) -> int:
+        """Passes before fine-tuning."""
+        finetune, passes = self.config.finetune, self.config.passes
+        return passes if finetune is None else finetune.start(passes)
+
+    @property
+    def progress(self) -> float:
+        finetune = self.config.finetune
+        if finetune is None:
+            return super().progress
+        return finetune.progress(self.passes, self.config.passes)
+
+    def step(self) -> Step:
+        if self.passes >= self.searched_passes:
+            if self._finetuning is None:
+                self._finetuning = self._release()
+            return self._finetuning.step(self.progress)
+        losses = {"train/loss": self.weight_step()}
+        if self._hyper_optimiser is not None and self.passes + 1 < self.searched_passes:
+            losses["train/hyper_loss"] = self.hyper_step()
+        return Step(passes=len(losses), losses=losses)
+
+    def weight_step(self) -> Tensor:
+        """Move the weights by a batch of the first part."""
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        x, y_B = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        with self.hypers.detached():
+            logits_BK = self.hypers.predict(
+                self.net, x, generator=self._weight_augmentation, training=True
+            )
+        loss = F.cross_entropy(logits_BK, y_B)
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        self.optimiser.step()
+        return loss.detach()
+
+    def hyper_step(self) -> Tensor:
+        """Move the hypers by a batch of the held-out part."""
+        assert self._hyper_optimiser is not None
+        x, y_B = self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        # In evaluation mode the norms neither see nor remember the held-out batch.
+        self.net.eval()
+        logits_BK = self.hypers.predict(
+            self.net, x, generator=self._hyper_augmentation, training=True
+        )
+        self.net.train()
+        loss = F.cross_entropy(logits_BK, y_B)
+        psi = self.hypers.learnable()
+        grads = torch.autograd.grad(loss, psi, allow_unused=True)
+        for parameter, grad in zip(psi, grads, strict=True):
+            parameter.grad = grad
+        self._hyper_optimiser.step()
+        return loss.detach()
+
+    def _release(self) -> Release:
+        config = self.config
+        assert config.finetune is not None
+        return Release(
+            self.net,
+            self.hypers,
+            self.train_data,
+            optimiser=config.finetune.optimiser or config.optimiser,
+            batch_size=config.batch_size,
+            seed=self.context.seed,
+            augmentation=self.generator("augment release"),
+        )
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "hypers": self.hypers.state_dict(),
+            "optimiser": optimiser_state(self.optimiser),
+            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
+            if self._hyper_optimiser
+            else {},
+            "weight_batches": self._weight_batches.state_dict(),
+            "hyper_batches": self._hyper_batches.state_dict(),
+            "weight_augmentation": self._weight_augmentation.get_state(),
+            "hyper_augmentation": self._hyper_augmentation.get_state(),
+            "finetuning": None if self._finetuning is None else self._finetuning.state_dict(),
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.hypers.load_state_dict(state["hypers"])
+        load_optimiser_state(self.optimiser, state["optimiser"])
+        if self._hyper_optimiser is not None:
+            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
+        self._weight_batches.load_state_dict(state["weight_batches"])
+        self._hyper_batches.load_state_dict(state["hyper_batches"])
+        self._weight_augmentation.set_state(state["weight_augmentation"])
+        self._hyper_augmentation.set_state(state["hyper_augmentation"])
+        self._finetuning = None
+        if state["finetuning"] is not None:
+            self._finetuning = self._release()
+            self._finetuning.load_state_dict(state["finetuning"])
