@@ -13,6 +13,7 @@ METHODS: dict[str, str] = {
     "augerino": "tuneparts.baselines.augerino:AugerinoConfig",
     "validation": "tuneparts.baselines.validation:ValidationConfig",
     "partitioned": "tuneparts.partition.config:PartitionedConfig",
+    "released": "tuneparts.partition.released:ReleasedConfig",
     "pwfn": "tuneparts.pwfn.config:PwfnConfig",
     "superweights": "tuneparts.superweights.config:SuperweightsConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",

@@ -1,0 +1,102 @@
+"""Partitioned, then released: once hypers are found, all weights train on all data.
+
+Partitioning costs capacity (Mlodozeniec et al. 2023, appendix H): each weight is trained under one
+subnetwork, and those of later partitions rarely. Here the last part of the passes merges the
+partitions into the ordinary net and trains it by an ordinary optimiser at the hypers found. From
+then on every weight has seen every chunk, so L_ML would mean nothing and is no longer reported.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.release import Release, ReleaseConfig
+from tuneparts.training.supervised import SupervisedLearner
+
+
+class ReleasedConfig(PartitionedConfig):
+    """Partitioned training with a last stage of ordinary training."""
+
+    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
+    method: Literal["released"] = "released"  # type: ignore[assignment]
+    release: ReleaseConfig = ReleaseConfig()
+
+    def build(self, context: Context) -> Learner:
+        return ReleasedLearner(self, context)
+
+
+class ReleasedLearner(PartitionedLearner):
+    """Merges at the release: products and sums of affine parts and the last statistics stay.
+
+    Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the
+    release starts from the state with the largest L_ML.
+    """
+
+    config: ReleasedConfig
+
+    def __init__(self, config: ReleasedConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self._held = self.parts.held()
+        self._released: Release | None = None
+
+    @property
+    def release_at(self) -> int:
+        """Passes before the release."""
+        return self.config.release.start(self.config.passes)
+
+    @property
+    def progress(self) -> float:
+        return self.config.release.progress(self.passes, self.config.passes)
+
+    def step(self) -> Step:
+        if self.passes < self.release_at:
+            return super().step()
+        if self._released is None:
+            if self._best is not None:
+                self._load_model_state(self._best["model"])
+                self._best = None
+            self.parts.merged()
+            self._released = self._release()
+        return self._released.step(self.progress)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        if self._released is None:
+            return super().predict(x, generator)
+        return SupervisedLearner.predict(self, x, generator)
+
+    def evaluate(self) -> dict[str, float]:
+        if self._released is None:
+            return super().evaluate()
+        return SupervisedLearner.evaluate(self)
+
+    def _release(self) -> Release:
+        for parameter in self._held:
+            parameter.requires_grad_(False)
+        return Release(
+            self.net,
+            self.hypers,
+            self.train_data,
+            optimiser=self.config.release.optimiser or self.config.optimiser,
+            batch_size=self.config.batch_size,
+            seed=self.context.seed,
+            augmentation=self.generator("augment release"),
+        )
+
+    def training_state(self) -> dict[str, Any]:
+        released = None if self._released is None else self._released.state_dict()
+        return {**super().training_state(), "released": released}
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        super().load_training_state(state)
+        self._released = None
+        for parameter in self._held:
+            parameter.requires_grad_(True)
+        if state["released"] is not None:
+            self._released = self._release()
+            self._released.load_state_dict(state["released"])
