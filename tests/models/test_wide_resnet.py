@@ -86,3 +86,9 @@ def test_weights_start_at_variance_two_over_fan_in():
             tolerance = 5 * (2 / layer.weight.numel()) ** 0.5
             assert abs(layer.weight.square().mean().item() * fan_in / 2 - 1) < tolerance
     assert torch.count_nonzero(net.classifier.bias) == 0
+
+
+def test_a_width_that_is_not_whole_rounds_the_channels_of_each_stage() -> None:
+    net = WideResNet(depth=10, width=1.3).build((1, 8, 8), 10)
+    stages = [net.get_submodule(f"stage{stage}_block1").conv2.out_channels for stage in (1, 2, 3)]
+    assert stages == [21, 42, 83]

@@ -65,3 +65,9 @@ def test_loaded_state_keeps_the_own_settings_and_shares_no_memory() -> None:
     assert torch.equal(mine, theirs)
     mine.add_(1)
     assert not torch.equal(mine, theirs)
+
+
+def test_steps_multiply_the_rate_at_each_milestone() -> None:
+    config = OptimiserConfig(lr=0.1, schedule="steps", milestones=(0.3, 0.6), step_factor=0.2)
+    rates = [config.lr_at(progress) for progress in (0.0, 0.29, 0.3, 0.6, 1.0)]
+    assert rates == pytest.approx([0.1, 0.1, 0.02, 0.004, 0.004])

@@ -60,7 +60,7 @@ class WideResNet(NetConfig):
     depth: int = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
     width: PositiveInt | PositiveFloat = 1
-    """D: multiple of 16, 32 and 64 channels; the first is rounded when D is not whole."""
+    """D: multiple of 16, 32 and 64 channels, rounded where D is not whole."""
     skip: Skip = "conv"
     """Shortcut where the shape changes: 1x1 convolution, or identity padded with zeros."""
 
@@ -104,7 +104,7 @@ def pre_activation_net(
     )
     channels = 16
     for stage in (1, 2, 3):
-        num_out = max(1, round(16 * width)) * 2 ** (stage - 1)
+        num_out = max(1, round(16 * width * 2 ** (stage - 1)))
         for i in range(1, num_per_stage + 1):
             stride = 2 if stage > 1 and i == 1 else 1
             layers[f"stage{stage}_block{i}"] = PreActivationBlock(

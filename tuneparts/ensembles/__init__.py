@@ -1,0 +1,1 @@
+"""Ensembles that SuperWeight networks are compared with, one file per method."""

@@ -1,0 +1,81 @@
+"""Deep ensembles: independent nets, averaged (Lakshminarayanan et al. 2017).
+
+Members differ by their initialisation and see the same batches. With a parameter budget they are
+narrowed until they fit it together: the thin ensemble.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.ensembles.thin import thinned
+from tuneparts.models import Net, NetConfig
+from tuneparts.models.sizes import count_flops
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.model import Members
+
+
+class DeepEnsembleConfig(MembersConfig):
+    """Nets of any kind; one member is a single net under the same loop."""
+
+    method: Literal["deep_ensemble"] = "deep_ensemble"
+    members: tuple[Net, ...] = Field(
+        default=("digits_cnn",) * 4, min_length=1, validate_default=True
+    )
+    parameter_budget: int | None = Field(default=None, gt=0)
+    """Parameters of all members together, which are narrowed to fit; None leaves them alone."""
+
+    def build(self, context: Context) -> Learner:
+        return DeepEnsembleLearner(self, context)
+
+
+class DeepEnsemble(Members):
+    """Nets side by side that share nothing."""
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+        self._flops = list(flops)
+
+    @property
+    def num_members(self) -> int:
+        return len(self.nets)
+
+    def member_flops(self) -> list[int]:
+        return list(self._flops)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([net(x) for net in self.nets])
+
+    def plain(self, member: int) -> nn.Module:
+        return self.nets[member]
+
+
+class DeepEnsembleLearner(MembersLearner):
+    """The sum of the members' losses trains each of them as if it were alone."""
+
+    config: DeepEnsembleConfig
+
+    def __init__(self, config: DeepEnsembleConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        nets: Sequence[NetConfig] = config.members
+        if config.parameter_budget is not None:
+            nets = thinned(
+                nets,
+                config.parameter_budget,
+                in_shape=task.in_shape,
+                num_classes=task.num_classes,
+            )
+        built = []
+        for member, net in enumerate(nets):
+            with seeding.isolated(context.seed, "init", member):
+                built.append(net.build(task.in_shape, task.num_classes))
+        flops = [count_flops(net, task.in_shape) for net in built]
+        self.model = DeepEnsemble(built, flops).to(context.device)
+        self.optimiser = config.optimiser.build(self.model)
