@@ -29,7 +29,7 @@ def initial(mu: Tensor, form: Form = "product") -> Tensor:
 
     Zeros are on the grid already: they take the floor and do not count in the quartile.
     """
-    mantissa = 2 * torch.frexp(mu.detach().double().abs()).mantissa
+    mantissa = 2 * torch.frexp(mu.detach().abs()).mantissa
     product = (2 - mantissa) * (mantissa - 1) / mantissa.square()
     is_zero = mu == 0
     product = torch.where(is_zero, 0.0, product)
@@ -38,7 +38,7 @@ def initial(mu: Tensor, form: Form = "product") -> Tensor:
     # A tensor that lies on powers of two almost everywhere has no scale of its own; 1/8 is the
     # most that r can be.
     spread = quartile if quartile > 0 else 1 / 8
-    return (SCALE * product / spread).clamp(FLOOR, CEILING).to(mu.dtype)
+    return (SCALE * product / spread).clamp(FLOOR, CEILING)
 
 
 @torch.no_grad()
