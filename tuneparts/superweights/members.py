@@ -78,10 +78,11 @@ class SuperweightMembers(Members):
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
         with self._norms(is_training=norms == "train"), self._lent(weights):
-            logits_MBK = self._run(x)
-        losses = [F.cross_entropy(logits_BK, y_B) for logits_BK in logits_MBK]
-        total = torch.stack(losses).sum()
-        return total.detach() / len(losses), list(torch.autograd.grad(total, weights))
+            losses = [F.cross_entropy(logits_BK, y_B) for logits_BK in self._run(x)]
+            total = torch.stack(losses).sum()
+            # Before the statistics are put back: the graph of a norm refers to them.
+            gradients = list(torch.autograd.grad(total, weights))
+        return total.detach() / len(losses), gradients
 
     def plain(self, member: int) -> nn.Module:
         with torch.no_grad():

@@ -1,0 +1,154 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tuneparts import seeding
+from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
+from tuneparts.superweights import ties as tying
+from tuneparts.superweights.bank import TemplateBank
+from tuneparts.superweights.clusters import depth_bins
+from tuneparts.superweights.layers import layers_of
+from tuneparts.superweights.members import SuperweightMembers
+from tuneparts.superweights.plan import make_plan
+
+WRN_16, WRN_10 = WideResNet(depth=16), WideResNet(depth=10, width=1.5)
+
+
+def members(*configs: NetConfig, budget: int = 400_000, bins: int | None = 4) -> SuperweightMembers:
+    with seeding.isolated(0, "members"):
+        nets = [config.build((1, 8, 8), 10) for config in configs]
+    layers = [layer for m, net in enumerate(nets) for layer in layers_of(net, m)]
+    plan = make_plan(layers, depth_bins(layers, bins), budget=budget)
+    bank = TemplateBank(
+        plan,
+        tying.private(plan),
+        initialisation="fan_in",
+        generator=torch.Generator().manual_seed(0),
+    )
+    return SuperweightMembers(nets, bank, [1] * len(nets))
+
+
+def images(num: int = 6) -> torch.Tensor:
+    return torch.randn(num, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+FAMILIES = [
+    (WRN_16, WRN_10),
+    (WRN_16,),
+    (DigitsCnn(), Mlp(widths=(32, 16))),
+    (MobileNetV2(width=0.25), WRN_10),
+]
+
+
+@pytest.mark.parametrize("configs", FAMILIES)
+def test_members_of_any_family_answer_like_plain_nets_with_the_same_weights(configs) -> None:
+    model = members(*configs).eval()
+    logits = model(images())
+    assert logits.shape == (len(configs), 6, 10)
+    for m, config in enumerate(configs):
+        plain = model.plain(m).eval()
+        torch.testing.assert_close(plain(images()), logits[m], rtol=1e-6, atol=1e-6)
+        untouched = config.build((1, 8, 8), 10)
+        assert set(plain.state_dict()) == set(untouched.state_dict())
+        untouched.load_state_dict(plain.state_dict())
+    with model.prepared(), torch.no_grad():
+        assert torch.equal(model(images()), logits)
+
+
+def test_one_template_with_coefficient_one_trains_like_a_plain_net() -> None:
+    model = members(WRN_10, budget=max(1, members(WRN_10).bank.plan.num_weights), bins=None)
+    plan = model.bank.plan
+    assert all(len(cluster.layers) == 1 for cluster in plan.clusters)
+    single = make_plan(plan.layers, list(plan.labels), budget=sum(x.size for x in plan.layers))
+    model = SuperweightMembers(
+        [WRN_10.build((1, 8, 8), 10)],
+        TemplateBank(
+            single,
+            tying.private(single),
+            initialisation="fan_in",
+            generator=torch.Generator().manual_seed(0),
+        ),
+        [1],
+    )
+    with torch.no_grad():
+        for alpha in model.bank.coefficients_RK:
+            alpha.fill_(1)
+    plain = model.plain(0)
+    y = torch.arange(6)
+    F.cross_entropy(model(images())[0], y).backward()
+    F.cross_entropy(plain(images()), y).backward()
+    for slot, (cluster, _) in enumerate(single.slots):
+        name = single.layers[single.clusters[cluster].layers[0]].name
+        expected = plain.get_parameter(f"{name}.weight").grad.flatten()
+        torch.testing.assert_close(model.bank.templates_KD[slot].grad[0], expected)
+
+
+def test_every_template_hears_from_every_member_that_uses_it() -> None:
+    model = members(WRN_16, WRN_10)
+    losses = [F.cross_entropy(logits, torch.arange(6)) for logits in model(images())]
+    templates = list(model.bank.templates_KD)
+    shares = [torch.autograd.grad(loss, templates, retain_graph=True) for loss in losses]
+    together = torch.autograd.grad(losses[0] + losses[1], templates)
+    plan = model.bank.plan
+    for slot, (c, j) in enumerate(plan.slots):
+        users = {plan.layers[p].member for p in plan.clusters[c].users(j)}
+        for member in range(2):
+            heard = shares[member][slot].abs().sum(dim=1) > 0
+            assert heard.all() if member in users else not heard.any()
+        torch.testing.assert_close(shares[0][slot] + shares[1][slot], together[slot])
+
+
+def test_norms_and_heads_are_private_and_nothing_else() -> None:
+    model = members(WRN_16, WRN_10)
+    owned = [{id(p) for p in net.parameters()} for net in model.nets]
+    assert not owned[0] & owned[1]
+    names = {name.rsplit(".", 2)[-2] for name, _ in model.nets[0].named_parameters()}
+    assert names == {"norm1", "norm2", "norm", "classifier"}
+    count = sum(p.numel() for p in model.bank.templates_KD)
+    assert count == model.bank.plan.num_weights
+
+
+def test_layer_gradients_are_those_of_each_use_alone() -> None:
+    model = members(WRN_16, WRN_10).eval()
+    y = torch.arange(6)
+    loss, gradients = model.layer_gradients(images(), y, norms="eval")
+    plain = [model.plain(m).eval() for m in range(2)]
+    losses = [F.cross_entropy(net(images()), y) for net in plain]
+    assert float(loss) == pytest.approx(float(sum(losses).detach()) / 2)
+    sum(losses).backward()
+    for layer, gradient in zip(model.bank.plan.layers, gradients, strict=True):
+        expected = plain[layer.member].get_parameter(f"{layer.name}.weight").grad
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("norms", ["eval", "train"])
+def test_looking_at_gradients_changes_nothing(norms: str) -> None:
+    model = members(WRN_16, WRN_10)
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    model.layer_gradients(images(), torch.arange(6), norms=norms)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(p.grad is None for p in model.parameters())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_statistics_of_the_batch_give_other_gradients() -> None:
+    model = members(WRN_16)
+    one, other = (
+        model.layer_gradients(images(), torch.arange(6), norms=norms)[1][0]
+        for norms in ("eval", "train")
+    )
+    assert not torch.allclose(one, other)
+
+
+def test_weights_are_not_left_behind_in_the_nets() -> None:
+    model = members(WRN_16)
+    model(images())
+    conv = model.nets[0].stem
+    assert isinstance(conv, nn.Conv2d)
+    with pytest.raises(AttributeError):
+        _ = conv.weight
