@@ -155,13 +155,16 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
 def _header(text: bytes) -> _Header:
     try:
         raw: Any = json.loads(text)
-        return _Header(
+        header = _Header(
             coded={str(name): _shape(shape) for name, shape in raw["coded"]},
             plain={
                 str(name): (_shape(shape), _DTYPES[dtype]) for name, shape, dtype in raw["plain"]
             },
             num_values=int(raw["num_values"]),
         )
+        if len(header.coded | header.plain) != len(raw["coded"]) + len(raw["plain"]):
+            raise ValueError("a name stands twice")
+        return header
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise CheckpointError(f"the header cannot be read ({type(error).__name__}).") from error
 
@@ -179,7 +182,7 @@ def _check_against(header: _Header, net: nn.Module) -> None:
     wrong = sorted(
         name for name in claimed.keys() | own.keys() if claimed.get(name) != own.get(name)
     )
-    if wrong or len(header.coded) + len(header.plain) != len(claimed):
+    if wrong:
         raise CheckpointError(
             f"tensors must have the names, shapes and types of the net's, but {len(wrong)} differ: "
             f"{', '.join(wrong[:5])}. Build the net that the file was written from."

@@ -33,7 +33,8 @@ def cut(
     """
     pretrain_end = round(pretrain * passes)
     warmup_end = round((pretrain + warmup) * passes)
-    lengths = list(accumulate([first_round, *[1.0] * (num_rounds - 1)]))
+    others = [1.0] * (num_rounds - 1)
+    lengths = list(accumulate([first_round if others else 1.0, *others]))
     rest = passes - warmup_end
     ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
     return Rounds(pretrain_end, warmup_end, tuple(ends))

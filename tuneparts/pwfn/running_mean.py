@@ -129,7 +129,8 @@ def prefix(distance_R: Tensor, delta: float) -> Tensor:
     while True:
         inside = (distance_R <= window).nonzero().squeeze(1)
         sorted_, order = distance_R[inside].sort(stable=True)
-        counts = torch.arange(1, len(inside) + 1, device=distance_R.device)
+        # In the type of the distances: as integers they would make the bound float32.
+        counts = torch.arange(1, len(inside) + 1).to(distance_R)
         num = int((sorted_.cumsum(0) <= delta * counts).sum())
         is_all = len(inside) == len(distance_R)
         if num < len(inside) or is_all or not len(inside):

@@ -1,0 +1,130 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tuneparts.pwfn.centres import rounding_grid
+from tuneparts.pwfn.quantisers import Clusters, KMeans, Nearest, Quantiser, Wfn
+
+ALL: list[Quantiser] = [
+    Clusters(),
+    Clusters(monotone=True),
+    Clusters(rule="running_mean", monotone=True),
+    Clusters(distance="relative", delta=0.01),
+    Nearest(),
+    Nearest(max_order=1, zero_rule=False),
+    KMeans(num_values=7),
+    Wfn(),
+]
+
+
+def drawn(seed: int, num: int = 150) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    mu = torch.from_numpy(rng.normal(0, 0.2, num).astype(np.float32))
+    sigma = torch.from_numpy(rng.uniform(0, 0.01, num).astype(np.float32))
+    return mu, sigma
+
+
+@pytest.mark.parametrize("quantiser", ALL, ids=repr)
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 10**6))
+def test_quotas_are_exact_over_rounds(quantiser: Quantiser, seed: int) -> None:
+    mu, sigma = drawn(seed)
+    fixed = torch.zeros_like(mu, dtype=torch.bool)
+    for left, num in ((2, 40), (1, 100), (0, 150)):
+        result = quantiser.fix(mu, sigma, fixed, num_fixed=num, rounds_left=left)
+        assert result.fixed_N.sum() == num
+        free = ~result.fixed_N
+        assert torch.equal(result.mu_N[free], mu[free])
+        assert torch.equal(result.sigma_N[free], sigma[free])
+        # What trains between two rounds is what is free.
+        mu = torch.where(result.fixed_N, result.mu_N, result.mu_N + 0.003)
+        sigma, fixed = result.sigma_N, result.fixed_N
+
+
+MONOTONE = [q for q in ALL if isinstance(q, Nearest | Wfn) or getattr(q, "monotone", False)]
+
+
+@pytest.mark.parametrize("quantiser", MONOTONE, ids=repr)
+def test_monotone_quantisers_keep_what_is_fixed(quantiser: Quantiser) -> None:
+    mu, sigma = drawn(0)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    first = quantiser.fix(mu, sigma, none, num_fixed=60, rounds_left=1)
+    moved = torch.where(first.fixed_N, first.mu_N, first.mu_N + 0.01)
+    second = quantiser.fix(moved, first.sigma_N, first.fixed_N, num_fixed=150, rounds_left=0)
+    assert second.fixed_N[first.fixed_N].all()
+    assert torch.equal(second.mu_N[first.fixed_N], first.mu_N[first.fixed_N])
+
+
+def test_clustering_anew_may_move_what_was_fixed() -> None:
+    # 30/128 is on the grid, but a wide deviation lets 1/4 take it along.
+    mu = torch.cat([torch.full((5,), 30 / 128), torch.full((20,), 0.26)])
+    sigma = torch.full((25,), 0.02)
+    fixed = torch.arange(25) < 5
+    anew = Clusters().fix(mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    kept = Clusters(monotone=True).fix(mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    assert torch.equal(kept.mu_N[:5], mu[:5])
+    assert (anew.mu_N == 0.25).all()
+
+
+def test_nearest_is_nearest() -> None:
+    mu, sigma = drawn(3, 400)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    plain = Nearest(bits=5, max_order=2, zero_rule=False)
+    result = plain.fix(mu, sigma, none, num_fixed=400, rounds_left=0)
+    grid = rounding_grid(5, 2, mu.abs().max().item())
+    best = (mu.double()[:, None] - grid).abs().min(dim=1).values
+    torch.testing.assert_close((result.mu_N.double() - mu).abs(), best)
+    ruled = Nearest(bits=5, max_order=2).fix(mu, sigma, none, num_fixed=400, rounds_left=0)
+    small = mu.abs() < 2.0**-5
+    assert not ruled.mu_N[small].any()
+    assert torch.equal(ruled.mu_N[~small], result.mu_N[~small])
+
+
+def test_nearest_fixes_the_closest_first() -> None:
+    mu, sigma = drawn(4)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    everything = Nearest().fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    some = Nearest().fix(mu, sigma, none, num_fixed=50, rounds_left=1)
+    moves = (everything.mu_N - mu).abs()
+    assert moves[some.fixed_N].max() <= moves[~some.fixed_N].min()
+
+
+def test_powers_of_two_only() -> None:
+    mu, sigma = drawn(5)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    result = Nearest(max_order=1).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    mantissas = torch.frexp(result.mu_N[result.mu_N != 0]).mantissa.abs()
+    assert (mantissas == 0.5).all()
+
+
+def test_k_means_uses_at_most_its_values() -> None:
+    mu, sigma = drawn(6)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    result = KMeans(num_values=7).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    assert len(torch.unique(result.mu_N)) <= 7
+
+
+@pytest.mark.parametrize("change", [{"delta": 0.3}, {"bits": 4}, {"max_order": 1}])
+def test_wfn_fields_matter(change: dict[str, Any]) -> None:
+    mu, sigma = drawn(7)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    usual = Wfn().fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    other = Wfn(**change).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    assert not torch.equal(usual.mu_N, other.mu_N)
+
+
+def test_wfn_moves_little_in_relative_terms_and_is_loose_at_first() -> None:
+    mu, sigma = drawn(8, 600)
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    tight = Wfn(delta=0.02).fix(mu, sigma, none, num_fixed=600, rounds_left=0)
+    loose = Wfn(delta=0.02).fix(mu, sigma, none, num_fixed=600, rounds_left=5)
+    large = mu.abs() >= 2.0**-7
+    moved = ((tight.mu_N - mu).abs() / mu.abs())[large]
+    assert moved.mean() < 0.05
+    assert not tight.mu_N[~large].any()
+    assert len(torch.unique(loose.mu_N)) < len(torch.unique(tight.mu_N))
