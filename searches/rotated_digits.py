@@ -1,38 +1,83 @@
 """Does one partitioned run find the augmentation that random search looks for?
 
-Handwritten digits, each turned by its own angle over the full circle.
+Handwritten digits, each turned by its own angle over the full circle: a net that knows this
+needs fewer examples. The small version of `random_vs_partitioned`, on data that is always there.
 """
 
+import math
+
 from tuneparts.baselines.standard import StandardConfig
+from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.models import DigitsCnn
+from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 
+NOTES = """
+Mlodozeniec et al. (2023, Figure 9) train 200 nets on rotated MNIST at random augmentation ranges
+and compare with single partitioned runs. Here: 1,297 scikit-learn digits of 8 x 8 pixels, a net of
+13,706 parameters, 4 augmentation samples in training, ranges that a practitioner would choose (the
+paper's go up to 3), and the hyper learning rate scaled with the shorter run. Random search trains
+on 997 digits and selects on 300; validation-set optimisation holds out a fifth of the 1,297 by
+itself; the partitioned and the retrained nets use all of them.
+"""
+
 
 def search(scale: Scale) -> Search:
-    """Standard training without augmentation against random search over its ranges."""
-    passes = scale.pick(smoke=20, cpu=1000, paper=20000)
-    base = StandardConfig(passes=passes, interval=passes // 10, net="digits_cnn", batch_size=50)
+    """No augmentation, random search over it, learning it in one run, and retrained nets."""
+    passes = scale.pick(smoke=20, cpu=2400, paper=20_000)
+    shared = {
+        "passes": passes,
+        "interval": passes // 10,
+        "net": DigitsCnn(),
+        "batch_size": 50,
+        "optimiser": {"lr": 0.006},
+    }
+    hyper_lr = 36 / passes
+    samples = {"samples": 4, "eval_samples": 8}
+    plain = StandardConfig(**shared, train_on="all")
+    augmented = StandardConfig(**shared, hypers={"affine": {}, **samples})
+    retrained = augmented.replaced({"train_on": "all"})
+    ranges = {"rotation": math.pi} | dict.fromkeys(
+        ["translate_x", "translate_y", "scale_x", "scale_y", "shear"], 0.5
+    )
     return Search(
         name="rotated_digits",
         question="Does one partitioned run find the augmentation that random search looks for?",
+        notes=NOTES,
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
-            Arm(name="none", config=base.replaced({"train_on": "all"})),
+            Arm(
+                name="partitioned",
+                config=PartitionedConfig(
+                    **shared,
+                    hypers={"affine": {}, **samples},
+                    hyper_lr=hyper_lr,
+                ),
+            ),
+            Arm(
+                name="validation",
+                config=ValidationConfig(
+                    **shared, hypers={"affine": {}, **samples}, hyper_lr=hyper_lr
+                ),
+            ),
             Arm(
                 name="random",
-                config=base.replaced({"hypers.affine.rotation": 1.0, "hypers.samples": 4}),
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=8, paper=200)),
-                space={"hypers.affine.rotation": Uniform(low=0.0, high=3.14159)},
+                config=augmented,
+                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=6, paper=200)),
+                space={
+                    f"hypers.affine.{name}": Uniform(low=0.0, high=high)
+                    for name, high in ranges.items()
+                },
             ),
-            Arm(
-                name="retrained",
-                config=base.replaced({"train_on": "all", "hypers.samples": 4}),
-                follows="random",
-            ),
+            Arm(name="none", config=plain),
+            Arm(name="partitioned_retrained", config=retrained, follows="partitioned"),
+            Arm(name="random_retrained", config=retrained, follows="random"),
         ),
+        score_test_always=True,
     )
