@@ -23,10 +23,10 @@ class Config(BaseModel):
             for key in values:
                 if key not in cls.model_fields:
                     near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                    cure = f"Did you mean `{near[0]}`?" if near else "It has no such field."
+                    cure = f" Did you mean `{near[0]}`?" if near else ""
                     known = ", ".join(cls.model_fields)
                     raise ValueError(
-                        f"`{key}` is not a field of {cls.__name__}. {cure} Fields: {known}."
+                        f"`{key}` is not a field of {cls.__name__}.{cure} Fields: {known}."
                     )
         return values
 
@@ -60,10 +60,11 @@ def parse(cls: type[C], values: Mapping[str, Any]) -> C:
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(_sentence(cls, error)) from None
+        raise ConfigError(sentence(cls, error)) from None
 
 
-def _sentence(cls: type[BaseModel], error: ValidationError) -> str:
+def sentence(cls: type[BaseModel], error: ValidationError) -> str:
+    """What pydantic found wrong, in a line."""
     lines = []
     for item in error.errors():
         where = ".".join(str(part) for part in item["loc"]) or cls.__name__

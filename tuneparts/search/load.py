@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 import tuneparts
-from tuneparts.config import parse
+from tuneparts.config import parse, sentence
 from tuneparts.errors import ConfigError, UnknownNameError
 
 
@@ -73,7 +75,10 @@ def load(
     path = find(name)
     if scale not in list(Scale):
         raise UnknownNameError("scale", scale, list(Scale))
-    search = _module(path).search(Scale(scale))
+    try:
+        search = _module(path).search(Scale(scale))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {sentence(Search, error)}") from error
     if not isinstance(search, Search):
         raise ConfigError(f"`search(scale)` of {path} must return a Search, not {type(search)}.")
     tree = search.model_dump(mode="json")

@@ -1,0 +1,66 @@
+import pytest
+
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.search import load
+
+FILES = load.available()
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_search_file_is_a_valid_question_at_every_scale(file, scale: str) -> None:
+    search = load.load(file.name, scale=scale)
+    assert search.name == file.name
+    assert search.scale == scale
+    assert file.question.endswith("?")
+    assert search.question.endswith("?")
+
+
+def test_an_unknown_search_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean `rotated_digits`"):
+        load.load("rotated_digit")
+
+
+def test_an_unknown_scale_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match="smoke"):
+        load.load("rotated_digits", scale="huge")
+
+
+def test_trials_seeds_and_fields_can_be_changed() -> None:
+    search = load.load(
+        "rotated_digits",
+        scale="smoke",
+        trials=3,
+        seeds=[5, 6],
+        changes=["random.optimiser.lr=0.5", "data.num_val=100", "none.net=mlp", "none.passes=40"],
+    )
+    assert search.arm("random").trials_per_seed == 3
+    assert search.seeds_of(search.arm("random")) == (5, 6)
+    assert search.arm("random").config.optimiser.lr == 0.5
+    assert search.data.num_val == 100
+    assert search.arm("none").config.net.name == "mlp"
+    assert search.arm("none").budget_note
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("nobody.lr=1", "nobody"),
+        ("random=1", "arm.field=value"),
+        ("random.lr", "arm.field=value"),
+        ("random.optimiser.momentom=1", "Did you mean `momentum`"),
+        ("random.batch_size=-1", "batch_size"),
+    ],
+)
+def test_a_change_that_cannot_be_meant_is_refused(change: str, message: str) -> None:
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        load.load("rotated_digits", scale="smoke", changes=[change])
+
+
+def test_a_file_without_a_search_is_refused(tmp_path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text('"""Nothing?"""\n')
+    with pytest.raises(ConfigError, match="defines `search"):
+        load.load(str(path))
+    with pytest.raises(ConfigError, match="there is none"):
+        load.load(str(tmp_path / "nowhere.py"))

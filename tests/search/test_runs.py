@@ -1,0 +1,34 @@
+import pytest
+
+from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.search import runs
+
+
+def test_a_run_remembers_its_search(null_search, null_arm, tmp_path) -> None:
+    search = null_search(null_arm("a"))
+    run = runs.create(tmp_path, search, commit="abc")
+    assert runs.listing(tmp_path) == [run]
+    assert runs.named(tmp_path, None) == run
+    assert runs.named(tmp_path, run.name) == run
+    assert runs.named(tmp_path, "null") == run
+    assert run.search() == search
+    assert run.card()["commit"] == "abc"
+
+
+def test_no_run_yet_teaches_the_first_command(tmp_path) -> None:
+    with pytest.raises(DataMissingError, match="tuneparts search rotated_digits"):
+        runs.named(tmp_path, None)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/etc", "null/../../x", "nothing"])
+def test_a_name_cannot_leave_the_results(null_search, null_arm, tmp_path, name: str) -> None:
+    runs.create(tmp_path, null_search(null_arm("a")))
+    with pytest.raises(ConfigError, match="is not a run"):
+        runs.named(tmp_path, name)
+
+
+def test_a_damaged_card_is_refused(null_search, null_arm, tmp_path) -> None:
+    run = runs.create(tmp_path, null_search(null_arm("a")))
+    (run.folder / "run.json").write_text("{")
+    with pytest.raises(DataMissingError, match=r"run\.json"):
+        run.card()

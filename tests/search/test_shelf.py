@@ -1,0 +1,95 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.journal import TrialId
+from tuneparts.search.segment import Segment
+from tuneparts.search.shelf import Shelf
+from tuneparts.search.storage import Folder
+
+A, B = TrialId("pbt", 0, 1), TrialId("pbt", 0, 2)
+
+
+def segment(trial: TrialId = A, number: int = 0, donor: TrialId | None = None) -> Segment:
+    return Segment(trial=trial, config={}, until=10, round=number, donor=donor)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(Folder(str(tmp_path)))
+
+
+def files(tmp_path: Path, trial: TrialId = A) -> list[str]:
+    return sorted(path.name for path in (tmp_path / str(trial)).iterdir())
+
+
+def test_the_newest_of_the_round_is_found_and_two_are_kept(shelf, tmp_path) -> None:
+    assert shelf.find(segment()) is None
+    for passes in (2, 4, 6, 8):
+        shelf.put(segment(), passes, {"passes": passes}, last=False)
+    assert files(tmp_path) == ["r000-p000000006.pt", "r000-p000000008.pt"]
+    found = shelf.find(segment())
+    assert found.state == {"passes": 8}
+    assert found.same_round
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
+def test_a_damaged_state_gives_way_to_the_one_before(shelf, tmp_path, caplog, damage: str) -> None:
+    for passes in (2, 4):
+        shelf.put(segment(), passes, {"passes": passes}, last=False)
+    path = tmp_path / str(A) / "r000-p000000004.pt"
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(
+        {
+            "truncate": content[:half],
+            "flip": content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :],
+            "empty": b"",
+        }[damage]
+    )
+    with caplog.at_level(logging.WARNING):
+        assert shelf.find(segment()).state == {"passes": 2}
+    assert "The one before it is used" in caplog.text
+
+
+def test_a_round_starts_from_its_own_or_a_donors_milestone(shelf, tmp_path) -> None:
+    for trial, mark in ((A, "a"), (B, "b")):
+        shelf.put(segment(trial), 5, {"mark": mark}, last=False)
+        shelf.put(segment(trial), 10, {"mark": mark}, last=True)
+        assert files(tmp_path, trial) == ["r000-p000000010.pt"]
+    own = shelf.find(segment(A, 1))
+    assert own.state == {"mark": "a"}
+    assert not own.same_round
+    assert shelf.find(segment(A, 1, donor=B)).state == {"mark": "b"}
+    shelf.put(segment(A, 1), 15, {"mark": "later"}, last=False)
+    assert shelf.find(segment(A, 1, donor=B)).state == {"mark": "later"}
+    assert files(tmp_path) == ["r000-p000000010.pt", "r001-p000000015.pt"]
+
+
+def test_old_milestones_go(shelf, tmp_path) -> None:
+    for number in range(4):
+        shelf.put(segment(A, number), 10 * (number + 1), {}, last=True)
+    assert files(tmp_path) == ["r002-p000000030.pt", "r003-p000000040.pt"]
+
+
+def test_a_lost_milestone_is_an_error_that_says_where(shelf) -> None:
+    with pytest.raises(CheckpointError, match=r"round 1 of pbt/seed0/00001"):
+        shelf.find(segment(A, 1))
+
+
+def test_storage_must_be_absolute_or_a_known_uri() -> None:
+    with pytest.raises(ConfigError, match="absolute path or a URI"):
+        Folder("relative/path")
+
+
+def test_a_folder_writes_whole_files(tmp_path) -> None:
+    folder = Folder(f"file://{tmp_path}").child("a", "b")
+    assert folder.names() == []
+    folder.write("x", b"1")
+    folder.write("x", b"22")
+    assert folder.names() == ["x"]
+    assert folder.read("x") == b"22"
+    folder.delete("x")
+    assert folder.names() == []

@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from tuneparts.config import parse
+from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.spec import Asha, GridSearch, Pbt, RandomSearch, Scale, Search
+
+
+def test_a_search_survives_json_with_its_digest(null_search, null_arm) -> None:
+    search = null_search(
+        null_arm("random", algorithm=RandomSearch(num_trials=3)),
+        null_arm("again", follows="random"),
+    )
+    back = parse(Search, json.loads(search.model_dump_json()))
+    assert back == search
+    assert back.digest == search.digest
+
+
+def test_the_digest_changes_with_anything_that_could_change_a_number(null_search, null_arm) -> None:
+    base = null_search(null_arm("a"))
+    others = [
+        null_search(null_arm("a"), seeds=(1,)),
+        null_search(null_arm("b")),
+        null_search(null_arm("a", config={"x": 0.51})),
+        null_search(null_arm("a"), metric="val/nll"),
+        null_search(null_arm("a"), data=base.data.replaced({"seed": 1})),
+    ]
+    assert len({search.digest for search in [base, *others]}) == len(others) + 1
+
+
+def test_selection_on_test_data_is_refused(null_search, null_arm) -> None:
+    with pytest.raises(ValueError, match="held-out validation data"):
+        null_search(null_arm("a"), metric="test/accuracy")
+
+
+def test_unequal_budgets_need_a_reason(null_search, null_arm) -> None:
+    with pytest.raises(ValueError, match=r"`a` spends 8; make them equal, or say why"):
+        null_search(null_arm("a"), passes=10)
+    noted = null_arm("a", budget_note="the point of the search")
+    assert null_search(noted, passes=10).arms[0].budget_note
+
+
+def test_arms_that_cannot_be_meant_are_refused(null_search, null_arm) -> None:
+    a, b = null_arm("a"), null_arm("b", follows="a")
+    with pytest.raises(ValueError, match="names of their own"):
+        null_search(a, a)
+    with pytest.raises(ValueError, match="not an arm before it"):
+        null_search(b, a)
+    with pytest.raises(ValueError, match=r"seeds \[5\] are not among the leader's"):
+        null_search(a, b.replaced({"seeds": (5,)}))
+    with pytest.raises(ValueError, match="has a space exactly when"):
+        null_arm("c", space={"x": Uniform(low=0, high=1)})
+    with pytest.raises(ValueError, match="cannot search itself"):
+        null_arm("c", algorithm=RandomSearch(num_trials=2), follows="a")
+    with pytest.raises(ValueError, match="pattern"):
+        null_arm("../escape")
+
+
+def test_a_space_must_fit_the_config(null_arm) -> None:
+    algorithm = RandomSearch(num_trials=2)
+    with pytest.raises(ValueError, match=r"`wrong` is not a field of NullConfig"):
+        null_arm("a", algorithm=algorithm, space={"wrong": Uniform(low=0, high=1)})
+    with pytest.raises(ValueError, match="grid search needs a Choice"):
+        null_arm("a", algorithm=GridSearch(), space={"x": Uniform(low=0, high=1)})
+
+
+def test_rungs_and_rounds_are_whole_intervals(null_arm) -> None:
+    with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
+        null_arm("a", algorithm=Asha(num_trials=3, min_passes=3))
+    with pytest.raises(ValueError, match=r"whole number of intervals"):
+        null_arm("a", algorithm=Pbt(population=4, num_rounds=3))
+
+
+def test_trials_are_counted(null_arm) -> None:
+    grid = {"x": Choice(options=(0.1, 0.2, 0.3)), "seconds": Choice(options=(0.0, 0.01))}
+    assert null_arm("a", algorithm=GridSearch(), space=grid).trials_per_seed == 6
+    assert null_arm("a").trials_per_seed == 1
+    assert null_arm("a", algorithm=Pbt(population=5, num_rounds=2)).trials_per_seed == 5
+
+
+def test_scales_pick(null_search) -> None:
+    assert Scale("cpu").pick(smoke=1, cpu=2, paper=3) == 2
