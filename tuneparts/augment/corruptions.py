@@ -1,7 +1,7 @@
 """Corruptions of test images in five severities, in the manner of Hendrycks and Dietterich (2019).
 
 Noise, blur, weather and digital kinds as whole-batch operations on the device. Strengths follow the
-published ones for small images where those are plain numbers; blurs and pixelation are written as
+published ones for small images where those are plain numbers; blurs and squares are written as
 fractions of the image, so that they mean the same at 8 and at 32 pixels. The images are not those
 of CIFAR-C, and figures on them are comparable among themselves only.
 
@@ -112,11 +112,16 @@ def _contrast(x_BCHW: Tensor, factor: float, _: torch.Generator) -> Tensor:
     return (x_BCHW - mean) * factor + mean
 
 
-def _pixelate(x_BCHW: Tensor, fraction: float, _: torch.Generator) -> Tensor:
-    """Averaged down to this fraction of the side, and up again in squares."""
+def _pixelate(x_BCHW: Tensor, strength: float, _: torch.Generator) -> Tensor:
+    """Mixed with its own averages over squares of an eighth of the image, at least 2 pixels.
+
+    Squares of other than whole pixels would shift the image more than they coarsen it.
+    """
     H, W = x_BCHW.shape[2:]
-    small = max(1, round(fraction * H)), max(1, round(fraction * W))
-    return F.interpolate(F.adaptive_avg_pool2d(x_BCHW, small), (H, W), mode="nearest")
+    side = max(2, H // 8)
+    means = F.avg_pool2d(x_BCHW, side, ceil_mode=True)
+    squares = means.repeat_interleave(side, dim=2).repeat_interleave(side, dim=3)[..., :H, :W]
+    return torch.lerp(x_BCHW, squares, strength)
 
 
 def _filtered(x_BCHW: Tensor, kernel: Tensor) -> Tensor:
@@ -141,6 +146,6 @@ _TABLE: Mapping[Kind, tuple[_Act, tuple[float, float, float, float, float]]] = {
     "fog": (_fog, (0.2, 0.5, 0.75, 1.0, 1.5)),
     "brightness": (_brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
     "contrast": (_contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
-    "pixelate": (_pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
+    "pixelate": (_pixelate, (0.2, 0.4, 0.6, 0.8, 1.0)),
 }
 """What each kind does, and how strongly at each severity."""

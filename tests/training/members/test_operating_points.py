@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from tuneparts.training.members.operating_points import (
+    OperatingPoint,
+    frontier,
+    operating_points,
+    subsets,
+)
+from tuneparts.training.members.predictions import mean_log_probs
+from tuneparts.training.scores import scores
+
+
+@pytest.mark.parametrize("num", [1, 2, 4, 6])
+def test_every_subset_is_there_once(num: int) -> None:
+    found = subsets(num)
+    assert len(found) == len(set(found)) == 2**num - 1
+    assert found[-1] == tuple(range(num))
+
+
+def test_large_ensembles_have_their_prefixes() -> None:
+    assert subsets(7) == [tuple(range(size)) for size in range(1, 8)]
+
+
+def test_costs_add_up_and_the_full_set_is_the_ensemble() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(3, 20, 4, generator=generator), torch.arange(20) % 4
+    points = operating_points(logits, labels, [10, 1, 100])
+    assert [point.flops for point in points] == [1, 10, 11, 100, 101, 110, 111]
+    assert points[2].name == "0_1"
+    whole = scores(mean_log_probs(logits), labels)
+    assert (points[-1].accuracy, points[-1].nll) == (whole["accuracy"], whole["nll"])
+    alone = scores(logits[1], labels)
+    assert points[0].nll == pytest.approx(alone["nll"])
+
+
+def test_the_frontier_is_what_nothing_cheaper_matches() -> None:
+    values = [(1, 0.5), (2, 0.4), (3, 0.7), (3, 0.8), (4, 0.8), (5, 0.9)]
+    points = [
+        OperatingPoint((i,), flops, accuracy, 0.0) for i, (flops, accuracy) in enumerate(values)
+    ]
+    naive = [
+        p
+        for p in points
+        if not any(q.accuracy >= p.accuracy and q.flops <= p.flops and q != p for q in points)
+    ]
+    assert frontier(points[::-1]) == naive
