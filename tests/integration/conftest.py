@@ -17,6 +17,8 @@ SECONDS = {seconds}
 
 def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
+    tpe = Tpe(num_trials=4, batch=2, num_startup=2)
+    asha = Asha(num_trials=6, min_passes=2, reduction=2)
     null = NullConfig(passes=8, interval=2, seconds=SECONDS)
     return Search(
         name="null",
@@ -30,8 +32,8 @@ def search(scale: Scale) -> Search:
             Arm(name="fixed", config=null),
             Arm(name="broken", config=null.replaced({{"fault": "raise"}})),
             Arm(name="random", config=null, algorithm=RandomSearch(num_trials=4), space=space),
-            Arm(name="tpe", config=null, algorithm=Tpe(num_trials=4, batch=2, num_startup=2), space=space),
-            Arm(name="asha", config=null, algorithm=Asha(num_trials=6, min_passes=2, reduction=2), space=space),
+            Arm(name="tpe", config=null, algorithm=tpe, space=space),
+            Arm(name="asha", config=null, algorithm=asha, space=space),
             Arm(name="pbt", config=null, algorithm=Pbt(population=4, num_rounds=2), space=space),
             Arm(name="again", config=null, follows="random"),
         ),

@@ -1,27 +1,31 @@
 """`tuneparts methods | searches | data`: what there is."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
+import tuneparts
 from tuneparts import catalog
 from tuneparts.search import load
 
 
 def methods() -> None:
-    """Name, room and first sentence of every method."""
-    table = Table("method", "what it is", "module")
+    """Name, first sentence and config of every method; reads source, imports nothing."""
+    table = Table("method", "what it is", "config")
     for name, target in catalog.METHODS.items():
-        module = target.partition(":")[0]
-        spec = importlib.util.find_spec(module)
-        text = Path(spec.origin).read_text("utf-8") if spec is not None and spec.origin else ""
-        docstring = ast.get_docstring(ast.parse(text)) or ""
-        table.add_row(name, docstring.partition("\n\n")[0].replace("\n", " "), module)
+        table.add_row(name, _sentence(*target.split(":")), target)
     Console().print(table)
+
+
+def _sentence(module: str, cls: str) -> str:
+    """The first sentence of a class's docstring."""
+    path = Path(tuneparts.__file__).parent.parent.joinpath(*module.split("."))
+    tree = ast.parse(path.with_suffix(".py").read_text("utf-8"))
+    found = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls)
+    return (ast.get_docstring(found) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def searches() -> None:

@@ -1,0 +1,150 @@
+"""The command line as a person meets it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tuneparts import catalog
+from tuneparts.cli.main import app
+from tuneparts.errors import TunepartsError
+
+VERBS = [
+    "search",
+    "resume",
+    "report",
+    "fit",
+    "methods",
+    "searches",
+    "data",
+    "doctor",
+    "ui",
+    "bench",
+]
+
+
+def invoke(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("TUNEPARTS_TRACKING_URI", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_help_names_every_verb() -> None:
+    output = invoke("--help")
+    assert all(verb in output for verb in VERBS)
+    for verb in VERBS:
+        assert "Usage" in invoke(verb, "--help")
+
+
+def test_help_and_listings_import_nothing_heavy() -> None:
+    code = (
+        "import sys; from tuneparts.cli.main import app\n"
+        "for words in (['--help'], ['methods'], ['searches']):\n"
+        "    try: app(words)\n"
+        "    except SystemExit: pass\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'pandas', 'optuna'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_methods_lists_the_catalog() -> None:
+    output = invoke("methods")
+    assert all(name in output for name in catalog.METHODS)
+    assert "null" not in output
+
+
+def test_searches_lists_questions() -> None:
+    output = invoke("searches")
+    assert "rotated_digits" in output
+    assert "Does one partitioned run" in output
+
+
+def test_data_says_where_each_set_is_or_how_to_get_it(monkeypatch) -> None:
+    monkeypatch.delenv("TUNEPARTS_DATA", raising=False)
+    output = invoke("data")
+    assert "digits" in output
+    assert "1,297" in output
+    assert "tuneparts data" in output
+
+
+def test_fit_trains_one_learner(monkeypatch) -> None:
+    changes = ["passes=8", "interval=4", "net=digits_cnn", "data.num_train=100"]
+    words = [word for change in changes for word in ("--set", change)]
+    output = invoke("fit", "standard", "--data", "digits", *words)
+    assert "test/accuracy" in output
+    assert "train/loss" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "standart"], "Did you mean `standard`"),
+        (["fit", "standard", "--set", "batchsize=3"], "Did you mean `batch_size`"),
+        (["fit", "standard", "--data", "mnits"], "Did you mean `mnist`"),
+        (["search", "nothing"], "is not a known search"),
+        (["search", "rotated_digits", "--seeds", "a"], "seeds are whole numbers"),
+        (["report"], "tuneparts search rotated_digits"),
+        (["resume", "nothing"], "is not a run"),
+        (["bench", "nothing"], "is not a known bench"),
+    ],
+)
+def test_mistakes_are_answered_with_the_cure(words: list[str], message: str) -> None:
+    with pytest.raises((TunepartsError, ValueError), match=message):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+
+
+def test_our_errors_print_as_a_sentence_and_exit_with_two(elsewhere) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuneparts.cli.main", "report"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("tuneparts: there is no run under")
+    assert "Traceback" not in done.stderr
+
+
+def test_dry_run_prints_the_plan_and_runs_nothing(elsewhere) -> None:
+    output = invoke("search", "rotated_digits", "--scale", "smoke", "--dry-run")
+    for word in ("partitioned", "random", "passes", "minutes", "digest", "val/accuracy"):
+        assert word in output
+    assert not (elsewhere / "results").exists()
+
+
+def test_bench_lists_its_benches_and_prints_one_json_object(monkeypatch) -> None:
+    assert "partition" in invoke("bench")
+    from tuneparts.bench import search as measured
+
+    result = {"bench": "search", "ratios": {"a": 2.0}, "rows": [{"way": "x"}], "machine": {}}
+
+    def run(*, quick: bool) -> dict:
+        print("chatter")
+        return result
+
+    monkeypatch.setattr(measured, "run", run)
+    done = CliRunner().invoke(app, ["bench", "search", "--json"])
+    assert json.loads(done.stdout) == result
+
+
+@pytest.mark.mlflow
+def test_doctor_finds_nothing_wrong_here() -> None:
+    output = invoke("doctor")
+    assert "FAILED" not in output
+    assert "digits" in output
