@@ -15,6 +15,7 @@ from tuneparts.errors import UnknownNameError
 BENCHES = {
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "search": "a trial through our runner, stock Ray Tune and Optuna",
+    "superweights": "a step with composed weights against ordinary ones, and composing alone",
     "tracking": "a point through our writer and Ray's MLflow callback",
 }
 
