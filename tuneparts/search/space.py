@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tuneparts.config import Config
 
-Value: TypeAlias = bool | int | float | str
+Value: TypeAlias = bool | int | float | str | tuple[float, ...]
 
 
 class Uniform(Config):
@@ -36,7 +36,8 @@ class Uniform(Config):
     def perturb(self, value: Value, rng: np.random.Generator) -> float:
         """Times 0.8 or 1.2, kept inside the range (Jaderberg et al. 2017)."""
         factor = 0.8 if rng.random() < 0.5 else 1.2
-        return float(min(max(float(value) * factor, self.low), self.high))
+        assert isinstance(value, int | float)
+        return float(min(max(value * factor, self.low), self.high))
 
 
 class Choice(Config):

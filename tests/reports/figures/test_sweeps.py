@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,16 @@ def test_heat_map_by_hand(evidence):
 def test_missing_columns_give_notes(evidence):
     assert isinstance(sweep(evidence, "param.nothing"), Note)
     assert isinstance(heat_map(evidence, "param.width", "param.nothing"), Note)
+
+
+def test_settings_that_are_lists_become_labels(evidence):
+    trials = evidence.trials.copy()
+    shares = [[0.8, 0.1, 0.1], [1 / 3, 1 / 3, 1 / 3]]
+    trials["param.u"] = [shares[i % 2] for i in range(len(trials))]
+    trials["param.v"] = [shares[i // 2 % 2] for i in range(len(trials))]
+    drawn = heat_map(
+        replace(evidence, trials=trials), "param.u", "param.v", "test/accuracy", "random"
+    )
+    assert set(drawn.data["param.u"]) <= {"0.8, 0.1, 0.1", "0.33, 0.33, 0.33"}
+    finished = trials[(trials["outcome"] == "finished") & (trials["arm"] == "random")]
+    assert drawn.data["count"].sum() == len(finished.dropna(subset=["test/accuracy"]))

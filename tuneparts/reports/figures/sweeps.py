@@ -55,11 +55,14 @@ def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Dr
 
 
 def heat_map(
-    evidence: Evidence, across: str, up: str, metric: str = "test/accuracy"
+    evidence: Evidence, across: str, up: str, metric: str = "test/accuracy", arm: str = ""
 ) -> Drawing | Note:
-    """The mean of a metric over two settings, all finished trials."""
+    """The mean of a metric over two settings, all finished trials of one arm or of all."""
     title = f"{label(metric).capitalize()} over {_name(across)} and {_name(up)}"
     trials = _finished(evidence, [across, up, metric])
+    if arm:
+        title = f"{title}: {arm}"
+        trials = trials[trials["arm"] == arm]
     if trials.empty:
         return Note(title, f"No finished trial has {across}, {up} and {metric}.")
     data = trials.groupby([across, up])[metric].agg(["mean", "count"]).reset_index()
@@ -97,7 +100,14 @@ def _finished(evidence: Evidence, names: list[str]) -> pd.DataFrame:
         numbers = column(trials, name)
         if numbers.notna().all():
             trials[name] = numbers
+        else:
+            trials[name] = [_listed(v) if isinstance(v, list) else v for v in trials[name]]
     return trials
+
+
+def _listed(values: list[object]) -> str:
+    """A list as a label: shares with two decimals are told apart, thirds stay short."""
+    return ", ".join(f"{v:.2g}" if isinstance(v, float) else str(v) for v in values)
 
 
 def _tick(value: object) -> str:

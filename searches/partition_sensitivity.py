@@ -1,0 +1,70 @@
+"""How much does it matter how data and weights are dealt out?
+
+The grids of data proportions against parameter proportions for two, three and four chunks.
+"""
+
+from tuneparts.data.config import DataConfig
+from tuneparts.models import DigitsCnn, MnistCnn
+from tuneparts.partition import PartitionedConfig
+from tuneparts.search.space import Choice
+from tuneparts.search.spec import Arm, GridSearch, Resources, Scale, Search
+
+NOTES = """
+Mlodozeniec et al. (2023, section F) train the CNN of their Table 9 on rotated MNIST for grids of
+proportions with two runs each, and find results flat except where later chunks have many
+parameters but little data. At `cpu` scale: rotated digits, a net of 13,706 parameters, 1,200
+iterations, three proportions a side (the paper's grids are larger).
+"""
+GRIDS = {
+    2: ((0.8, 0.2), (0.5, 0.5), (0.2, 0.8)),
+    3: ((0.8, 0.1, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.1, 0.1, 0.8)),
+    4: ((0.7, 0.1, 0.1, 0.1), (0.25, 0.25, 0.25, 0.25), (0.1, 0.2, 0.3, 0.4)),
+}
+
+
+def search(scale: Scale) -> Search:
+    """One arm per number of chunks, a grid in each."""
+    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    config = PartitionedConfig(
+        passes=passes,
+        interval=passes // 5,
+        net=scale.pick(smoke=DigitsCnn(), cpu=DigitsCnn(), paper=MnistCnn()),
+        batch_size=scale.pick(smoke=20, cpu=50, paper=200),
+        optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
+        hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
+        hyper_lr=36 / passes,
+    )
+    data = scale.pick(
+        smoke=DataConfig(name="digits", rotated=True, num_train=200),
+        cpu=DataConfig(name="digits", rotated=True),
+        paper=DataConfig(name="mnist", rotated=True),
+    )
+    counts = scale.pick(smoke=(2,), cpu=(2, 3, 4), paper=(2, 3, 4))
+    return Search(
+        name="partition_sensitivity",
+        question="How much does it matter how data and weights are dealt out?",
+        notes=NOTES,
+        scale=scale,
+        data=data,
+        metric="lml/per_example",
+        passes=passes,
+        seeds=scale.pick(smoke=(0,), cpu=(0, 1), paper=(0, 1)),
+        arms=tuple(
+            Arm(
+                name=f"chunks_{count}",
+                config=config.replaced({"proportions": GRIDS[count][0]}),
+                algorithm=GridSearch(),
+                space={
+                    "proportions": Choice(options=GRIDS[count]),
+                    "parameter_proportions": Choice(options=GRIDS[count]),
+                },
+                resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+            )
+            for count in counts
+        ),
+        figures=tuple(
+            f"heat_map:param.proportions,param.parameter_proportions,{metric},chunks_{count}"
+            for count in counts
+            for metric in ("test/accuracy", "hyper/rotation")
+        ),
+    )
