@@ -18,13 +18,14 @@ def centres(order: int, largest: float) -> Tensor:
 
 
 def literal_prefix(distances: list[float], delta: float) -> list[int]:
-    """Take the closest as long as the mean of what is taken stays within delta."""
+    """Take the closest as long as the mean of those at a distance stays within delta."""
     order = sorted(range(len(distances)), key=lambda i: distances[i])
     taken: list[int] = []
-    total = 0.0
+    total, num_positive = 0.0, 0
     for i in order:
         total += distances[i]
-        if total > delta * (len(taken) + 1):
+        num_positive += distances[i] > 0
+        if total > delta * num_positive:
             break
         taken.append(i)
     return taken
@@ -127,3 +128,9 @@ def test_wide_clusters_do_not_swallow_everything() -> None:
 def test_growth_is_checked() -> None:
     with pytest.raises(ConfigError, match="never end"):
         running_mean.cluster(torch.ones(2), torch.ones(2), 1, centres=centres, growth=1.0)
+
+
+def test_small_weights_do_not_pay_for_large_ones() -> None:
+    mu = torch.cat([torch.zeros(1000), torch.tensor([1.4])]).double()
+    result = cluster(mu, mu.abs(), 1001, centres=centres, delta=0.01)
+    assert result.mu_N[-1] == 178 / 128

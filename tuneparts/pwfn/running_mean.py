@@ -123,6 +123,8 @@ def votes(mu_R: Tensor, centres_K: Tensor, zero_below: float) -> Tensor:
 def prefix(distance_R: Tensor, delta: float) -> Tensor:
     """Indices of the closest weights whose mean distance is at most `delta`, closest first.
 
+    Weights at no distance are taken and do not count in the mean: otherwise many small weights,
+    which the zero rule puts at no distance from 0, would pay for large ones to be zeroed.
     Only a window of distances is sorted; it is widened while the mean allows all of it.
     """
     window = 4 * delta
@@ -130,7 +132,7 @@ def prefix(distance_R: Tensor, delta: float) -> Tensor:
         inside = (distance_R <= window).nonzero().squeeze(1)
         sorted_, order = distance_R[inside].sort(stable=True)
         # In the type of the distances: as integers they would make the bound float32.
-        counts = torch.arange(1, len(inside) + 1).to(distance_R)
+        counts = (sorted_ > 0).cumsum(0).to(distance_R)
         num = int((sorted_.cumsum(0) <= delta * counts).sum())
         is_all = len(inside) == len(distance_R)
         if num < len(inside) or is_all or not len(inside):
