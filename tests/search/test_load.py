@@ -16,6 +16,12 @@ def test_every_search_file_is_a_valid_question_at_every_scale(file, scale: str) 
     assert search.question.endswith("?")
 
 
+def test_the_index_has_every_question() -> None:
+    index = (FILES[0].path.parent / "README.md").read_text()
+    for file in FILES:
+        assert f"| [`{file.name}`]({file.name}.py) | {file.question} |" in index
+
+
 def test_an_unknown_search_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean `rotated_digits`"):
         load.load("rotated_digit")

@@ -177,8 +177,8 @@ def to_rows(segment: Segment, rows: Sequence[dict[str, float]]) -> list[Row]:
 
 
 def _local(address: str | None) -> dict[str, Any]:
-    """Options that only a cluster started here takes."""
-    return {} if address else {"num_cpus": os.cpu_count() or 1}
+    """Options that only a cluster started here takes: it listens on this machine alone."""
+    return {} if address else {"num_cpus": os.cpu_count() or 1, "_node_ip_address": "127.0.0.1"}
 
 
 def _log_to(path: Path) -> logging.Handler:
