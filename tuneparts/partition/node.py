@@ -78,13 +78,13 @@ class MixedBatch:
 
     def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
-        names = [*self._leaves, *self._rows]
-        leaves = [*self._leaves.values(), *self._rows.values()]
-        grads = dict(zip(names, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True))
+        loss.backward()  # type: ignore[no-untyped-call]
 
         def of(name: str, level: int) -> Tensor | None:
-            grad = grads[name]
-            return grad[level - 1] if grad is not None and name in self._rows else grad
+            if name in self._leaves:
+                return self._leaves[name].grad
+            grad = self._rows[name].grad
+            return None if grad is None else grad[level - 1]
 
         levels = [segment.level for segment in self.segments]
         return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in levels}

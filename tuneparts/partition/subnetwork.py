@@ -6,6 +6,7 @@ through the net's own forward, whatever that is; the net itself holds the weight
 Shapes: n entries of a parameter, m of them owned by one partition, C partitions.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ class Partitioned(nn.Module):
         self._rebuild = rebuild if defaults == "initial" else None
         if scheme == "node":
             self.wiring = self._wired(example, seed)
+        # A plain dict, since finding a parameter by its dotted name at each step takes long.
+        self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
                 self._deal_out(name, seed)
@@ -131,15 +134,15 @@ class Partitioned(nn.Module):
 
     def map_of(self, name: str) -> Tensor:
         """The partition of each entry of a weight, uint8, in the weight's shape."""
-        return self.get_buffer(_key("map", name))
+        return self._named("map", name)
 
     def order_of(self, name: str) -> tuple[Tensor, tuple[int, ...]]:
         """The entries of a weight sorted by partition, and where each partition starts."""
-        return self.get_buffer(_key("order", name)), self._offsets[name]
+        return self._named("order", name), self._offsets[name]
 
     def parts_of(self, name: str) -> Tensor:
         """The factors or summands (C, ...) of an affine parameter, one row per partition."""
-        return self.get_parameter(_key("parts", name))
+        return self._named("parts", name)
 
     def shares(self, k: int) -> list[Share]:
         """What partition k owns, in the order of the net's parameters."""
@@ -148,13 +151,13 @@ class Partitioned(nn.Module):
         shares = []
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
-                flat_n = self.net.get_parameter(name).detach().view(-1)
+                flat_n = self._own[name].detach().view(-1)
                 offsets = self._offsets[name]
                 start, end = offsets[k - 1], offsets[k]
                 if start == end:
                     continue
                 whole = end - start == len(flat_n)
-                order_n = self.get_buffer(_key("order", name))
+                order_n = self._named("order", name)
                 shares.append(Share(name, flat_n, None if whole else order_n[start:end]))
             elif role is not Role.HELD:
                 row = self.parts_of(name).detach()[k - 1]
@@ -179,8 +182,8 @@ class Partitioned(nn.Module):
         tensors: dict[str, Tensor] = {}
         initial = self._rebuild() if self._rebuild and level < self.filled[-1] else None
         for name, role in self.roles.items():
-            parameter = self.net.get_parameter(name)
             if role is Role.HELD:
+                parameter = self._own[name]
                 tensors[name] = parameter.detach() if trainable else parameter
             elif role is Role.ENTRIES:
                 tensors[name] = self._entries(name, level, initial)
@@ -193,7 +196,7 @@ class Partitioned(nn.Module):
         if level:
             for name in self._normed:
                 for statistic in _STATISTICS:
-                    rows = self.get_buffer(_key(statistic, name))
+                    rows = self._named(statistic, name)
                     tensors[f"{name}.{statistic}"] = rows[level - 1]
         return View(level, tensors, leaves)
 
@@ -243,7 +246,7 @@ class Partitioned(nn.Module):
         return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
 
     def _deal_out(self, name: str, seed: int) -> None:
-        parameter = self.net.get_parameter(name)
+        parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
         if self.wiring is not None:
             labels = self.wiring.labels_of(name, parameter.shape)
@@ -256,7 +259,7 @@ class Partitioned(nn.Module):
 
     def _stack(self, name: str, role: Role) -> None:
         """One factor or summand per partition; all subnetworks start as the net's own layer."""
-        own = self.net.get_parameter(name).detach()
+        own = self._own[name].detach()
         neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
         rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
         self.register_parameter(_key("parts", name), nn.Parameter(rows))
@@ -277,20 +280,20 @@ class Partitioned(nn.Module):
                 self.register_buffer(_key("order", name), order_n, persistent=False)
 
     def _entries(self, name: str, level: int, initial: nn.Module | None) -> Tensor:
-        weight = self.net.get_parameter(name).detach()
+        weight = self._own[name].detach()
         start = self._offsets[name][level]
         if start == weight.numel():
             return weight  # every entry is active: the weight itself, without a copy
         effective = weight.clone()
-        later = self.get_buffer(_key("order", name))[start:].long()
+        later = self._named("order", name)[start:].long()
         if self._defaults == "zero":
-            effective.view(-1).scatter_(0, later, 0.0)
+            values = effective.new_zeros(len(later))  # faster than scattering a scalar
         else:
-            source = self.get_buffer(_key("default", name)) if initial is None else None
-            if initial is not None:
-                source = initial.get_parameter(name).detach().to(weight.device)
-            assert source is not None
-            effective.view(-1).scatter_(0, later, source.reshape(-1).index_select(0, later))
+            default = (
+                self._named("default", name) if initial is None else initial.get_parameter(name)
+            )
+            values = default.detach().to(weight.device).reshape(-1).index_select(0, later)
+        effective.view(-1).scatter_(0, later, values)
         return effective
 
     def _combined(self, name: str, level: int, *, trainable: bool) -> tuple[Tensor, Tensor]:
@@ -306,11 +309,15 @@ class Partitioned(nn.Module):
         before = parts[: level - 1]
         return (before.prod(0) * leaf if is_product else before.sum(0) + leaf), leaf
 
+    def _named(self, kind: str, name: str) -> Tensor:
+        tensor: Tensor = getattr(self, _key(kind, name))
+        return tensor
+
     @contextmanager
     def _tracking(self, learns: bool) -> Iterator[None]:
         """Norms with running statistics in evaluation mode, unless they shall learn."""
-        paused = [] if learns else [self.net.get_submodule(n) for n in self._normed]
-        paused = [norm for norm in paused if norm.training]
+        norms = [] if learns else [self.net.get_submodule(name) for name in self._normed]
+        paused = [norm for norm in norms if norm.training]
         for norm in paused:
             norm.training = False
         try:
@@ -327,6 +334,7 @@ def _has_statistics(module: nn.Module) -> bool:
     return isinstance(module, _NormBase) and module.running_mean is not None
 
 
+@functools.cache
 def _key(kind: str, name: str) -> str:
     """A buffer or parameter name for a tensor of the net; torch allows no dots in it."""
     return f"{kind}:{name}".replace(".", "/")
