@@ -1,0 +1,242 @@
+"""What a partitioned step costs beside a standard one: time and memory, on one thread.
+
+Both sides are the learners themselves, on the same net, batch, optimiser and augmentation. Time is
+CPU time of this process, so that other work on the machine counts less; memory is the largest
+sum of bytes of all live tensors, from building the learner on, which unlike resident memory
+neither hides nor keeps what the allocator does.
+"""
+
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tuneparts import seeding
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.bench import machine
+from tuneparts.data.task import Examples, Task
+from tuneparts.models import FixupResNet, MnistCnn, NetConfig
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.training.learner import Context, Learner
+
+_AFFINE = {"kind": "lila", "rotation": 0.5}
+_SAMPLES = (20, 1)
+_PROBE = 8
+"""Batch by which the cost of an example is estimated."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One net with the settings that the paper trains it with."""
+
+    net: NetConfig
+    in_shape: tuple[int, int, int]
+    batch_size: int
+    optimiser: Mapping[str, Any]
+    defaults: str
+
+
+_CASES = {
+    "mnist_cnn": _Case(MnistCnn(), (1, 28, 28), 200, {"kind": "adam"}, "zero"),
+    "fixup_resnet8": _Case(
+        FixupResNet(depth=8), (3, 32, 32), 250, {"kind": "sgd", "lr": 0.1}, "initial"
+    ),
+    "fixup_resnet14": _Case(
+        FixupResNet(depth=14), (3, 32, 32), 250, {"kind": "sgd", "lr": 0.1}, "initial"
+    ),
+}
+
+
+def run(*, quick: bool = False) -> dict[str, Any]:
+    """Ratios of one weight, hyper and mixed step, and of peak memory, to a standard step."""
+    limit, rounds = (0.2, 3) if quick else (2.0, 15)
+    ratios: dict[str, float] = {}
+    rows: list[dict[str, Any]] = []
+    with _one_thread():
+        for name, case in _CASES.items():
+            for samples in _SAMPLES:
+                batch_size, seconds = _timed(case, samples, limit=limit, rounds=rounds)
+                for step in [step for step in seconds if step != "standard"]:
+                    key = "mixed_step." + name if step == "mixed_step" else ""
+                    key = key or f"{step}.{name}.S{samples}"
+                    row = _row(key, seconds, step) | {"batch": batch_size}
+                    if batch_size < case.batch_size:
+                        row["note"] = f"batch below {case.batch_size}: steps above {limit} s"
+                    ratios[key] = row["ratio"]
+                    rows.append(row)
+            row = _memory_row(name, case, batch_size=8 if quick else case.batch_size)
+            ratios[row["what"]] = row["ratio"]
+            rows.append(row)
+    return {"bench": "partition", "ratios": ratios, "rows": rows, "machine": machine.describe()}
+
+
+def _timed(
+    case: _Case, samples: int, *, limit: float, rounds: int
+) -> tuple[int, dict[str, list[float]]]:
+    """The largest batch whose steps stay below the limit, and CPU seconds of each kind of step."""
+    slowest = max(_warm(_ways(case, samples, _PROBE)).values())
+    batch_size = max(1, min(case.batch_size, int(_PROBE * limit / slowest)))
+    ways = _ways(case, samples, batch_size)
+    _warm(ways)
+    timed = {name: partial(_seconds, way) for name, way in ways.items()}
+    return batch_size, machine.interleave(timed, rounds=rounds)
+
+
+def _warm(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of a second step: the first allocates state and chooses kernels."""
+    return {name: (_seconds(way), _seconds(way))[1] for name, way in ways.items()}
+
+
+def _ways(case: _Case, samples: int, batch_size: int) -> dict[str, Callable[[], object]]:
+    standard = _standard(case, samples, batch_size)
+    partitioned = _partitioned(case, samples, batch_size)
+    ways: dict[str, Callable[[], object]] = {
+        "standard": standard.step,
+        "weight_step": partitioned.weight_step,
+        "hyper_step": partitioned.hyper_step,
+    }
+    if samples == 1:  # where masks weigh most against the net
+        mixed = _partitioned(case, samples, batch_size, scheme="node", mixed=True)
+        ways["mixed_step"] = mixed.weight_step
+    return ways
+
+
+def _row(key: str, seconds: Mapping[str, list[float]], step: str) -> dict[str, Any]:
+    pairs = zip(seconds[step], seconds["standard"], strict=True)
+    found = machine.spread([ours / standard for ours, standard in pairs])
+    return {
+        "what": key,
+        "ratio": found["median"],
+        "ratio, fastest": found["fastest"],
+        "ratio, slowest": found["slowest"],
+        "standard ms": 1000 * machine.spread(seconds["standard"])["median"],
+        "ours ms": 1000 * machine.spread(seconds[step])["median"],
+    }
+
+
+def _memory_row(name: str, case: _Case, *, batch_size: int) -> dict[str, Any]:
+    """Peak of two whole iterations with S = 1, where weights weigh most, and zero defaults."""
+
+    def standard() -> None:
+        learner = _standard(case, 1, batch_size)
+        for _ in range(2):
+            learner.step()
+
+    def partitioned() -> None:
+        learner = _partitioned(case, 1, batch_size, defaults="zero")
+        for _ in range(6):  # every partition's step takes memory of its own
+            learner.step()
+
+    theirs, ours = _peak_bytes(standard), _peak_bytes(partitioned)
+    return {
+        "what": f"memory.{name}",
+        "ratio": ours / theirs,
+        "standard MB": theirs / 1e6,
+        "ours MB": ours / 1e6,
+        "batch": batch_size,
+    }
+
+
+def _standard(case: _Case, samples: int, batch_size: int) -> Any:
+    config = StandardConfig(
+        net=case.net,
+        hypers={"affine": _AFFINE, "samples": samples},
+        optimiser=case.optimiser,
+        batch_size=batch_size,
+        passes=10**6,
+    )
+    return config.build(_context(case))
+
+
+def _partitioned(case: _Case, samples: int, batch_size: int, **changes: Any) -> PartitionedLearner:
+    is_node = changes.get("scheme") == "node"
+    fields = {"defaults": "zero" if is_node else case.defaults} | changes
+    config = PartitionedConfig(
+        net=case.net,
+        hypers={"affine": _AFFINE, "samples": samples},
+        optimiser=case.optimiser,
+        batch_size=batch_size,
+        passes=10**6,
+        **fields,
+    )
+    learner: Learner = config.build(_context(case))
+    assert isinstance(learner, PartitionedLearner)
+    return learner
+
+
+def _context(case: _Case) -> Context:
+    draw = seeding.numpy_generator(0, "bench images")
+    num = max(300, case.batch_size)
+    images = draw.integers(0, 256, (num, *case.in_shape), dtype=np.uint8)
+    train = Examples(images, draw.integers(0, 10, num))
+    nothing = train.subset(np.arange(0))
+    task = Task("noise", train, nothing, nothing, num_classes=10, mean=(0.0,), std=(1.0,))
+    return Context(task=task, seed=0, device=torch.device("cpu"))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Bytes of all storages that operations made and that are still alive, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = {
+            leaf.untyped_storage()._cdata
+            for leaf in tree_leaves((args, kwargs))
+            if isinstance(leaf, torch.Tensor)
+        }
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self._enter(leaf.untyped_storage(), given)
+        return out
+
+    def _enter(self, storage: torch.UntypedStorage, given: set[int]) -> None:
+        key = storage._cdata
+        if key in self._known or key in given:
+            return
+        self._known.add(key)
+        num_bytes = storage.nbytes()
+        self.live += num_bytes
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._leave, key, num_bytes)
+
+    def _leave(self, key: int, num_bytes: int) -> None:
+        self._known.discard(key)
+        self.live -= num_bytes
+
+
+def _peak_bytes(work: Callable[[], None]) -> int:
+    ledger = _Ledger()
+    with ledger:
+        work()
+    return ledger.peak
