@@ -193,6 +193,7 @@ def test_warm_up_moves_deviations_only(task: Task) -> None:
 
 
 CHANGES: list[dict[str, Any]] = [
+    {"augmentation": {"crop_padding": 1}},
     {"pretrain": 0.25},
     {"warmup": 0.2},
     {"fractions": (0.5, 1.0)},

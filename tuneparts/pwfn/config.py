@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
 from tuneparts.pwfn import regulariser, rounds, sigma
 from tuneparts.pwfn.controls import Control
@@ -31,6 +32,8 @@ class PwfnConfig(SupervisedConfig):
     """Pretraining, then rounds that train weights as Gaussians and fix ever more of them."""
 
     method: Literal["pwfn"] = "pwfn"
+    augmentation: FixedConfig = FixedConfig()
+    """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)
     """Share of the passes for ordinary training, with `optimiser`."""
     pretrained: str | None = None

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
-from tuneparts.errors import CheckpointError
+from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile, compression, conversion, fixing, regulariser, rounds
 from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.config import PwfnConfig
@@ -38,6 +39,12 @@ class PwfnLearner(SupervisedLearner):
 
     def __init__(self, config: PwfnConfig, context: Context) -> None:
         super().__init__(config, context)
+        in_shape = context.task.in_shape
+        if config.augmentation != FixedConfig() and len(in_shape) != 3:
+            raise ConfigError(
+                f"`augmentation` acts on images (C, H, W), but inputs have shape {in_shape}. "
+                "Leave it out."
+            )
         if config.pretrained is not None:
             self._load_pretrained(Path(config.pretrained))
         conversion.to_gaussian(self.net)
@@ -143,6 +150,7 @@ class PwfnLearner(SupervisedLearner):
 
     def _backward(self) -> Tensor:
         x, y = self.train_data.take(self._batches.next())
+        x = self.config.augmentation(x, self._augmentation)
         logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
         loss = F.cross_entropy(logits, y)
         self.optimiser.zero_grad(set_to_none=True)
@@ -209,7 +217,12 @@ class PwfnLearner(SupervisedLearner):
         recalibrate(
             self.net,
             (self.train_data.take(stream.next())[0] for _ in range(self.config.recalibrate)),
-            lambda x: self.hypers.predict(self.net, x, generator=augmentation, training=True),
+            lambda x: self.hypers.predict(
+                self.net,
+                self.config.augmentation(x, augmentation),
+                generator=augmentation,
+                training=True,
+            ),
         )
 
     def _val_accuracy(self) -> float | None:
