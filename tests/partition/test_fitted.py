@@ -6,7 +6,7 @@ from torch import nn
 import tuneparts.partition
 from tuneparts import seeding
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.partition import fit
 
 
@@ -81,3 +81,9 @@ def test_what_cannot_be_fitted_is_refused():
         fit(_net(), images, labels, defaults="seed", **SETTINGS)
     with pytest.raises(ConfigError, match="Did you mean `passes`"):
         fit(_net(), images, labels, pases=3)
+
+
+def test_a_run_that_diverges_says_so():
+    images, labels = _data()
+    with pytest.raises(DivergedError, match="must stay finite"):
+        fit(_net(), images, labels, optimiser={"kind": "sgd", "lr": 1e25}, **SETTINGS)

@@ -73,8 +73,7 @@ def fit(
             "a net that was built elsewhere cannot be drawn again from the seed, but `defaults` is "
             "`seed`. Use `initial`."
         )
-    # A config travels as data and names its net; here the net exists already.
-    config = config.model_copy(update={"net": _given(net)})
+    config = _GivenConfig(**(config.model_dump() | {"net": _given(net)}))
     first = next(iter(net.parameters()))
     nothing = examples.subset(np.arange(0))
     task = Task(
@@ -106,6 +105,12 @@ class _Given(NetConfig):
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:  # noqa: ARG002
         return self._net
+
+
+class _GivenConfig(PartitionedConfig):
+    """Configs travel as data and name their net; here the net exists already."""
+
+    net: _Given  # type: ignore[assignment]
 
 
 def _given(net: nn.Module) -> _Given:
