@@ -19,7 +19,7 @@ class DigitsCnn(NetConfig):
     hidden: PositiveInt = 64
     """Units of the hidden linear layer."""
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, height, width = image_shape(self, in_shape, least=4)
         channels1, channels2 = self.channels
         net = nn.Sequential(

@@ -60,7 +60,7 @@ class FixupResNet(NetConfig):
             )
         return depth
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=1)
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             stem=nn.Conv2d(num_in, self.planes, 3, padding=1, bias=False),

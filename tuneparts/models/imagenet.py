@@ -21,7 +21,7 @@ class Imagenet(NetConfig):
         "imagenet_wide_resnet50_2",
     ]
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         channels, _, _ = image_shape(self, in_shape, least=32)
         if channels != 3:
             raise ConfigError(

@@ -22,7 +22,7 @@ class Mlp(NetConfig):
     """Units of the hidden layers; none makes a linear classifier."""
     activation: Literal["relu", "gelu"] = "gelu"
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
         sizes = (math.prod(in_shape), *self.widths)
         for i, (num_in, num_out) in enumerate(pairwise(sizes), start=1):

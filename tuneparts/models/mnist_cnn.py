@@ -22,7 +22,7 @@ class MnistCnn(NetConfig):
     hidden: tuple[PositiveInt, PositiveInt] = (500, 50)
     """Units of the hidden linear layers."""
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, height, width = image_shape(self, in_shape, least=4)
         (channels1, channels2), (hidden1, hidden2) = self.channels, self.hidden
         net = nn.Sequential(

@@ -54,7 +54,7 @@ class MobileNetV2(NetConfig):
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=1)
         channels = _to_eighths(32 * self.width)
         layers: OrderedDict[str, nn.Module] = OrderedDict(

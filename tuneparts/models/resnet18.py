@@ -40,7 +40,7 @@ class ResNet18(NetConfig):
     stem_pool: bool = False
     """Halve the image once more, by 3x3 max pooling after the stem: a quarter of the cost."""
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=1)
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             stem=nn.Conv2d(num_in, self.width, 3, padding=1, bias=False),

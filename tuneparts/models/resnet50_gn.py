@@ -24,7 +24,7 @@ class ResNet50Gn(NetConfig):
     groups: Literal[1, 2, 4, 8, 16] = 2
     """Groups of each GroupNorm; divides the 16 channels of the stem."""
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=1)
         return pre_activation_net(
             num_in,

@@ -63,7 +63,7 @@ class ResNet9(NetConfig):
             )
         return self
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=8)
         width, groups = self.width, self.groups
         return nn.Sequential(

@@ -74,7 +74,7 @@ class WideResNet(NetConfig):
             )
         return depth
 
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:  # noqa: D102
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         num_in, _, _ = image_shape(self, in_shape, least=1)
         return pre_activation_net(
             num_in,
