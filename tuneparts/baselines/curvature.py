@@ -1,0 +1,116 @@
+"""Generalised Gauss-Newton curvature of a net's weights, and Laplace's evidence from it.
+
+The diagonal of H = sum_n J_n^T (diag(p_n) - p_n p_n^T) J_n, with J_n the Jacobian of the logits of
+example n (Immer et al. 2021), is computed exactly and can be differentiated by whatever the inputs
+depend on, such as augmentation ranges (Immer et al. 2022): J is that of the prediction averaged
+over augmentation samples.
+
+Shapes: B examples, S samples of each, N = B * S, K classes, n entries of a parameter.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.errors import ConfigError
+
+Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
+
+
+def check_memory(
+    net: nn.Module, *, num_examples: int, num_classes: int, num_copies: int, max_gb: float
+) -> None:
+    """Refuse Jacobians of a batch that would not fit, before anything is spent on them.
+
+    Args:
+        net: whose weights they are taken by.
+        num_examples: B.
+        num_classes: K.
+        num_copies: tensors of the Jacobian's size that are alive at once.
+        max_gb: the limit.
+    """
+    num_weights = sum(p.numel() for p in net.parameters())
+    needed = 4 * num_copies * num_examples * num_classes * num_weights / 1e9
+    if needed > max_gb:
+        raise ConfigError(
+            f"the Jacobians of one batch must fit in `max_gb` = {max_gb:g} GB, but {num_examples} "
+            f"examples x {num_classes} classes x {num_weights} weights need about {needed:.1f} GB. "
+            "Use a smaller net or batch, or raise `max_gb`."
+        )
+
+
+def diagonal_ggn(
+    net: nn.Module, predict: Predict, num_examples: int, *, differentiable: bool = False
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits of a batch and the diagonal of its curvature, summed over the batch.
+
+    Every example is given weights of its own, equal in value, so that one backward pass per class
+    yields the Jacobians of all examples.
+
+    Args:
+        net: without statistics over the batch; read, never moved.
+        predict: from a function of inputs (N, ...) to logits (N, K), to averaged logits (B, K).
+        num_examples: B.
+        differentiable: whether the result carries a graph to what `predict` depends on, at the
+            memory of K Jacobians of the batch instead of two.
+
+    Returns:
+        logits_BK and, by parameter name, the diagonal in the shape of the parameter.
+    """
+    own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
+    copies = {
+        name: p.expand(num_examples, *p.shape).clone().requires_grad_() for name, p in own.items()
+    }
+    rest = dict(net.named_buffers())
+    rest |= {name: p for name, p in net.named_parameters() if not p.requires_grad}
+
+    def run(weights: dict[str, Tensor], x_S: Tensor) -> Tensor:
+        return torch.func.functional_call(net, {**rest, **weights}, (x_S,))  # type: ignore[no-any-return]
+
+    def batched(x_N: Tensor) -> Tensor:
+        x_BS = x_N.view(num_examples, -1, *x_N.shape[1:])
+        return torch.func.vmap(run)(copies, x_BS).flatten(0, 1)
+
+    logits_BK = predict(batched)
+    probs_BK = logits_BK.softmax(dim=1) if differentiable else logits_BK.detach().softmax(dim=1)
+    mean = {name: torch.zeros_like(c) for name, c in copies.items()}
+    square = {name: torch.zeros_like(c) for name, c in copies.items()}
+    for k in range(logits_BK.shape[1]):
+        rows = torch.autograd.grad(
+            logits_BK[:, k].sum(),
+            list(copies.values()),
+            retain_graph=True,
+            create_graph=differentiable,
+        )
+        for name, row_Bn in zip(copies, rows, strict=True):
+            weight_B = probs_BK[:, k].view(-1, *[1] * (row_Bn.dim() - 1))
+            mean[name] = mean[name] + weight_B * row_Bn
+            square[name] = square[name] + weight_B * row_Bn.square()
+    diagonal = {name: (square[name] - mean[name].square()).sum(0) for name in copies}
+    return (logits_BK if differentiable else logits_BK.detach()), diagonal
+
+
+def log_evidence(
+    log_likelihood: Tensor,
+    weights: Mapping[str, Tensor],
+    curvature: Mapping[str, Tensor],
+    log_precision: Mapping[str, Tensor],
+) -> Tensor:
+    """Laplace's approximation of log p(D), with a Gaussian prior per parameter tensor.
+
+    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2 with H diagonal.
+
+    Args:
+        log_likelihood: log p(D | w), summed over the data.
+        weights: w, by name.
+        curvature: the diagonal of H over all data, by name.
+        log_precision: log of the prior's precision, a scalar by name.
+    """
+    total = log_likelihood
+    for name, weight in weights.items():
+        log_delta = log_precision[name]
+        delta = log_delta.exp()
+        volume = ((curvature[name] + delta).log() - log_delta).sum()
+        total = total - (volume + delta * weight.square().sum()) / 2
+    return total

@@ -1,0 +1,242 @@
+"""Hypers by the gradient of Laplace's marginal likelihood, during training (Immer et al. 2022).
+
+Weights are trained to the maximum of the posterior under a Gaussian prior; now and then one
+evidence step moves the hypers and the prior's precisions up the gradient of
+
+    log p(D | w, psi) - (log det(H(psi) + P) - log det P + w^T P w) / 2,
+
+with H the exact diagonal of the Gauss-Newton curvature. Immer et al. use Kronecker factors over
+all data at each estimate; here the diagonal is estimated from one batch and remembered as a
+running mean, since a step over all data would cost more than the whole budget of other methods.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tuneparts.baselines.curvature import check_memory, diagonal_ggn, log_evidence
+from tuneparts.data.batches import Batches
+from tuneparts.errors import ConfigError
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import set_lr
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+
+class LaplaceConfig(SupervisedConfig):
+    """Weights by their posterior's maximum, hypers and prior by the evidence; small nets only."""
+
+    method: Literal["laplace"] = "laplace"
+    train_on: Literal["train", "all"] = "all"
+    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    hyper_lr: float = Field(default=0.1, gt=0)
+    """Adam's rate for the hypers and for the logarithms of the prior's precisions."""
+    precision: float = Field(default=1.0, gt=0)
+    """Where the prior's precision of every parameter tensor starts."""
+    burn_in: float = Field(default=0.1, ge=0, lt=1)
+    """Fraction of the passes before the first evidence step."""
+    evidence_every: int = Field(default=20, gt=0)
+    """Weight steps per evidence step."""
+    evidence_batch: int = Field(default=32, gt=0)
+    """Examples per evidence step."""
+    memory: float = Field(default=0.9, ge=0, lt=1)
+    """Share of the running mean of the curvature that one evidence step keeps."""
+    lml_every: int = Field(default=1_000_000, gt=0)
+    """Intervals between two evaluations of the evidence on all data; the last always has one."""
+    max_gb: float = Field(default=2.0, gt=0)
+    """Refuse to start if the Jacobians of one evidence step need more."""
+
+    @model_validator(mode="after")
+    def _prior_is_the_decay(self) -> Self:
+        if self.optimiser.weight_decay:
+            raise ValueError(
+                "the prior's precision is the weight decay, and is learnt, but "
+                f"`optimiser.weight_decay` is {self.optimiser.weight_decay:g}. Set it to 0."
+            )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        return LaplaceLearner(self, context)
+
+
+class LaplaceLearner(SupervisedLearner):
+    """Weight steps, and evidence steps that cost 3 K passes each.
+
+    A Jacobian of a batch takes K backward passes, and differentiating it twice as many more.
+    """
+
+    config: LaplaceConfig
+
+    def __init__(self, config: LaplaceConfig, context: Context) -> None:
+        super().__init__(config, context, learns_hypers=True)
+        _check_net(self.net)
+        if self.hypers.dropout is not None:
+            raise ConfigError(
+                "the curvature is that of a prediction without dropout, but the net or the hypers "
+                "have dropout rates. Set them to 0."
+            )
+        # Rows, their squares and products with probabilities are all kept for the gradient.
+        check_memory(
+            self.net,
+            num_examples=config.evidence_batch,
+            num_classes=context.task.num_classes,
+            num_copies=4,
+            max_gb=config.max_gb,
+        )
+        self.optimiser = config.optimiser.build(self.net)
+        self.log_precision = {
+            name: torch.full((), config.precision, device=context.device).log().requires_grad_()
+            for name, _ in self.net.named_parameters()
+        }
+        self._curvature: dict[str, Tensor] = {}
+        self._hyper_optimiser = torch.optim.Adam(
+            [*self.hypers.learnable(), *self.log_precision.values()], lr=config.hyper_lr
+        )
+        num = len(self.train_data)
+        self._batches = Batches(num, config.batch_size, seed=context.seed, replacement=False)
+        self._evidence_batches = Batches(
+            num, config.evidence_batch, seed=context.seed, stream=("evidence",), replacement=True
+        )
+        self._augmentation = self.generator("augment")
+        self._evidence_augmentation = self.generator("augment evidence steps")
+        self._since = 0
+
+    @property
+    def evidence_passes(self) -> int:
+        """What one evidence step costs."""
+        return 3 * self.context.task.num_classes
+
+    def step(self) -> Step:
+        is_due = self._since >= self.config.evidence_every and self.progress >= self.config.burn_in
+        if is_due and self.passes + self.evidence_passes <= self.config.passes:
+            self._since = 0
+            loss = self.evidence_step()
+            return Step(passes=self.evidence_passes, losses={"train/hyper_loss": loss})
+        self._since += 1
+        return Step(passes=1, losses={"train/loss": self.weight_step()})
+
+    def weight_step(self) -> Tensor:
+        """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        x, y_B = self.train_data.take(self._batches.next())
+        with self.hypers.detached():
+            logits_BK = self.hypers.predict(
+                self.net, x, generator=self._augmentation, training=True
+            )
+        loss = F.cross_entropy(logits_BK, y_B)
+        energy = sum(
+            self.log_precision[name].detach().exp() * p.square().sum()
+            for name, p in self.net.named_parameters()
+        )
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss + energy / (2 * len(self.train_data)))
+        self.optimiser.step()
+        return loss.detach()
+
+    def evidence_step(self) -> Tensor:
+        """Move hypers and prior by one batch; returns minus the evidence per example."""
+        num, size = len(self.train_data), self.config.evidence_batch
+        x, y_B = self.train_data.take(self._evidence_batches.next())
+        logits_BK, diagonal = self._diagonal(x, self._evidence_augmentation, differentiable=True)
+        likelihood = -F.cross_entropy(logits_BK, y_B) * num
+        estimate = {name: h * (num / size) for name, h in diagonal.items()}
+        self._remember({name: h.detach() for name, h in estimate.items()})
+        evidence = log_evidence(likelihood, self._weights(), self._curvature, self.log_precision)
+        # d log det(H + P) = tr((H + P)^-1 dH): inverse from the running mean, dH from the batch.
+        movement = sum(
+            (h / (self._curvature[name] + self.log_precision[name].detach().exp())).sum()
+            for name, h in estimate.items()
+        )
+        parameters = [*self.hypers.learnable(), *self.log_precision.values()]
+        grads = torch.autograd.grad(-evidence + movement / 2, parameters, allow_unused=True)
+        for parameter, grad in zip(parameters, grads, strict=True):
+            parameter.grad = grad
+        self._hyper_optimiser.step()
+        return -evidence.detach() / num
+
+    def evidence(self) -> float:
+        """Laplace's log p(D) on all training data, always under the same augmentation draws."""
+        generator = self.generator("evaluate lml")
+        curvature = {name: torch.zeros_like(w) for name, w in self._weights().items()}
+        likelihood = torch.zeros((), dtype=torch.float64, device=self.context.device)
+        for x, y_B in self.train_data.iterate(self.config.evidence_batch):
+            logits_BK, diagonal = self._diagonal(x, generator, differentiable=False)
+            likelihood -= F.cross_entropy(logits_BK.double(), y_B, reduction="sum")
+            for name, h in diagonal.items():
+                curvature[name] += h
+        with torch.no_grad():
+            return float(log_evidence(likelihood, self._weights(), curvature, self.log_precision))
+
+    def evaluate(self) -> dict[str, float]:
+        metrics = super().evaluate()
+        reports = -(-self.passes // self.config.interval)
+        if self.finished or reports % self.config.lml_every == 0:
+            total = self.evidence()
+            metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
+        return metrics
+
+    def _diagonal(
+        self, x: Tensor, generator: torch.Generator, *, differentiable: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return diagonal_ggn(
+            self.net,
+            lambda net: self.hypers.predict(net, x, generator=generator, training=True),
+            len(x),
+            differentiable=differentiable,
+        )
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.net.named_parameters()}
+
+    def _remember(self, estimate: dict[str, Tensor]) -> None:
+        if not self._curvature:
+            self._curvature = estimate
+            return
+        for name, h in estimate.items():
+            self._curvature[name] = torch.lerp(h, self._curvature[name], self.config.memory)
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "hypers": self.hypers.state_dict(),
+            "log_precision": {name: t.detach() for name, t in self.log_precision.items()},
+            "curvature": dict(self._curvature),
+            "optimiser": optimiser_state(self.optimiser),
+            "hyper_optimiser": optimiser_state(self._hyper_optimiser),
+            "batches": self._batches.state_dict(),
+            "evidence_batches": self._evidence_batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+            "evidence_augmentation": self._evidence_augmentation.get_state(),
+            "since": self._since,
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.hypers.load_state_dict(state["hypers"])
+        with torch.no_grad():
+            for name, own in self.log_precision.items():
+                own.copy_(state["log_precision"][name])
+        self._curvature = {
+            name: h.to(self.context.device, copy=True) for name, h in state["curvature"].items()
+        }
+        load_optimiser_state(self.optimiser, state["optimiser"])
+        load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
+        self._batches.load_state_dict(state["batches"])
+        self._evidence_batches.load_state_dict(state["evidence_batches"])
+        self._augmentation.set_state(state["augmentation"])
+        self._evidence_augmentation.set_state(state["evidence_augmentation"])
+        self._since = int(state["since"])
+
+
+def _check_net(net: nn.Module) -> None:
+    for name, module in net.named_modules():
+        if getattr(module, "running_mean", None) is not None:
+            raise ConfigError(
+                "the curvature needs predictions that do not depend on the other examples of a "
+                f"batch, but `{name}` is a {type(module).__name__}. Use a net without batch norms."
+            )
