@@ -12,6 +12,8 @@ METHODS: dict[str, str] = {
     "standard": "tuneparts.baselines.standard:StandardConfig",
     "augerino": "tuneparts.baselines.augerino:AugerinoConfig",
     "validation": "tuneparts.baselines.validation:ValidationConfig",
+    "laplace": "tuneparts.baselines.laplace:LaplaceConfig",
+    "posthoc_laplace": "tuneparts.baselines.posthoc:PosthocConfig",
     "partitioned": "tuneparts.partition.config:PartitionedConfig",
     "released": "tuneparts.partition.released:ReleasedConfig",
     "pwfn": "tuneparts.pwfn.config:PwfnConfig",
