@@ -6,7 +6,8 @@ from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import FIGURES, draw, parse
 from tuneparts.reports.outline import DEFAULT_FIGURES
 
-ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width"]
+MEMBERS = ("anytime", "interpolation", "membership")
+ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 
 
 def test_every_figure_is_asked_for_below():

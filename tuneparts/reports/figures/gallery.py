@@ -12,9 +12,12 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy
+from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.hypers import hypers
+from tuneparts.reports.figures.interpolation import interpolation
+from tuneparts.reports.figures.membership import membership
 from tuneparts.reports.figures.projections import projections
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 
@@ -26,6 +29,9 @@ FIGURES: dict[str, Figure] = {
     "best_of_n": best_of_n,
     "sweep": sweep,
     "heat_map": heat_map,
+    "anytime": anytime,
+    "interpolation": interpolation,
+    "membership": membership,
 }
 
 

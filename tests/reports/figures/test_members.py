@@ -1,0 +1,79 @@
+"""The figures of methods with several members, on one small table."""
+
+import pandas as pd
+import pytest
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.anytime import anytime, points
+from tuneparts.reports.figures.drawing import Drawing, Note
+from tuneparts.reports.figures.interpolation import interpolation
+from tuneparts.reports.figures.membership import membership, memberships
+from tuneparts.reports.outline import ArmOutline
+
+ARMS = ("shared", "plain")
+
+
+@pytest.fixture
+def evidence(outline) -> Evidence:
+    rows = []
+    for arm in ARMS:
+        for seed in (0, 1):
+            row = {
+                "trial": f"{arm}/{seed}",
+                "arm": arm,
+                "seed": seed,
+                "index": 0,
+                "outcome": "finished",
+                "val/accuracy": 0.8,
+                "anytime/accuracy.0": 0.7 + 0.02 * seed,
+                "anytime/flops.0": 100.0,
+                "anytime/accuracy.1": 0.6,
+                "anytime/flops.1": 200.0,
+                "anytime/accuracy.0_1": 0.9,
+                "anytime/flops.0_1": 300.0,
+            }
+            if arm == "shared":
+                row |= {f"superweights/cluster.{m}_{k}": float(k % 2) for m, k in CLUSTERS}
+                row |= {f"interpolation/accuracy.{i}": 0.5 + 0.1 * seed for i in range(11)}
+            rows.append(row)
+    arms = tuple(ArmOutline(arm, "superweights", 1, (0, 1), passes=1) for arm in ARMS)
+    changed = type(outline)(**{**outline.__dict__, "arms": arms})
+    return Evidence(changed, pd.DataFrame(rows), pd.DataFrame())
+
+
+CLUSTERS = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_operating_points_and_their_frontier(evidence) -> None:
+    data = points(evidence)
+    own = data[data["arm"] == "shared"].reset_index(drop=True)
+    assert own["members"].tolist() == ["0", "1", "0 + 1"]
+    assert own["accuracy"].tolist() == pytest.approx([0.71, 0.6, 0.9])
+    assert own["is_best"].tolist() == [True, False, True]
+    drawing = anytime(evidence)
+    assert isinstance(drawing, Drawing)
+    assert list(drawing.figure.data[0].x) == [100.0, 300.0]
+    assert list(drawing.figure.data[1].x) == [200.0]
+
+
+def test_the_cluster_of_each_layer(evidence) -> None:
+    data = memberships(evidence)
+    assert len(data) == 2 * len(CLUSTERS)
+    drawing = membership(evidence)
+    assert isinstance(drawing, Drawing)
+    (heat,) = drawing.figure.data
+    assert heat.z[0] == [0.0, 1.0, 0.0]
+    assert heat.y == ("member 0", "member 1")
+
+
+def test_the_line_between_two_members_has_its_places_in_order(evidence) -> None:
+    drawing = interpolation(evidence)
+    assert isinstance(drawing, Drawing)
+    (line,) = drawing.figure.data
+    assert list(line.x) == pytest.approx([i / 10 for i in range(11)])
+    assert list(line.y) == pytest.approx([0.55] * 11)
+
+
+@pytest.mark.parametrize("figure", [anytime, membership, interpolation])
+def test_a_note_where_nothing_was_measured(figure, trials, steps, outline) -> None:
+    assert isinstance(figure(Evidence(outline, trials, steps)), Note)

@@ -1,0 +1,55 @@
+"""Accuracy on the straight line between two members: a dip says that they differ in kind."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.statistics import estimate
+
+TITLE = "Accuracy between two members"
+_METRIC = "interpolation/accuracy."
+
+
+def interpolation(evidence: Evidence) -> Drawing | Note:
+    """Test accuracy from the first member to the second, mean over seeds."""
+    data = lines(evidence)
+    if data.empty:
+        return Note(TITLE, "No selected trial has interpolated between members.")
+    figure = canvas()
+    for arm, look in looks(evidence.outline).items():
+        own = data[data["arm"] == arm]
+        if own.empty:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=own["place"].tolist(),
+                y=own["accuracy"].tolist(),
+                error_y={"type": "data", "array": own["se"].tolist()},
+                name=look.name,
+                mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 2.5},
+                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+            )
+        )
+    figure.update_xaxes(title_text="place between first and second member")
+    figure.update_yaxes(title_text="test accuracy")
+    caption = (
+        "Test accuracy of nets whose weights lie between those of the first two members, norms "
+        "using the statistics of the batch; mean and one standard error over seeds."
+    )
+    return Drawing(TITLE, figure, caption, data)
+
+
+def lines(evidence: Evidence) -> pd.DataFrame:
+    """One row per arm and place: mean accuracy over seeds."""
+    rows = []
+    for arm, trials in evidence.selected.groupby("arm", sort=False):
+        columns = [name for name in trials.columns if str(name).startswith(_METRIC)]
+        known = trials[columns].dropna(axis="columns", how="all")
+        numbers = sorted(int(name.removeprefix(_METRIC)) for name in known.columns)
+        for number in numbers:
+            point = estimate(known[f"{_METRIC}{number}"].dropna().to_numpy(dtype=float))
+            rows.append((arm, number / numbers[-1], point.mean, point.se))
+    return pd.DataFrame(rows, columns=["arm", "place", "accuracy", "se"])
