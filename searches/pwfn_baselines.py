@@ -71,7 +71,11 @@ def search(scale: Scale) -> Search:
     arms += [
         arm("powers_of_two", quantiser={"kind": "nearest", "max_order": 1}),
         *(
-            arm(f"kmeans_{count}", quantiser={"kind": "kmeans", "num_values": count})
+            arm(
+                f"once_kmeans_{count}",
+                quantiser={"kind": "kmeans", "num_values": count},
+                fractions=(1.0,),
+            )
             for count in scale.pick(smoke=(16,), cpu=(64, 32, 16), paper=(256, 128, 64))
         ),
         *(

@@ -83,8 +83,8 @@ class PwfnLearner(SupervisedLearner):
             "fixing/fraction": fixing.fixed(self.net).double().mean().item(),
             **self._last_fixing,
         }
-        if self.config.quantiser.uses_sigma:
-            finetune = self.config.finetune
+        finetune = self.config.finetune
+        if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
             metrics["fixing/exposure"] = regulariser.exposure(
                 lr=finetune.lr,
                 momentum=finetune.momentum,
