@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional as F
 
+from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
@@ -18,6 +19,8 @@ class StandardConfig(SupervisedConfig):
     """One net, ordinary optimiser, hypers fixed."""
 
     method: Literal["standard"] = "standard"
+    augmentation: FixedConfig = FixedConfig()
+    """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
 
     def build(self, context: Context) -> Learner:
         return StandardLearner(self, context)
@@ -35,10 +38,12 @@ class StandardLearner(SupervisedLearner):
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
         self._augmentation = self.generator("augment")
+        self._fixed_augmentation = self.generator("fixed augmentation")
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         x, y = self.train_data.take(self._batches.next())
+        x = self.config.augmentation(x, self._fixed_augmentation)
         logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
         loss = F.cross_entropy(logits, y)
         self.optimiser.zero_grad(set_to_none=True)
@@ -52,6 +57,7 @@ class StandardLearner(SupervisedLearner):
             "optimiser": optimiser_state(self.optimiser),
             "batches": self._batches.state_dict(),
             "augmentation": self._augmentation.get_state(),
+            "fixed_augmentation": self._fixed_augmentation.get_state(),
         }
 
     def load_training_state(self, state: Mapping[str, Any]) -> None:
@@ -59,3 +65,4 @@ class StandardLearner(SupervisedLearner):
         load_optimiser_state(self.optimiser, state["optimiser"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])
+        self._fixed_augmentation.set_state(state["fixed_augmentation"])
