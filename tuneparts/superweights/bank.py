@@ -43,7 +43,6 @@ class TemplateBank(nn.Module):
     ) -> None:
         super().__init__()
         self.plan = plan
-        self.ties = ties
         templates, coefficients = [], []
         for (c, j), rows in zip(plan.slots, ties, strict=True):
             cluster = plan.clusters[c]
@@ -58,6 +57,7 @@ class TemplateBank(nn.Module):
             coefficients.append(alpha_UK[_leading_users(rows, fans)])
         self.templates_KD = nn.ParameterList(templates)
         self.coefficients_RK = nn.ParameterList(coefficients)
+        self._tie(ties)
 
     def compose(self) -> list[Tensor]:
         """The weight of every layer of the plan, in its order and shape."""
@@ -87,14 +87,20 @@ class TemplateBank(nn.Module):
 
     def _superweights(self, slot: int) -> Tensor:
         """(U, D) for all users of a slot; tied users have the very same row."""
-        rows = self.ties[slot]
         superweights_RD: Tensor = self.coefficients_RK[slot] @ self.templates_KD[slot]
-        if rows == list(range(len(rows))):
+        num_users = len(self.ties[slot])
+        if len(superweights_RD) == num_users:  # rows are numbered in order: nobody is tied
             return superweights_RD
         if len(superweights_RD) == 1:
-            return superweights_RD.expand(len(rows), -1)
-        index_U = torch.tensor(rows, device=superweights_RD.device)
-        return superweights_RD[index_U]
+            return superweights_RD.expand(num_users, -1)
+        return superweights_RD[self.get_buffer(_rows_name(slot))]
+
+    def _tie(self, ties: Ties) -> None:
+        """Keep the rows of each slot beside the coefficients, on their device."""
+        self.ties = ties
+        for slot, rows in enumerate(ties):
+            index_U = torch.tensor(rows, device=self.coefficients_RK[slot].device)
+            self.register_buffer(_rows_name(slot), index_U, persistent=False)
 
     @torch.no_grad()
     def coefficient_gradients(self, gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -130,13 +136,17 @@ class TemplateBank(nn.Module):
             index_R = torch.tensor(origin, device=old_RK.device)
             indices.append(index_R)
             self.coefficients_RK[slot] = nn.Parameter(old_RK[index_R].clone())
-        self.ties = ties
+        self._tie(ties)
         return indices
 
     @property
     def num_vectors(self) -> int:
         """Coefficient vectors in all."""
         return tying.count(self.ties)
+
+
+def _rows_name(slot: int) -> str:
+    return f"rows_{slot}"
 
 
 def _runs_of_equal_shape(plan: Plan, cluster: Cluster) -> list[list[int]]:
