@@ -141,3 +141,13 @@ def test_families_of_hypers_stay_in_the_csv(trials, outline):
     assert [c.header for c in table.columns] == ["arm", "rotation (rad)"]
     assert "2 values" in table.notes[0]
     assert "hyper/keep.1" in tables.to_csv(summary, outline)
+
+
+def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, outline):
+    trials["corrupted/nll"] = trials["test/nll"] + 1
+    trials["size/parameters"] = 1234.0
+    table = tables.build(summarise(trials, outline), outline)[0]
+    names = [column.header for column in table.columns]
+    assert "corrupted nll (nats) ↓" in names
+    sizes = next(column for column in table.columns if "parameters" in column.header)
+    assert not any(cell.is_best for cell in sizes.cells)

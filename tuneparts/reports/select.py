@@ -18,6 +18,8 @@ from tuneparts.search.selection import best_index
 
 OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/seconds")
+SCORED = ("test/", "corrupted/", "size/")
+"""Families that the table of scores shows."""
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -102,14 +104,14 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
 
 
 def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
-    """Metrics worth aggregating: test scores first, then the selection metric, then hypers."""
+    """Metrics worth aggregating: scores and sizes, then the selection metric, then hypers."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
     def place(name: str) -> tuple[int, str]:
         return order[schema.lookup(name).name], name
 
     names = [str(name) for name in trials.columns]
-    tests = sorted((name for name in names if name.startswith("test/")), key=place)
+    tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
     hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
     return [*tests, *([outline.metric] if outline.metric else []), *hypers]
 

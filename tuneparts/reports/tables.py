@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tuneparts import schema
 from tuneparts.reports.outline import Outline
-from tuneparts.reports.select import OUTCOMES
+from tuneparts.reports.select import OUTCOMES, SCORED
 
 NOTHING = "\N{EN DASH}"
 _LATEX = {
@@ -76,7 +76,7 @@ def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
     """The table of scores and costs, and that of hypers where any were reported."""
     records = summary.to_dict("records")
     arm = Column("arm", tuple(Cell(str(row["arm"])) for row in records), is_number=False)
-    tests = [name for name in _metrics(summary) if name.startswith("test/")]
+    tests = [name for name in _metrics(summary) if name.startswith(SCORED)]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
     single = [name for name in hypers if name in schema.METRICS]
     scores = [_scores(summary, name, detail=2 * position) for position, name in enumerate(tests)]
@@ -239,7 +239,7 @@ def _scores(summary: pd.DataFrame, name: str, *, detail: int = 0) -> Column:
         text = spread(row[name], row[f"{name}:se"], metric.decimals)
         is_partial = 0 < row[f"{name}:n"] < row["seeds"]
         texts.append(text + (f" (n={row[f'{name}:n']})" if is_partial else ""))
-    best = _best(summary[name], metric) if name.startswith("test/") else None
+    best = _best(summary[name], metric) if name.startswith(("test/", "corrupted/")) else None
     cells = (
         Cell(text, is_best=best is not None and number(mean, metric.decimals) == best)
         for text, mean in zip(texts, summary[name], strict=True)
