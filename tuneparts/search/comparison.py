@@ -1,0 +1,158 @@
+"""The arms of one comparison: search algorithms against methods that learn hypers in one run.
+
+The searches that ask this question differ in data, net and size; which arms there are, what each
+may see and how many passes it has is the same, and stands here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tuneparts.augment.affine import lila
+from tuneparts.baselines.augerino import AugerinoConfig
+from tuneparts.baselines.laplace import LaplaceConfig
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.baselines.validation import ValidationConfig
+from tuneparts.config import Config
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.released import ReleasedConfig
+from tuneparts.search.space import Dimension, Uniform
+from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Resources, Tpe
+
+PAPER_RANGE = 3.0
+"""Largest nuisance range that random search draws in Mlodozeniec et al. (2023, appendix G)."""
+TIGHT_RANGE = 0.5
+"""The same as a practitioner would choose it."""
+LAST_STAGE = 0.25
+"""Share of the passes for fine-tuning and for the release."""
+
+
+class Trials(Config):
+    """How many trials the searching arms have, on one seed each."""
+
+    random: int
+    tpe: int
+    asha: int
+    population: int
+    num_rounds: int
+    seeds: tuple[int, ...] = (0,)
+
+
+class Comparison(Config):
+    """What all arms share, and how large the searches among them are."""
+
+    shared: dict[str, Any]
+    """Fields of every config: passes, interval, net, batch_size, optimiser."""
+    samples: dict[str, int]
+    """Augmentation samples: `samples` and `eval_samples`."""
+    hyper_steps: float = 18.0
+    """Hyper learning rate times hyper steps: how far an unconstrained range can travel."""
+    resources: Resources = Resources()
+
+    def learnt(self) -> dict[str, Any]:
+        """Hypers of methods that learn all six ranges, from small ones on."""
+        return {"affine": {}, **self.samples}
+
+    def hyper_lr(self, share: float = 1.0) -> float:
+        """The rate for a method with one hyper step per two passes over this share of the run."""
+        return 2 * self.hyper_steps / (share * float(self.shared["passes"]))
+
+    def augmented(self, **fields: Any) -> StandardConfig:
+        """A standard net at ranges that a search or another arm will fill in."""
+        return StandardConfig(**{**self.shared, "hypers": self.learnt(), **fields})
+
+    def references(self) -> tuple[Arm, ...]:
+        """No augmentation, and the rotations that made the data."""
+        oracle = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}}
+        return (
+            self._arm("none", StandardConfig(**self.shared, train_on="all")),
+            self._arm("oracle", self.augmented(hypers={**oracle, **self.samples}, train_on="all")),
+        )
+
+    def learners(self) -> tuple[Arm, ...]:
+        """Every method that learns the ranges while it trains."""
+        learnt = {**self.shared, "hypers": self.learnt()}
+        late = {"fraction": LAST_STAGE}
+        return (
+            self._arm("partitioned", PartitionedConfig(**learnt, hyper_lr=self.hyper_lr())),
+            self._arm(
+                "released",
+                ReleasedConfig(**learnt, hyper_lr=self.hyper_lr(1 - LAST_STAGE), release=late),
+            ),
+            self._arm("validation", ValidationConfig(**learnt, hyper_lr=self.hyper_lr())),
+            self._arm(
+                "validation_finetuned",
+                ValidationConfig(**learnt, hyper_lr=self.hyper_lr(1 - LAST_STAGE), finetune=late),
+            ),
+            self._arm("augerino", AugerinoConfig(**learnt)),
+            self._arm("augerino_unsafe", AugerinoConfig(**learnt, safe=False)),
+            self._arm("laplace", LaplaceConfig(**learnt)),
+        )
+
+    def retrained(
+        self, leaders: Sequence[str], seeds: Mapping[str, tuple[int, ...]] | None = None
+    ) -> tuple[Arm, ...]:
+        """Standard nets on all data at what other arms found.
+
+        Args:
+            leaders: names of the other arms.
+            seeds: of leaders that do not run on the search's own.
+        """
+        return tuple(
+            self._arm(
+                f"retrained_{leader}",
+                self.augmented(train_on="all"),
+                follows=leader,
+                seeds=(seeds or {}).get(leader),
+            )
+            for leader in leaders
+        )
+
+    def searches(self, trials: Trials) -> tuple[Arm, ...]:
+        """Random search in the paper's ranges and in tight ones; others in the tight ones."""
+        config, seeds = self.augmented(), trials.seeds
+        tight, interval = space(TIGHT_RANGE), config.interval
+        return (
+            self._arm(
+                "random_paper",
+                config,
+                algorithm=RandomSearch(num_trials=trials.random),
+                space=space(PAPER_RANGE),
+                seeds=seeds,
+            ),
+            self._arm(
+                "random_tight",
+                config,
+                algorithm=RandomSearch(num_trials=trials.random),
+                space=tight,
+                seeds=seeds,
+            ),
+            self._arm(
+                "tpe", config, algorithm=Tpe(num_trials=trials.tpe), space=tight, seeds=seeds
+            ),
+            self._arm(
+                "asha",
+                config,
+                algorithm=Asha(num_trials=trials.asha, min_passes=interval),
+                space=tight,
+                seeds=seeds,
+            ),
+            self._arm(
+                "pbt",
+                config,
+                algorithm=Pbt(population=trials.population, num_rounds=trials.num_rounds),
+                space=tight,
+                seeds=seeds,
+            ),
+        )
+
+    def _arm(self, name: str, config: Any, **fields: Any) -> Arm:
+        return Arm(name=name, config=config, resources=self.resources, **fields)
+
+
+def space(largest: float) -> dict[str, Dimension]:
+    """Rotation up to the half circle either way, the other five ranges up to `largest`."""
+    return {
+        f"hypers.affine.{name}": Uniform(low=0.0, high=math.pi if name == "rotation" else largest)
+        for name in lila.NAMES
+    }
