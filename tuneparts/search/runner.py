@@ -92,6 +92,9 @@ def exclusive(folder: Path) -> Iterator[None]:
 def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if address is None:
+        # Ray's switch for machines that form no cluster: it then listens on loopback only.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     import ray
     from ray import tune
 
@@ -177,8 +180,8 @@ def to_rows(segment: Segment, rows: Sequence[dict[str, float]]) -> list[Row]:
 
 
 def _local(address: str | None) -> dict[str, Any]:
-    """Options that only a cluster started here takes: it listens on this machine alone."""
-    return {} if address else {"num_cpus": os.cpu_count() or 1, "_node_ip_address": "127.0.0.1"}
+    """Options that only a cluster started here takes."""
+    return {} if address else {"num_cpus": os.cpu_count() or 1}
 
 
 def _log_to(path: Path) -> logging.Handler:
