@@ -13,6 +13,7 @@ from rich.table import Table
 from tuneparts.errors import UnknownNameError
 
 BENCHES = {
+    "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "search": "a trial through our runner, stock Ray Tune and Optuna",
     "superweights": "a step with composed weights against ordinary ones, and composing alone",
