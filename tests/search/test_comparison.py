@@ -1,0 +1,76 @@
+"""The arms of the comparison are fair to each other."""
+
+import math
+
+import pytest
+
+from tuneparts.models import DigitsCnn
+from tuneparts.search.comparison import Comparison, Trials, space
+from tuneparts.search.load import load
+from tuneparts.search.spec import Scale
+
+NAMES = (
+    "random_vs_partitioned",
+    "random_vs_partitioned_mnist",
+    "invariances",
+    "validation_finetune",
+)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    shared = {"passes": 400, "interval": 40, "net": DigitsCnn(), "batch_size": 20}
+    return Comparison(shared=shared, samples={"samples": 2, "eval_samples": 4})
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_arm_has_the_same_net_batches_and_passes(name, scale):
+    search = load(name, scale=scale)
+    assert search.name == name
+    assert len({arm.config.net for arm in search.arms}) == 1
+    assert len({arm.config.batch_size for arm in search.arms}) == 1
+    assert {arm.config.passes for arm in search.arms} == {search.passes}
+    assert not any(arm.budget_note for arm in search.arms)
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_only_arms_that_search_leave_the_validation_data_out(name):
+    for arm in load(name).arms:
+        is_search = arm.algorithm.kind != "fixed"
+        assert arm.config.train_on == ("train" if is_search else "all"), arm.name
+
+
+def test_hyper_rates_allow_the_same_travel_in_either_length(comparison):
+    by_name = {arm.name: arm.config for arm in comparison.learners()}
+    for whole, shorter in (
+        ("partitioned", "released"),
+        ("validation", "validation_finetuned"),
+    ):
+        whole_steps, shorter_steps = 400 / 2, 0.75 * 400 / 2
+        assert by_name[whole].hyper_lr * whole_steps == pytest.approx(18)
+        assert by_name[shorter].hyper_lr * shorter_steps == pytest.approx(18)
+
+
+@pytest.mark.parametrize("largest", [0.5, 3.0])
+def test_the_space_has_six_ranges(largest):
+    highs = {path.rpartition(".")[2]: dim.high for path, dim in space(largest).items()}
+    assert highs.pop("rotation") == math.pi
+    assert list(highs.values()) == [largest] * 5
+
+
+def test_the_oracle_knows_the_rotation_and_nothing_else(comparison):
+    none, oracle = (arm.config for arm in comparison.references())
+    assert none.hypers.affine is None
+    ranges = oracle.hypers.affine.model_dump(exclude={"kind"})
+    assert ranges.pop("rotation") == math.pi
+    assert not any(ranges.values())
+
+
+def test_retrained_nets_run_on_the_seeds_of_their_leaders(comparison):
+    trials = Trials(random=2, tpe=2, asha=4, population=4, num_rounds=2, seeds=(3,))
+    assert all(arm.seeds == (3,) for arm in comparison.searches(trials))
+    (followed,) = comparison.retrained(["tpe"], {"tpe": trials.seeds})
+    assert (followed.name, followed.follows, followed.seeds) == ("retrained_tpe", "tpe", (3,))
+    (other,) = comparison.retrained(["partitioned"])
+    assert other.seeds is None
