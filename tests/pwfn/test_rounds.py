@@ -1,12 +1,13 @@
 import math
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.pwfn.rounds import FRACTIONS, cut, quota
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     st.integers(1, 10**5),
     st.floats(0, 0.9),
@@ -39,6 +40,7 @@ def test_one_round_without_a_relative_length() -> None:
     assert cut(10, pretrain=0.5, warmup=0, first_round=0, num_rounds=1).ends == (10,)
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.integers(0, 10**8), st.integers(0, 1000))
 def test_quotas_are_exact_in_decimal(num: int, thousandths: int) -> None:
     assert quota(num, thousandths / 1000) == math.ceil(Fraction(thousandths, 1000) * num)
