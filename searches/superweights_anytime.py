@@ -31,8 +31,8 @@ EPOCHS = 222
 def search(scale: Scale) -> Search:
     """Shared, independent and thin members of two kinds, and a slimmable net."""
     is_paper = scale is Scale.PAPER
-    passes = scale.pick(smoke=24, cpu=160, paper=200 * EPOCH)
-    searched = scale.pick(smoke=24, cpu=160, paper=EPOCHS * EPOCH)
+    passes = scale.pick(smoke=24, cpu=120, paper=200 * EPOCH)
+    searched = scale.pick(smoke=24, cpu=120, paper=EPOCHS * EPOCH)
     note = "22 epochs of search and analysis" if is_paper else ""
     widths = scale.pick(
         smoke=_nets((10, 1.5), (10, 1.1)),
@@ -125,7 +125,7 @@ def _training(scale: Scale, passes: int, *, is_searched: bool) -> dict[str, Any]
     fixed = FixedConfig(crop_padding=4, flip=True, cutout=16) if is_paper else FixedConfig()
     return {
         "passes": passes,
-        "interval": scale.pick(smoke=12, cpu=40, paper=EPOCH),
+        "interval": scale.pick(smoke=12, cpu=30, paper=EPOCH),
         "batch_size": scale.pick(smoke=32, cpu=50, paper=128),
         "optimiser": optimiser
         | ({"schedule": "steps", "milestones": milestones} if is_paper else {"schedule": "cosine"}),

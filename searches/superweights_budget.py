@@ -33,8 +33,8 @@ MIXED_EPOCHS = 222
 def search(scale: Scale) -> Search:
     """Five ways to spend each of three budgets."""
     is_paper = scale is Scale.PAPER
-    passes = scale.pick(smoke=24, cpu=160, paper=200 * EPOCH)
-    searched = scale.pick(smoke=24, cpu=160, paper=(200 + SEARCH_EPOCHS) * EPOCH)
+    passes = scale.pick(smoke=24, cpu=120, paper=200 * EPOCH)
+    searched = scale.pick(smoke=24, cpu=120, paper=(200 + SEARCH_EPOCHS) * EPOCH)
     note = "epochs of search and analysis besides the training" if is_paper else ""
     budgets = scale.pick(
         smoke=(173_000,), cpu=(60_000, 100_000, 173_000), paper=(7_000_000, 15_000_000, 36_500_000)
@@ -127,7 +127,7 @@ def _common(scale: Scale, passes: int) -> dict[str, Any]:
     is_paper = scale is Scale.PAPER
     return {
         "passes": passes,
-        "interval": scale.pick(smoke=12, cpu=40, paper=EPOCH),
+        "interval": scale.pick(smoke=12, cpu=30, paper=EPOCH),
         "batch_size": scale.pick(smoke=32, cpu=50, paper=128),
         "optimiser": optimiser | (steps if is_paper else {"schedule": "cosine"}),
         "augmentation": FixedConfig(crop_padding=4, flip=True) if is_paper else FixedConfig(),

@@ -28,7 +28,7 @@ EPOCHS = 222
 def search(scale: Scale) -> Search:
     """A sweep of tau, the same with random clusters, and a sweep of beta."""
     is_paper = scale is Scale.PAPER
-    passes = scale.pick(smoke=24, cpu=160, paper=EPOCHS * EPOCH)
+    passes = scale.pick(smoke=24, cpu=120, paper=EPOCHS * EPOCH)
     base = SuperweightsConfig(
         **_training(scale),
         passes=passes,
@@ -108,7 +108,7 @@ def _training(scale: Scale) -> dict[str, Any]:
     is_paper = scale is Scale.PAPER
     fixed = FixedConfig(crop_padding=4, flip=True, cutout=16) if is_paper else FixedConfig()
     return {
-        "interval": scale.pick(smoke=12, cpu=40, paper=EPOCH),
+        "interval": scale.pick(smoke=12, cpu=30, paper=EPOCH),
         "batch_size": scale.pick(smoke=32, cpu=50, paper=128),
         "optimiser": optimiser | (steps if is_paper else {"schedule": "cosine"}),
         "augmentation": fixed,

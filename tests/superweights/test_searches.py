@@ -1,0 +1,61 @@
+"""Every SuperWeight network of the search files can be allocated, at every scale."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tuneparts.search.spec import Scale, Search
+from tuneparts.superweights.clusters import depth_bins, merge_to_fit
+from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.plan import least_weights, make_plan
+
+FOLDER = Path(__file__).parents[2] / "searches"
+NAMES = ("budget", "ensembles", "thresholds", "anytime")
+
+
+def search(name: str, scale: Scale) -> Search:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"superweights_{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.search(scale)
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_budget_holds_the_first_clusters(wrn_layers, name: str, scale: Scale) -> None:
+    configs = [arm.config for arm in search(name, scale).arms]
+    shared = [config for config in configs if isinstance(config, SuperweightsConfig)]
+    assert shared
+    seen = set()
+    for config in shared:
+        allocation = config.allocation
+        key = (config.members, allocation, config.sharing.num_bins)
+        if str(key) in seen:
+            continue
+        seen.add(str(key))
+        layers = wrn_layers(*[(net.depth, net.width) for net in config.members])
+
+        def least(labels: list[int], layers=layers, chain=allocation.chain) -> int:
+            return least_weights(layers, labels, chain)
+
+        labels = depth_bins(layers, config.sharing.num_bins)
+        if allocation.when_short == "merge":
+            labels = merge_to_fit(layers, labels, least, allocation.budget)
+        plan = make_plan(layers, labels, budget=allocation.budget, chain=allocation.chain)
+        assert 0.5 * allocation.budget < plan.num_weights <= allocation.budget
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_epochs_are_whole_numbers_of_passes(name: str) -> None:
+    epoch = 50_000 // 128
+    for arm in search(name, Scale.PAPER).arms:
+        if isinstance(arm.config, SuperweightsConfig):
+            times = arm.config.timetable
+            assert times.finish - times.compare_uses + times.train - times.compare_layers == (
+                200 * epoch
+            )
+            assert times.search in {0, 20 * epoch}
+            assert times.compare_layers - times.search in {0, epoch}
+            assert times.compare_uses - times.train in {0, epoch}
+            assert times.train - times.compare_layers in {0, 10 * epoch}
