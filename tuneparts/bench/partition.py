@@ -58,7 +58,7 @@ _CASES = {
 
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Ratios of one weight, hyper and mixed step, and of peak memory, to a standard step."""
-    limit, rounds = (0.2, 3) if quick else (2.0, 15)
+    limit, rounds = (0.2, 3) if quick else (2.0, 9)
     ratios: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
     with _one_thread():
