@@ -8,12 +8,12 @@ but the grouping moves from the search to the training.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.models.sizes import count_flops
 from tuneparts.superweights import clusters, similarity, ties
+from tuneparts.superweights.analysis import GradientSums, evidence, layer_similarities
 from tuneparts.superweights.bank import TemplateBank
 from tuneparts.superweights.clusters import Labels
 from tuneparts.superweights.config import SuperweightsConfig
@@ -48,7 +48,7 @@ class SuperweightsLearner(MembersLearner):
         if config.allocation.when_short == "merge":
             self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
         self._found: dict[str, float] = {}
-        self._sums: list[list[Tensor]] = []
+        self._sums = GradientSums()
         plan = self._plan(self._bins)
         if self.stage is Stage.SEARCH:
             self._install(plan, ties.shared(plan))
@@ -166,30 +166,16 @@ class SuperweightsLearner(MembersLearner):
         loss, gradients = self.model.layer_gradients(
             *self.next_batch(), norms=self.config.stages.norms
         )
-        if not self._sums:
-            self._sums = [[torch.zeros_like(g) for g in gradients] for _ in range(2)]
-        for total, gradient in zip(self._sums[self.passes % 2], gradients, strict=True):
-            total.add_(gradient)
+        self._sums.add(gradients, half=self.passes % 2)
         return loss
 
-    def _take_sums(self) -> tuple[list[Tensor], list[list[Tensor]]]:
-        halves, self._sums = self._sums, []
-        return [a + b for a, b in zip(*halves, strict=True)], halves
-
-    def _similarities(self, gradients: Sequence[Tensor]) -> dict[int, Similarity]:
-        return {
-            label: similarity.overlap_cosines([gradients[p].flatten(2) if gradients[p].dim() > 2
-                                               else gradients[p][..., None] for p in positions])
-            for label, positions in clusters.members_of(self._bins).items()
-        }  # fmt: skip
-
     def _form_clusters(self) -> None:
-        total, halves = self._take_sums()
-        similarities = self._similarities(total)
+        total, halves = self._sums.take()
+        similarities = layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
         self._found = {
             "superweights/tau": tau,
-            **_evidence(similarities, [self._similarities(half) for half in halves]),
+            **evidence(similarities, [layer_similarities(half, self._bins) for half in halves]),
         }
         plan = self._plan(labels)
         self._install(plan, self._first_ties(plan, similarities), stream="anew")
@@ -212,7 +198,7 @@ class SuperweightsLearner(MembersLearner):
         return self._bins, tau
 
     def _untie(self) -> None:
-        total, _ = self._take_sums()
+        total, _ = self._sums.take()
         bank = self.model.bank
         sent = bank.coefficient_gradients(total)
         beta = self.config.sharing.beta
@@ -238,7 +224,7 @@ class SuperweightsLearner(MembersLearner):
             "stage": str(self.stage),
             "labels": list(bank.plan.labels),
             "ties": [list(rows) for rows in bank.ties],
-            "sums": [[total.clone() for total in half] for half in self._sums],
+            "sums": self._sums.state(),
             "found": dict(self._found),
         }
 
@@ -248,8 +234,7 @@ class SuperweightsLearner(MembersLearner):
             [[int(row) for row in rows] for rows in state["ties"]],
         )
         super().load_training_state(state)
-        device = self.context.device
-        self._sums = [[total.clone().to(device) for total in half] for half in state["sums"]]
+        self._sums.load(state["sums"], self.context.device)
         self._found = dict(state["found"])
 
 
@@ -266,18 +251,3 @@ def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> d
         else value
         for name, value in state.items()
     }
-
-
-def _evidence(
-    similarities: Mapping[int, Similarity], halves: Sequence[Mapping[int, Similarity]]
-) -> dict[str, float]:
-    """How similar layers of a bin are on average, and whether two halves of the data agree."""
-    pairs = [similarity.pairs(matrix) for matrix in similarities.values()]
-    agreement = similarity.correlation(
-        *([similarity.pairs(half[label]) for label in similarities] for half in halves)
-    )
-    values = {
-        "superweights/similarity": similarity.known_mean(pairs),
-        "superweights/split_half": agreement,
-    }
-    return {name: value for name, value in values.items() if value is not None}
