@@ -19,7 +19,8 @@ rate scaled to the shorter run. Trials are selected on 300 validation digits tha
 does not train on; the paper shows test accuracies of all trials. Added: ranges that a practitioner
 would choose (up to 0.5), TPE, ASHA and PBT on them, validation-set optimisation with and without
 fine-tuning, Augerino, a diagonal Laplace approximation, the oracle, and a partitioned run whose
-last quarter trains all weights on all data. Searching arms run on one seed, all others on five.
+last quarter trains all weights on all data. All learnt ranges start at 0.3. Searching arms run on
+one seed, all others on five.
 """
 
 

@@ -19,8 +19,9 @@ points; the number of iterations is not stated (`paper` scale: 30,000, a choice)
 weights, batches of 50, 4 samples in training and 8 in scoring, and a hyper rate scaled to the
 shorter run. Trials are selected on validation images that random search does not train on; the
 paper shows test accuracies of all trials. The further arms are those of `random_vs_partitioned`.
-Searching arms run on one seed, all others on five. At `paper` scale the Laplace arm is expected to
-fail: the Jacobians of the net of Table 9 exceed its memory limit, and the table says so.
+All learnt ranges start at 0.3. Searching arms run on one seed, all others on five. At `paper` scale
+the Laplace arm is expected to fail: the Jacobians of the net of Table 9 exceed its memory limit,
+and the table says so.
 """
 
 

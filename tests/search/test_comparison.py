@@ -20,6 +20,7 @@ NAMES = (
 @pytest.fixture(scope="module")
 def comparison():
     shared = {"passes": 400, "interval": 40, "net": DigitsCnn(), "batch_size": 20}
+    shared["optimiser"] = {"lr": 0.01}
     return Comparison(shared=shared, samples={"samples": 2, "eval_samples": 4})
 
 
@@ -50,6 +51,16 @@ def test_hyper_rates_allow_the_same_travel_in_either_length(comparison):
         whole_steps, shorter_steps = 400 / 2, 0.75 * 400 / 2
         assert by_name[whole].hyper_lr * whole_steps == pytest.approx(18)
         assert by_name[shorter].hyper_lr * shorter_steps == pytest.approx(18)
+
+
+def test_all_learners_start_at_the_same_ranges_and_end_alike(comparison):
+    configs = {arm.name: arm.config for arm in comparison.learners()}
+    assert len({config.hypers for config in configs.values()}) == 1
+    assert set(configs["augerino"].hypers.affine.model_dump(exclude={"kind"}).values()) == {0.3}
+    release, finetune = configs["released"].release, configs["validation_finetuned"].finetune
+    assert release == finetune
+    assert release.optimiser.lr_at(0) == 0.005
+    assert release.optimiser.lr_at(1) == 0
 
 
 @pytest.mark.parametrize("largest", [0.5, 3.0])

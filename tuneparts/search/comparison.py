@@ -42,16 +42,25 @@ class Comparison(Config):
     """What all arms share, and how large the searches among them are."""
 
     shared: dict[str, Any]
-    """Fields of every config: passes, interval, net, batch_size, optimiser."""
+    """Fields of every config: passes, interval, net, batch_size, and optimiser with its `lr`."""
     samples: dict[str, int]
     """Augmentation samples: `samples` and `eval_samples`."""
+    start: float = 0.3
+    """Where all six ranges start. From 0.05, Augerino and Laplace shrank rotation to nothing on
+    rotated digits; the same start for all methods favours none."""
     hyper_steps: float = 18.0
     """Hyper learning rate times hyper steps: how far an unconstrained range can travel."""
     resources: Resources = Resources()
 
     def learnt(self) -> dict[str, Any]:
-        """Hypers of methods that learn all six ranges, from small ones on."""
-        return {"affine": {}, **self.samples}
+        """Hypers of methods that learn all six ranges."""
+        return {"affine": dict.fromkeys(lila.NAMES, self.start), **self.samples}
+
+    def last_stage(self) -> dict[str, Any]:
+        """Fine-tuning and the release alike: half the rate, annealed."""
+        optimiser = dict(self.shared["optimiser"])
+        optimiser |= {"lr": optimiser["lr"] / 2, "schedule": "cosine"}
+        return {"fraction": LAST_STAGE, "optimiser": optimiser}
 
     def hyper_lr(self, share: float = 1.0) -> float:
         """The rate for a method with one hyper step per two passes over this share of the run."""
@@ -72,7 +81,7 @@ class Comparison(Config):
     def learners(self) -> tuple[Arm, ...]:
         """Every method that learns the ranges while it trains."""
         learnt = {**self.shared, "hypers": self.learnt()}
-        late = {"fraction": LAST_STAGE}
+        late = self.last_stage()
         return (
             self._arm("partitioned", PartitionedConfig(**learnt, hyper_lr=self.hyper_lr())),
             self._arm(
