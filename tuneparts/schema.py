@@ -72,7 +72,7 @@ _METRICS = [
     Metric("anytime/nll.*", Direction.DOWN, "nats", 4, "test nll of a subset of members"),
     Metric("anytime/flops.*", Direction.DOWN, "FLOPs", 0, "an example through a subset of members"),
     Metric("interpolation/accuracy.*", Direction.NONE, "", 4, "test accuracy between two members"),
-    Metric("lml/total", Direction.UP, "nats", 1, "L_ML: sum over chunks 2..C"),
+    Metric("lml/total", Direction.UP, "nats", 1, "L_ML over chunks 2..C, or Laplace's log p(D)"),
     Metric("lml/per_example", Direction.UP, "nats", 4, "L_ML divided by its examples"),
     Metric("lml/term.*", Direction.UP, "nats", 4, "mean log-likelihood of chunk k, subnet k-1"),
     _hyper("rotation", "rad", "largest rotation"),
