@@ -101,5 +101,7 @@ def ui(port: int) -> None:
     if isinstance(command, str):
         print(f"The store is a server; open {command}")
         return
-    print(f"MLflow UI on http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
+    # Without the query MLflow opens its view for language models.
+    address = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
+    print(f"MLflow UI on {address} (Ctrl-C ends it)", flush=True)
     os.execv(command[0], command)

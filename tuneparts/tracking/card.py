@@ -16,6 +16,8 @@ TRIAL_TAG = "tuneparts.trial"
 """Tag with the trial as text."""
 COUNTS_TAG = "tuneparts.trials"
 """Tag on parent runs: how many trials ended how, as JSON."""
+KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
+"""MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag for nested runs."""
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tuneparts.journal import Event, TrialId
 from tuneparts.tracking import history, store
-from tuneparts.tracking.card import COUNTS_TAG, KEY_TAG, KIND_TAG, TRIAL_TAG, SearchCard
+from tuneparts.tracking.card import (
+    COUNTS_TAG,
+    KEY_TAG,
+    KIND_OF_EXPERIMENT_TAG,
+    KIND_TAG,
+    TRIAL_TAG,
+    SearchCard,
+)
 from tuneparts.tracking.pending import PendingRun, Status, milliseconds
 from tuneparts.tracking.problems import Problems, curable, is_gone
 from tuneparts.tracking.runmap import RunMap
@@ -142,7 +149,9 @@ class Mirror:
             root = store.artifact_root(self._uri)
             place = None if root is None else f"{root}/{name}"
             try:
-                return str(self._client.create_experiment(name, artifact_location=place))
+                kind = {KIND_OF_EXPERIMENT_TAG: "custom_model_development"}
+                made = self._client.create_experiment(name, artifact_location=place, tags=kind)
+                return str(made)
             except Exception:
                 # Another search of that name may have been a moment faster.
                 found = self._client.get_experiment_by_name(name)
