@@ -11,6 +11,9 @@ from typing import Any
 from tuneparts.bench import machine
 from tuneparts.bench.null import NullConfig
 
+SETTLE = 5.0
+"""Seconds between two ways: Ray's workers of the last one are still ending after it returns."""
+
 
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Seconds per trial of each way, interleaved round by round, and their ratios."""
@@ -37,6 +40,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     try:
         for _ in range(rounds):
             for name, (count, way) in ways.items():
+                time.sleep(0 if quick else SETTLE)
                 with tempfile.TemporaryDirectory() as folder:
                     start = time.perf_counter()
                     way(count, Path(folder))
