@@ -1,0 +1,48 @@
+"""Trials packed onto GPUs by fraction, with logical GPUs on a machine that has none."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.ray
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import ray
+
+ray.init(num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
+from tuneparts.search import load, runner
+
+search = load.load(sys.argv[1], scale="smoke")
+arm = search.arm("random").replaced({"resources.gpus": 0.5, "resources.cpus": 0.5})
+search = search.model_copy(update={"arms": (arm,)})
+most = 0
+
+
+class Watch:
+    def on_event(self, event):
+        global most
+        used = ray.cluster_resources()["GPU"] - ray.available_resources().get("GPU", 0.0)
+        most = max(most, used)
+
+
+runner.run(search, folder=Path(sys.argv[2]), observers=[Watch()])
+print("most", most)
+"""
+
+
+def test_two_halves_share_one_device(null_file, tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(null_file), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "most 1.0" in done.stdout
+    journal = (tmp_path / "run" / "journal.jsonl").read_text()
+    assert journal.count('"finished"') == 4
