@@ -42,8 +42,9 @@ class LiveView:
     def __init__(self, search: Any, console: Console) -> None:
         self._metric = lookup(search.metric)
         self._console = console
+        self._created = time.time()
         self._start = time.monotonic()
-        self._fraction_at_start = 0.0
+        self._fraction_at_start: float | None = None
         self._arms = {
             arm.name: _ArmState(
                 arm.trials_per_seed * len(search.seeds_of(arm)), budget=arm.config.passes
@@ -68,6 +69,10 @@ class LiveView:
         self._live.stop()
 
     def on_event(self, event: Event) -> None:
+        if self._fraction_at_start is None and event.time >= self._created:
+            # What a resumed run already had took no time now.
+            self._start = time.monotonic()
+            self._fraction_at_start = self.fraction
         arm = self._arms[event.trial.arm]
         if isinstance(event, TrialStarted):
             arm.passes.setdefault(event.trial, 0)
@@ -78,11 +83,6 @@ class LiveView:
                 arm.best = score
         elif isinstance(event, TrialEnded):
             arm.ended[event.trial] = event.outcome
-
-    def remember_start(self) -> None:
-        """Count time left from here: what a resumed run already had took no time now."""
-        self._start = time.monotonic()
-        self._fraction_at_start = self.fraction
 
     @property
     def fraction(self) -> float:
@@ -112,8 +112,8 @@ class LiveView:
 
     def _time_left(self) -> str:
         elapsed = time.monotonic() - self._start
-        gained = self.fraction - self._fraction_at_start
-        if gained <= 0:
+        gained = self.fraction - (self._fraction_at_start or 0.0)
+        if self._fraction_at_start is None or gained <= 0:
             return f"{_clock(elapsed)} elapsed"
         left = elapsed * (1 - self.fraction) / gained
         return f"{_clock(elapsed)} elapsed, about {_clock(left)} left"
