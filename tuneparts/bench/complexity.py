@@ -18,7 +18,7 @@ from tuneparts.baselines.augerino import AugerinoConfig
 from tuneparts.baselines.laplace import LaplaceConfig, LaplaceLearner
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
-from tuneparts.bench.partition import _one_thread, _peak_bytes, _seconds
+from tuneparts.bench.gauges import cpu_seconds, one_thread, peak_bytes
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import DigitsCnn, Mlp, NetConfig
@@ -42,7 +42,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
         "cnn": lambda width: DigitsCnn(channels=(width // 2, width), hidden=width),
     }
     rows: list[dict[str, Any]] = []
-    with _one_thread():
+    with one_thread():
         for name, make in nets.items():
             for width in widths:
                 rows += _rows(name, width, make(width), rounds=rounds)
@@ -72,7 +72,7 @@ def _rows(name: str, width: int, net: NetConfig, *, rounds: int) -> list[dict[st
             refusals[method] = str(error)
     for step in steps.values():  # the first step allocates state and picks kernels
         step()
-    timed = {method: lambda step=step: _seconds(step) for method, step in steps.items()}
+    timed = {method: lambda step=step: cpu_seconds(step) for method, step in steps.items()}
     seconds = {
         method: machine.spread(found)
         for method, found in machine.interleave(timed, rounds=rounds).items()
@@ -106,7 +106,7 @@ def _peak(make: Callable[[], Callable[[], object]]) -> int:
         for _ in range(2):
             step()
 
-    return _peak_bytes(work)
+    return peak_bytes(work)
 
 
 def _build(config: type[MethodConfig], net: NetConfig, **fields: Any) -> Learner:

@@ -6,23 +6,14 @@ sum of bytes of all live tensors, from building the learner on, which unlike res
 neither hides nor keeps what the allocator does.
 """
 
-import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-
-from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
-from tuneparts.data.task import Examples, Task
+from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread, peak_bytes
 from tuneparts.models import FixupResNet, MnistCnn, NetConfig
 from tuneparts.partition.config import PartitionedConfig
 from tuneparts.partition.learner import PartitionedLearner
@@ -61,7 +52,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     limit, rounds = (0.2, 3) if quick else (2.0, 9)
     ratios: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
-    with _one_thread():
+    with one_thread():
         for name, case in _CASES.items():
             for samples in _SAMPLES:
                 batch_size, seconds = _timed(case, samples, limit=limit, rounds=rounds)
@@ -87,13 +78,13 @@ def _timed(
     batch_size = max(1, min(case.batch_size, int(_PROBE * limit / slowest)))
     ways = _ways(case, samples, batch_size)
     _warm(ways)
-    timed = {name: partial(_seconds, way) for name, way in ways.items()}
+    timed = {name: partial(cpu_seconds, way) for name, way in ways.items()}
     return batch_size, machine.interleave(timed, rounds=rounds)
 
 
 def _warm(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """Seconds of a second step: the first allocates state and chooses kernels."""
-    return {name: (_seconds(way), _seconds(way))[1] for name, way in ways.items()}
+    return {name: (cpu_seconds(way), cpu_seconds(way))[1] for name, way in ways.items()}
 
 
 def _ways(case: _Case, samples: int, batch_size: int) -> dict[str, Callable[[], object]]:
@@ -136,7 +127,7 @@ def _memory_row(name: str, case: _Case, *, batch_size: int) -> dict[str, Any]:
         for _ in range(6):  # every partition's step takes memory of its own
             learner.step()
 
-    theirs, ours = _peak_bytes(standard), _peak_bytes(partitioned)
+    theirs, ours = peak_bytes(standard), peak_bytes(partitioned)
     return {
         "what": f"memory.{name}",
         "ratio": ours / theirs,
@@ -174,69 +165,4 @@ def _partitioned(case: _Case, samples: int, batch_size: int, **changes: Any) -> 
 
 
 def _context(case: _Case) -> Context:
-    draw = seeding.numpy_generator(0, "bench images")
-    num = max(300, case.batch_size)
-    images = draw.integers(0, 256, (num, *case.in_shape), dtype=np.uint8)
-    train = Examples(images, draw.integers(0, 10, num))
-    nothing = train.subset(np.arange(0))
-    task = Task("noise", train, nothing, nothing, num_classes=10, mean=(0.0,), std=(1.0,))
-    return Context(task=task, seed=0, device=torch.device("cpu"))
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes of all storages that operations made and that are still alive, and their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.live = 0
-        self.peak = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        given = {
-            leaf.untyped_storage()._cdata
-            for leaf in tree_leaves((args, kwargs))
-            if isinstance(leaf, torch.Tensor)
-        }
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self._enter(leaf.untyped_storage(), given)
-        return out
-
-    def _enter(self, storage: torch.UntypedStorage, given: set[int]) -> None:
-        key = storage._cdata
-        if key in self._known or key in given:
-            return
-        self._known.add(key)
-        num_bytes = storage.nbytes()
-        self.live += num_bytes
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._leave, key, num_bytes)
-
-    def _leave(self, key: int, num_bytes: int) -> None:
-        self._known.discard(key)
-        self.live -= num_bytes
-
-
-def _peak_bytes(work: Callable[[], None]) -> int:
-    ledger = _Ledger()
-    with ledger:
-        work()
-    return ledger.peak
+    return noise_context(max(300, case.batch_size), case.in_shape, mean=0.0, std=1.0)

@@ -4,19 +4,15 @@ Both sides of a step are the learners themselves on the same net, batch and opti
 on one thread. Time is CPU time of this process, so that other work on the machine counts less.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
-from tuneparts.data.task import Examples, Task
+from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread
 from tuneparts.models import WideResNet
 from tuneparts.superweights import ties
 from tuneparts.superweights.bank import TemplateBank
@@ -35,7 +31,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     """Ratios of a step with composed weights to one with ordinary weights, and composing alone."""
     batch_size, rounds = (2, 3) if quick else (32, 15)
     rows = []
-    with _one_thread():
+    with one_thread():
         for name, net in _NETS.items():
             rows.append(_step_row(name, net, batch_size=batch_size, rounds=rounds))
         width, budget = (2, 1_500_000) if quick else (10, 36_500_000)
@@ -60,7 +56,10 @@ def _step_row(name: str, net: WideResNet, *, batch_size: int, rounds: int) -> di
     ours: Any = SuperweightsConfig(
         members=(net,), sharing={"clusters": "depth", "coefficients": "private"}, **common
     ).build(_context())
-    ways = {"standard": partial(_seconds, standard.step), "ours": partial(_seconds, ours.step)}
+    ways = {
+        "standard": partial(cpu_seconds, standard.step),
+        "ours": partial(cpu_seconds, ours.step),
+    }
     machine.interleave(ways, rounds=2)  # the first steps allocate state and choose kernels
     seconds = machine.interleave(ways, rounds=rounds)
     pairs = zip(seconds["ours"], seconds["standard"], strict=True)
@@ -92,8 +91,8 @@ def _compose_row(width: int, budget: int, *, rounds: int) -> dict[str, Any]:
     )
     with torch.no_grad():
         num_bytes = sum(weight.nbytes for weight in bank.compose())
-        seconds = [_seconds(bank.compose) for _ in range(min(rounds, 5))]
-    found = machine.spread(seconds)
+        taken = [cpu_seconds(bank.compose) for _ in range(min(rounds, 5))]
+    found = machine.spread(taken)
     return {
         "what": f"compose.4_wrn_28_{width}",
         "ms": 1000 * found["median"],
@@ -105,25 +104,4 @@ def _compose_row(width: int, budget: int, *, rounds: int) -> dict[str, Any]:
 
 
 def _context() -> Context:
-    draw = seeding.numpy_generator(0, "bench images")
-    images = draw.integers(0, 256, (64, *_IN_SHAPE), dtype=np.uint8)
-    train = Examples(images, draw.integers(0, 10, len(images)))
-    nothing = train.subset(np.arange(0))
-    task = Task("noise", train, nothing, nothing, num_classes=10, mean=(0.5,), std=(0.25,))
-    return Context(task=task, seed=0, device=torch.device("cpu"))
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return noise_context(64, _IN_SHAPE, mean=0.5, std=0.25)

@@ -1,0 +1,90 @@
+"""What a step takes: CPU seconds on one thread, and the peak of live tensor bytes."""
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tuneparts import seeding
+from tuneparts.data.task import Examples, Task
+from tuneparts.training.learner import Context
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """CPU seconds of one call; what other processes do counts little."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def noise_context(
+    num_images: int, in_shape: tuple[int, ...], *, mean: float, std: float
+) -> Context:
+    """Images of noise with random labels: enough to time steps on."""
+    draw = seeding.numpy_generator(0, "bench images")
+    images = draw.integers(0, 256, (num_images, *in_shape), dtype=np.uint8)
+    train = Examples(images, draw.integers(0, 10, num_images))
+    nothing = train.subset(np.arange(0))
+    task = Task("noise", train, nothing, nothing, num_classes=10, mean=(mean,), std=(std,))
+    return Context(task=task, seed=0, device=torch.device("cpu"))
+
+
+def peak_bytes(work: Callable[[], None]) -> int:
+    """The most bytes that tensors made inside `work` held at one time."""
+    ledger = _Ledger()
+    with ledger:
+        work()
+    return ledger.peak
+
+
+class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Bytes of all storages that operations made and that are still alive, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = {
+            leaf.untyped_storage()._cdata
+            for leaf in tree_leaves((args, kwargs))
+            if isinstance(leaf, torch.Tensor)
+        }
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self._enter(leaf.untyped_storage(), given)
+        return out
+
+    def _enter(self, storage: torch.UntypedStorage, given: set[int]) -> None:
+        key = storage._cdata
+        if key in self._known or key in given:
+            return
+        self._known.add(key)
+        num_bytes = storage.nbytes()
+        self.live += num_bytes
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._leave, key, num_bytes)
+
+    def _leave(self, key: int, num_bytes: int) -> None:
+        self._known.discard(key)
+        self.live -= num_bytes
