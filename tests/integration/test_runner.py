@@ -46,7 +46,7 @@ def test_every_kind_of_arm_runs_to_its_end(local_ray, null_file, tmp_path) -> No
         if outcome == "finished":
             assert list(rows) == [2, 4, 6, 8], trial
             assert "test/accuracy" in rows[8]
-    assert runner.run(resolved(null_file), folder=tmp_path / "run").seconds < 5
+    assert runner.run(resolved(null_file), folder=tmp_path / "run").status == "done"
     assert facts(tmp_path / "run") == found
 
 
