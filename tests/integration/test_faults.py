@@ -118,9 +118,9 @@ def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, empty_store, undis
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_kill_nine_at_ten_moments(null_file, tmp_path, empty_store, undisturbed) -> None:
+def test_kill_nine_at_five_moments(null_file, tmp_path, empty_store, undisturbed) -> None:
     rng = random.Random(0)
-    for number in range(10):
+    for number in range(5):
         driver = Driver(tmp_path / f"killed{number}", empty_store)
         kill_and_resume(driver, null_file, after_rows=rng.randrange(1, 60))
         assert_same(driver.frames(), undisturbed)
