@@ -33,18 +33,12 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
     """Seconds of one pass of each arm, evaluation included in proportion."""
     import torch
 
-    from tuneparts.training.learner import Context
+    from tuneparts.training.learner import Context, available_device
 
     torch.set_num_threads(1)
     with console.status("measuring a few passes of each arm"):
-        context = Context(task=search.data.load(), seed=0, device=_device())
+        context = Context(task=search.data.load(), seed=0, device=available_device())
         return {arm.name: _seconds_per_pass(arm, context) for arm in search.arms}
-
-
-def _device() -> Any:
-    import torch
-
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:

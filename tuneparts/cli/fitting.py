@@ -1,6 +1,5 @@
 """`tuneparts fit`: one learner in this process."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,22 +9,20 @@ from rich.table import Table
 
 from tuneparts import catalog, schema
 from tuneparts.errors import ConfigError
+from tuneparts.search.load import given_value
 
 
 def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     """Train, with a progress bar, and print what was reported."""
     cls = catalog.config_class(method)
-    import torch
-
     from tuneparts.data.config import DataConfig
-    from tuneparts.training.learner import Context
+    from tuneparts.training.learner import Context, available_device
 
     own, of_data = _split(changes)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    learner = config.build(Context(task=task, seed=seed, device=device))
+    learner = config.build(Context(task=task, seed=seed, device=available_device()))
     console = Console()
     rows = []
     with Progress(console=console, transient=True) as progress:
@@ -44,10 +41,7 @@ def _split(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         path, equals, text = change.partition("=")
         if not equals:
             raise ConfigError(f"a change reads `field=value`, but got `{change}`.")
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError:
-            value = text
+        value = given_value(text)
         if path.startswith("data."):
             of_data[path.removeprefix("data.")] = value
         else:

@@ -116,8 +116,16 @@ def _set_trials(arms: list[dict[str, Any]], trials: int) -> None:
                 arm["algorithm"][field] = trials
 
 
+def given_value(text: str) -> Any:
+    """A value typed on the command line: JSON where it can be, text where not."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one `arm.field=value`; values are JSON where they can be, text where not."""
+    """Apply one `arm.field=value`."""
     target, equals, text = change.partition("=")
     owner, dot, path = target.partition(".")
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
@@ -126,10 +134,7 @@ def _apply(tree: dict[str, Any], change: str) -> None:
         raise ConfigError(f"a change reads `arm.field=value`, but got `{change}`.")
     if owner not in owners:
         raise UnknownNameError("arm", owner, owners)
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = text
+    value = given_value(text)
     node = owners[owner]
     *parents, leaf = path.split(".")
     for parent in parents:

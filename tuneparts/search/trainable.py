@@ -12,7 +12,7 @@ from tuneparts.data.task import Task
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Context, available_device
 
 
 class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
@@ -54,13 +54,12 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
 
     def _build(self) -> None:
         segment = self._segment
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         config = parse(catalog.config_class(segment.config["method"]), segment.config)
         self._learner = config.build(
             Context(
                 task=self._task,
                 seed=segment.trial.seed,
-                device=device,
+                device=available_device(),
                 score_test_always=self._score_test_always,
             )
         )

@@ -53,6 +53,11 @@ class Context:
     """Score test data at each interval, for curves; selection never reads it."""
 
 
+def available_device() -> torch.device:
+    """Where a learner of this process runs: the GPU that it was given, or the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval."""
 
