@@ -96,13 +96,13 @@ class LiveView:
             "arm", "", "running", "done", "stopped", "failed", f"best {self._metric.name}"
         )
         for name, arm in self._arms.items():
-            running = len(arm.passes) - len(arm.ended)
+            num_open = len(arm.passes) - len(arm.ended)  # running, or waiting for a worker
             best = "" if arm.best is None else f"{arm.best:.{self._metric.decimals}f}"
             failed = arm.count("failed")
             table.add_row(
                 name,
                 ProgressBar(total=1.0, completed=arm.fraction, width=30),
-                str(running or ""),
+                str(num_open or ""),
                 f"{arm.count('finished')}/{arm.total}",
                 str(arm.count("stopped") or ""),
                 Text(str(failed), style="bold red") if failed else "",
