@@ -100,4 +100,4 @@ class DataConfig(Config):
             )
         degrees = angles(len(official), part)[indices] if self.rotated else None
         images = resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
-        return Examples(images, chosen.labels)
+        return Examples(images, chosen.labels, degrees)

@@ -21,24 +21,29 @@ class Examples:
 
     inputs: Inputs
     labels: npt.NDArray[np.int64]
+    degrees: npt.NDArray[np.float64] | None = None
+    """The angle (N,) that each image was turned by; None where nothing was turned."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, indices: npt.NDArray[np.int64]) -> "Examples":
         """The examples at these indices, in this order."""
+        degrees = None if self.degrees is None else self.degrees[indices]
         if isinstance(self.inputs, StoredImages):
-            return Examples(self.inputs.select(indices), self.labels[indices])
-        return Examples(self.inputs[indices], self.labels[indices])
+            return Examples(self.inputs.select(indices), self.labels[indices], degrees)
+        return Examples(self.inputs[indices], self.labels[indices], degrees)
 
     def joined(self, other: "Examples") -> "Examples":
         """These examples, then those of `other`; nothing is copied when `other` is empty."""
         if not len(other):
             return self
         labels = np.concatenate([self.labels, other.labels])
+        angles = [part.degrees for part in (self, other) if part.degrees is not None]
+        degrees = np.concatenate(angles) if len(angles) == 2 else None
         if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
-            return Examples(self.inputs.joined(other.inputs), labels)
-        return Examples(np.concatenate([self.inputs, other.inputs]), labels)
+            return Examples(self.inputs.joined(other.inputs), labels, degrees)
+        return Examples(np.concatenate([self.inputs, other.inputs]), labels, degrees)
 
 
 @dataclass(frozen=True)
