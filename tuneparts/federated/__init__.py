@@ -1,0 +1,1 @@
+"""Federated partitioned training (Mlodozeniec et al. 2023, appendix J), and federated averaging."""
