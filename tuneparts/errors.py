@@ -48,3 +48,11 @@ class BusyError(TunepartsError, RuntimeError):
 
 class PlacementError(TunepartsError, RuntimeError):
     """A trial asks for resources that the cluster will never have."""
+
+
+class StorageError(TunepartsError, OSError):
+    """A disk or store that cannot take what must be written; the search can be resumed."""
+
+
+class SecurityError(TunepartsError, PermissionError):
+    """A secret that others could read, or a door that would stand open."""

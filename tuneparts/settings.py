@@ -17,6 +17,10 @@ class Settings:
     """Folder for decoded and downloaded data (`TUNEPARTS_CACHE`)."""
     tracking_uri: str
     """MLflow store (`TUNEPARTS_TRACKING_URI`, then `MLFLOW_TRACKING_URI`, then a SQLite file)."""
+    ray_token_file: Path | None = None
+    """File with Ray's cluster token (`TUNEPARTS_RAY_TOKEN_FILE`); setting it turns tokens on."""
+    tracking_login_file: Path | None = None
+    """File with `user:password` for the MLflow server (`TUNEPARTS_TRACKING_LOGIN`)."""
 
 
 def current() -> Settings:
@@ -31,4 +35,11 @@ def current() -> Settings:
         results_dir=results,
         cache_dir=cache.absolute(),
         tracking_uri=uri or f"sqlite:///{results / 'mlflow.db'}",
+        ray_token_file=_file("TUNEPARTS_RAY_TOKEN_FILE"),
+        tracking_login_file=_file("TUNEPARTS_TRACKING_LOGIN"),
     )
+
+
+def _file(name: str) -> Path | None:
+    value = os.environ.get(name)
+    return Path(value).expanduser().absolute() if value else None

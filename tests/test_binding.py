@@ -1,0 +1,19 @@
+import pytest
+
+from tuneparts.binding import is_loopback, refuse_open
+from tuneparts.errors import SecurityError
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1", "[::1]"])
+def test_this_machine_is_always_allowed(host: str) -> None:
+    assert is_loopback(host)
+    refuse_open(host, authenticated=False, forced=False, cure="")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "", "localhost.evil"])
+def test_a_wider_door_needs_a_password_or_the_words(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(SecurityError, match=r"Do this\..*--without-authentication"):
+        refuse_open(host, authenticated=False, forced=False, cure="Do this.")
+    refuse_open(host, authenticated=True, forced=False, cure="")
+    refuse_open(host, authenticated=False, forced=True, cure="")
