@@ -276,6 +276,47 @@ def test_rounds_without_passes_of_their_own(task: Task) -> None:
     assert report["fixing/fraction"] == 1
 
 
+def test_wfn_draws_free_weights_to_what_is_fixed(task: Task) -> None:
+    """The whole update against plain SGD on the loss with its term, written out."""
+    changes = {"interval": 1, "clip": 1e9, "finetune": {"kind": "sgd", "lr": 0.01, "momentum": 0}}
+    learner = build(task, **mlp(quantiser={"kind": "wfn"}, **changes))
+    plain = build(task, **mlp(quantiser={"kind": "wfn", "ratio": 0}, **changes))
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    plain.load_state_dict(learner.state_dict())
+    before, fixed_N = fixing.means(learner.net), fixing.fixed(learner.net)
+    loss = learner.advance()["train/loss"]
+    plain.advance()
+
+    free_R = before[~fixed_N].double().requires_grad_()
+    centres_K = before[fixed_N].unique().double()
+    large = free_R.detach().abs() >= 2.0**-7
+    distance_RK = (free_R[:, None] - centres_K).abs() / free_R.abs()[:, None]
+    share_RK = torch.softmax(-distance_RK[large] / 0.05, dim=1)
+    term = (share_RK * distance_RK[large]).sum() / len(free_R)
+    torch.autograd.backward(term)
+    assert free_R.grad is not None
+    expected = torch.where(large, -0.01 * free_R.grad * (0.4 * loss / term.detach()), 0.0)
+
+    drawn = fixing.means(learner.net).double() - fixing.means(plain.net).double()
+    assert not drawn[fixed_N].any()
+    torch.testing.assert_close(drawn[~fixed_N], expected, rtol=1e-3, atol=1e-7)
+    assert drawn.any()
+
+
+def test_wfn_resumes_bit_for_bit(task: Task) -> None:
+    changes = mlp(quantiser={"kind": "wfn"}, interval=1)
+    whole = build(task, **changes)
+    while whole._num_rounds_done < 1:
+        whole.advance()
+    content = checkpoint.to_bytes(whole.state_dict())
+    expected = finish(whole)
+    resumed = build(task, **changes)
+    resumed.load_state_dict(checkpoint.from_bytes(content))
+    assert finish(resumed) == expected
+    assert torch.equal(fixing.means(resumed.net), fixing.means(whole.net))
+
+
 def test_without_validation_data(task: Task) -> None:
     report = finish(build(task, **mlp(train_on="all")))[-1]
     assert "fixing/accuracy_before" not in report

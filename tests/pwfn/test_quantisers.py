@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tuneparts.pwfn.attraction import attraction
 from tuneparts.pwfn.centres import rounding_grid
 from tuneparts.pwfn.quantisers import Clusters, KMeans, Nearest, Quantiser, Wfn
 
@@ -128,3 +129,22 @@ def test_wfn_moves_little_in_relative_terms_and_is_loose_at_first() -> None:
     assert moved.mean() < 0.05
     assert not tight.mu_N[~large].any()
     assert len(torch.unique(loose.mu_N)) < len(torch.unique(tight.mu_N))
+
+
+def test_the_pull_of_wfn_is_a_share_of_the_loss() -> None:
+    mu, _ = drawn(9)
+    centres, loss = torch.tensor([-0.25, 0.0, 0.125]), torch.tensor(1.7)
+    term, slope = attraction(mu, centres, temperature=0.05, zero_below=2.0**-7)
+    pulled = Wfn(ratio=0.3).pull(mu, centres, loss)
+    # As a term of the loss: what it is scaled by makes it 0.3 of the task's.
+    torch.testing.assert_close(pulled, slope * (0.3 * 1.7 / term))
+    assert Wfn().pulls
+    assert not Wfn(ratio=0).pulls
+    assert not torch.equal(pulled, Wfn(ratio=0.3, temperature=0.5).pull(mu, centres, loss))
+
+
+def test_weights_at_their_centres_are_not_pulled() -> None:
+    centres = torch.tensor([-0.25, 0.0, 0.125])
+    mu = torch.tensor([0.125, -0.25, 0.001])
+    pulled = Wfn(temperature=1e-3).pull(mu, centres, torch.tensor(50.0))
+    assert not pulled.any()

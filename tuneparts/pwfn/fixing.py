@@ -45,6 +45,18 @@ def write(net: nn.Module, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor) -> Non
 
 
 @torch.no_grad()
+def add_gradients(net: nn.Module, slope_R: Tensor) -> None:
+    """Add to the gradients of the R free means, in the order that `means` reads them."""
+    start = 0
+    for tensor in tensors(net).values():
+        free = ~tensor.fixed
+        num = int(free.sum())
+        if tensor.mu.grad is not None:
+            tensor.mu.grad[free] += slope_R[start : start + num]
+        start += num
+
+
+@torch.no_grad()
 def mask_gradients(net: nn.Module) -> None:
     """Zero the gradients of fixed entries, so that they do not count when gradients are clipped."""
     for tensor in tensors(net).values():

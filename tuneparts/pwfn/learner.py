@@ -63,6 +63,7 @@ class PwfnLearner(SupervisedLearner):
         self._num_rounds_done = 0
         self._last_fixing: dict[str, float] = {}
         self._is_gaussian = False
+        self._centres_K: Tensor | None = None
         self.optimiser = config.optimiser.build(self.net)
         if not self.plan.pretrain_end:
             self._end_pretraining()
@@ -113,6 +114,7 @@ class PwfnLearner(SupervisedLearner):
         self.net.load_state_dict(state["net"])
         self._is_gaussian = bool(state["is_gaussian"])
         self._num_rounds_done = int(state["num_rounds_done"])
+        self._centres_K = self._fixed_values()
         self._last_fixing = dict(state["last_fixing"])
         used = self.config.finetune if self._is_gaussian else self.config.optimiser
         self.optimiser = used.build(self.net)
@@ -140,6 +142,7 @@ class PwfnLearner(SupervisedLearner):
             loss = self._backward()
         if self.passes < self.plan.warmup_end:
             self._rest_means()
+        self._pull_means(loss)
         fixing.mask_gradients(self.net)
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), config.clip)
         if config.quantiser.uses_sigma:
@@ -156,6 +159,13 @@ class PwfnLearner(SupervisedLearner):
         self.optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         return loss.detach()
+
+    def _pull_means(self, loss: Tensor) -> None:
+        """Add the gradient of the quantiser's own term of the loss, once there are centres."""
+        if self._centres_K is not None:
+            free_R = fixing.means(self.net)[~fixing.fixed(self.net)]
+            slope_R = self.config.quantiser.pull(free_R, self._centres_K, loss)
+            fixing.add_gradients(self.net, slope_R)
 
     def _rest_means(self) -> None:
         """Without a gradient an optimiser leaves a parameter alone, decay and momentum included."""
@@ -196,6 +206,7 @@ class PwfnLearner(SupervisedLearner):
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
         fixing.write(self.net, result.mu_N, sigma_N, result.fixed_N)
         self._num_rounds_done += 1
+        self._centres_K = self._fixed_values()
         self.optimiser = config.finetune.build(self.net)
         if config.recalibrate:
             self._recalibrate()
@@ -204,6 +215,13 @@ class PwfnLearner(SupervisedLearner):
             after = self._val_accuracy()
             assert after is not None
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
+
+    def _fixed_values(self) -> Tensor | None:
+        """What the quantiser draws free weights to; None where it draws none to anything."""
+        if not self.config.quantiser.pulls or not self._num_rounds_done:
+            return None
+        values: Tensor = torch.unique(fixing.means(self.net)[fixing.fixed(self.net)])
+        return values
 
     def _recalibrate(self) -> None:
         stream = Batches(

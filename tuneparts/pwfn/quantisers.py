@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tuneparts.config import Config
 from tuneparts.pwfn import running_mean, threshold
+from tuneparts.pwfn.attraction import attraction
 from tuneparts.pwfn.centres import grid_integers, progression, rounding_grid
 from tuneparts.pwfn.kmeans import kmeans
 from tuneparts.pwfn.selection import smallest
@@ -35,6 +36,21 @@ class Quantiser(Config):
             fixed_N: which are fixed so far, at most `num_fixed`.
             num_fixed: how many are after the round.
             rounds_left: rounds after this one.
+        """
+        raise NotImplementedError
+
+    @property
+    def pulls(self) -> bool:
+        """Whether `pull` is a term of the loss besides the task's."""
+        return False
+
+    def pull(self, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
+        """The gradient (R,) of the quantiser's own term of the loss.
+
+        Args:
+            mu_R: means of the free weights, at least one.
+            centres_K: values that weights are fixed to so far, at least one.
+            loss: of the task, in this step.
         """
         raise NotImplementedError
 
@@ -150,9 +166,10 @@ class KMeans(Quantiser):
 
 
 class Wfn(Quantiser):
-    """Weight Fixing Networks: relative distances, loose at first (Subia-Waud et al. 2022).
+    """Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022).
 
-    Its pull of free weights towards the centres is not included; its way of clustering is.
+    Clusters by relative distances, loose at first, and a term of the loss that draws free weights
+    to the centres found so far.
     """
 
     kind: Literal["wfn"] = "wfn"
@@ -162,6 +179,10 @@ class Wfn(Quantiser):
     """Weights below 2^-bits are fixed to 0."""
     max_order: int = Field(default=8, ge=1, le=21)
     """Most signed powers of two in a sum."""
+    ratio: float = Field(default=0.4, ge=0)
+    """The term that draws free weights to centres, in each step relative to the task's loss."""
+    temperature: float = Field(default=0.05, gt=0)
+    """How much centres other than the relatively nearest one draw."""
 
     @override
     def fix(
@@ -181,6 +202,20 @@ class Wfn(Quantiser):
             zero_below=smallest_value,
         )
         return _merged(part, mu_N, sigma_N, fixed_N, free_N)
+
+    @property
+    @override
+    def pulls(self) -> bool:
+        return self.ratio > 0
+
+    @override
+    def pull(self, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
+        term, slope_R = attraction(
+            mu_R, centres_K, temperature=self.temperature, zero_below=2.0**-self.bits
+        )
+        # Scaled so that the term is this share of the loss, unless all weights are at a centre.
+        scale = torch.where(term > 0, self.ratio * loss.detach() / term, 0.0)
+        return slope_R * scale
 
 
 AnyQuantiser: TypeAlias = Annotated[Clusters | Nearest | KMeans | Wfn, Field(discriminator="kind")]
