@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import logging
 import threading
@@ -11,7 +12,9 @@ from pandas.testing import assert_frame_equal
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, runmap, store
-from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, SearchCard
+from tuneparts.tracking.dataset import DataFacts
+from tuneparts.tracking.notes import VIEW_TAG
 from tuneparts.tracking.tracker import Tracker
 from tuneparts.tracking.writer import _Barrier
 
@@ -404,3 +407,35 @@ def _counting(calls: list[str], name: str, original: Any) -> Any:
         return original(*args, **kwargs)
 
     return call
+
+
+def test_descriptions_colours_data_and_tags_reach_the_store(
+    uri: str, folder: Path, card: SearchCard, events: list[Event]
+) -> None:
+    data = DataFacts("digits", "abc123", '{"name": "digits", "num_val": 100}')
+    card = dataclasses.replace(
+        card, question="Which is best?", outline="{}", colours={"random": "#123456"}, data=data
+    )
+    tracker = feed(Tracker(uri, folder=folder, search=card, interval=0.01), events)
+    assert tracker.flush()
+    parent = tracker.parent_run_id
+    client = store.client(uri)
+    assert "Running" in client.get_run(parent).data.tags[NOTE_TAG]
+    run_id = frames.trials(uri, str(parent)).set_index("trial")["run_id"]["random/seed0/00000"]
+    tracker.describe("random wins.")
+    tracker.tag(run_id, {"selected": "yes"})
+    assert tracker.close() == []
+
+    run, trial = client.get_run(parent), client.get_run(run_id)
+    assert run.data.tags[NOTE_TAG].startswith("Which is best?")
+    assert "random wins." in run.data.tags[NOTE_TAG]
+    assert trial.data.tags["selected"] == "yes"
+    assert trial.data.tags[COLOUR_TAG] == "#123456"
+    assert f"runs/{parent}/artifacts" in trial.data.tags[NOTE_TAG]
+    for found in (run, trial):
+        (given,) = found.inputs.dataset_inputs
+        assert (given.dataset.name, given.dataset.digest) == ("digits", "abc123")
+    assert {file.path for file in client.list_artifacts(parent)} == {"search.json", "outline.json"}
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.tags[NOTE_TAG].startswith("Which is best?")
+    assert VIEW_TAG in experiment.tags

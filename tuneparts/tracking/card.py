@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneparts.journal import TrialId
+from tuneparts.tracking.dataset import DataFacts
 
 KEY_TAG = "tuneparts.key"
 """Tag with the key of the run folder, on the parent and every trial."""
@@ -20,6 +21,12 @@ KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
 """MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag for nested runs."""
+NOTE_TAG = "mlflow.note.content"
+"""MLflow's own tag for the description of a run or an experiment, in Markdown."""
+COLOUR_TAG = "mlflow.runColor"
+"""MLflow's own tag for the colour of a run in its charts."""
+SELECTED_TAG = "selected"
+"""Tag that is `yes` on the trials that stand for their arm and seed in the report."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,14 @@ class SearchCard:
     """Versions of python, torch, ray and the rest; kept as tags `version.<name>`."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Whatever else should be searchable in MLflow."""
+    question: str = ""
+    """What the search asks; the first line of every description."""
+    outline: str = ""
+    """The search as reports tell it, as JSON text; kept as the artifact `outline.json`."""
+    colours: Mapping[str, str] = field(default_factory=dict)
+    """Colour of each arm, the same as in the report."""
+    data: DataFacts | None = None
+    """The data set, logged as an input of the parent and of every trial."""
 
     def shared_tags(self) -> dict[str, str]:
         """Tags of the parent and of every trial."""
@@ -67,4 +82,5 @@ class SearchCard:
             "arm": trial.arm,
             "seed": str(trial.seed),
             "index": str(trial.index),
+            **({COLOUR_TAG: self.colours[trial.arm]} if trial.arm in self.colours else {}),
         }

@@ -8,21 +8,23 @@ trial is marked as ended last, so one that is FINISHED or FAILED in the store is
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tuneparts.journal import Event, TrialId
-from tuneparts.tracking import history, store
+from tuneparts.journal import TrialId
+from tuneparts.tracking import history, notes, store
 from tuneparts.tracking.card import (
     COUNTS_TAG,
     KEY_TAG,
     KIND_OF_EXPERIMENT_TAG,
     KIND_TAG,
+    NOTE_TAG,
     TRIAL_TAG,
     SearchCard,
 )
-from tuneparts.tracking.pending import PendingRun, Status, milliseconds
+from tuneparts.tracking.items import Answer, Artifact, Closing, Item, Tags
+from tuneparts.tracking.pending import PendingRun, milliseconds
 from tuneparts.tracking.problems import Problems, curable, is_gone
 from tuneparts.tracking.runmap import RunMap
 
@@ -36,21 +38,6 @@ _COMPLETE = {"FINISHED", "FAILED"}
 _REFUSED = "not taken by MLflow"
 _MOST_PARAMS = 100
 _MOST_ENTRIES = 1000
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """A file or folder for the parent run."""
-
-    path: Path
-
-
-@dataclass(frozen=True)
-class Closing:
-    """The search is over: whatever still runs is ended as KILLED."""
-
-    status: Status
-    time: float
 
 
 class Mirror:
@@ -85,13 +72,19 @@ class Mirror:
         self._runs: dict[TrialId, PendingRun] = {}
         self._dirty: dict[TrialId, PendingRun] = {}
         self._artifacts: list[Path] = []
+        self._tagged: list[Tags] = []
+        self._answer: Answer | None = None
         self._closing: Closing | None = None
         self._sent_counts: dict[str, int] = {}
 
-    def take(self, item: Event | Artifact | Closing) -> None:
+    def take(self, item: Item) -> None:
         """Fold an item into what is pending."""
         if isinstance(item, Artifact):
             self._artifacts.append(item.path)
+        elif isinstance(item, Tags):
+            self._tagged.append(item)
+        elif isinstance(item, Answer):
+            self._answer = item
         elif isinstance(item, Closing):
             self._closing = item
             for run in self._runs.values():
@@ -173,10 +166,28 @@ class Mirror:
 
     def _introduce(self, parent: str) -> None:
         """Say on the parent run what runs; a resumed search may run on newer versions."""
-        if not self._is_introduced:
-            self._send_entries(parent, _tags(self._card.parent_tags(self._map.key, self._folder)))
-            self._call(lambda: self._client.log_text(parent, self._card.resolved, "search.json"))
-            self._is_introduced = True
+        if self._is_introduced:
+            return
+        card, experiment = self._card, str(self._experiment_id)
+        tags = card.parent_tags(self._map.key, self._folder)
+        tags[NOTE_TAG] = notes.of_search(card, experiment, parent, None)
+        self._send_entries(parent, _tags(tags))
+        for key, text in {
+            NOTE_TAG: notes.of_experiment(card, experiment),
+            notes.VIEW_TAG: notes.view_state(),
+        }.items():
+            self._call(partial(self._client.set_experiment_tag, experiment, key, text))
+        for name, text in {"search.json": card.resolved, "outline.json": card.outline}.items():
+            if text:
+                self._call(partial(self._client.log_text, parent, text, name))
+        self._send_data(parent)
+        self._is_introduced = True
+
+    def _send_data(self, run_id: str) -> None:
+        """Log the data set as an input; MLflow keeps one that it has already."""
+        data = self._card.data
+        if data is not None:
+            self._call(lambda: self._client.log_inputs(run_id, datasets=[data.as_input()]))
 
     def _survey(self) -> None:
         """Learn which runs of this folder the store already has, and their points."""
@@ -214,6 +225,9 @@ class Mirror:
         if run.was_killed and run.end is None:
             self._call(lambda: self._client.update_run(run_id, status="RUNNING"))
             run.was_killed = False
+        if not run.has_data:
+            self._send_data(run_id)
+            run.has_data = True
         self._send_waiting(run, run_id)
         if run.end is not None:
             status, end = run.end[0], milliseconds(run.end[1])
@@ -222,7 +236,9 @@ class Mirror:
 
     def _create(self, run: PendingRun) -> bool:
         """Create the run of a trial; false when MLflow will never have it."""
-        tags = self._card.trial_tags(self._map.key, str(self.parent), run.trial)
+        parent, experiment = str(self.parent), str(self._experiment_id)
+        tags = self._card.trial_tags(self._map.key, parent, run.trial)
+        tags[NOTE_TAG] = notes.of_trial(self._card, experiment, parent, run.trial)
         start, name = milliseconds(run.start), str(run.trial)
         self._in_doubt = True
         try:
@@ -284,6 +300,15 @@ class Mirror:
             text = json.dumps(counts)
             self._call(lambda: self._client.set_tag(parent, COUNTS_TAG, text))
             self._sent_counts = dict(counts)
+        if self._answer is not None:
+            note = notes.of_search(
+                self._card, str(self._experiment_id), str(parent), self._answer.text
+            )
+            self._call(lambda: self._client.set_tag(parent, NOTE_TAG, note))
+            self._answer = None
+        while self._tagged:
+            self._send_entries(self._tagged[0].run_id, _tags(dict(self._tagged[0].tags)))
+            del self._tagged[0]
         while self._artifacts:
             path = self._artifacts[0]
             is_folder = path.is_dir()

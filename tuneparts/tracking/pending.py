@@ -33,6 +33,8 @@ class PendingRun:
     """Metrics and steps that a former process has sent."""
     outcome: str = "running"
     has_config: bool = False
+    has_data: bool = False
+    """Whether the data set is logged as an input."""
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)

@@ -1,12 +1,14 @@
 """The observer that mirrors a search to MLflow without ever making it wait."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tuneparts.journal import Event
 from tuneparts.tracking import runmap, store
 from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.mirror import Artifact, Closing, Mirror
+from tuneparts.tracking.items import Answer, Artifact, Closing, Tags
+from tuneparts.tracking.mirror import Mirror
 from tuneparts.tracking.pending import Status
 from tuneparts.tracking.writer import Stats, Writer
 
@@ -51,6 +53,14 @@ class Tracker:
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; it must stay in place until flushed."""
         self._writer.put(Artifact(path))
+
+    def describe(self, answer: str) -> None:
+        """Put the answer, in Markdown, into the description of the parent run."""
+        self._writer.put(Answer(answer))
+
+    def tag(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Add tags to a run that is in the store already."""
+        self._writer.put(Tags(run_id, tags))
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything so far is in the store; returns whether it is."""
