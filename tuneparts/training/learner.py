@@ -1,6 +1,6 @@
 """The one contract of every method: a frozen config that builds a `Learner`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,6 +42,41 @@ class Learner(Protocol):
         ...
 
 
+class TaskRunner(Protocol):
+    """Runs parts of a learner's work in other processes, on resources of the learner's trial."""
+
+    def share(self, value: Any) -> Any:
+        """A handle that `run` takes in the value's place; what is behind it is sent only once."""
+        ...
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        shared: Sequence[Any],
+        jobs: Sequence[Any],
+        *,
+        cpus: float,
+        gpus: float,
+        at_once: int,
+        timeout: float | None,
+    ) -> list[Any]:
+        """What `function(*shared, job)` returns for each job, in order.
+
+        Args:
+            function: importable by name in another process.
+            shared: handles from `share`.
+            jobs: the last argument of each call.
+            cpus: of each call.
+            gpus: of each call.
+            at_once: calls that run side by side.
+            timeout: seconds for each call; None waits.
+
+        Returns:
+            A result each; an exception in the place of one that raised, died or was late.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Context:
     """What a config needs to build a learner, besides itself."""
@@ -51,6 +86,8 @@ class Context:
     device: torch.device
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
+    tasks: TaskRunner | None = None
+    """Where parts of the work can run beside the learner; None where there is no such place."""
 
 
 def available_device() -> torch.device:
@@ -65,6 +102,10 @@ class MethodConfig(Config):
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
+
+    def task_bundles(self) -> list[dict[str, float]]:
+        """Resources that a trial reserves for tasks besides its own: name to amount, each."""
+        return []
 
     def build(self, context: Context) -> Learner:
         """A learner at its start."""

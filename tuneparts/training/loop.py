@@ -61,10 +61,14 @@ class LoopLearner(ABC):
         """Fraction of the budget that is spent: what schedules are a function of."""
         return self._passes / self.config.passes
 
+    def interval_is_over(self, start: int) -> bool:
+        """Whether it is time to report, in an interval that began at pass `start`."""
+        return self._passes >= start + self.config.interval
+
     def advance(self) -> dict[str, float]:
-        start, target = self._passes, self._passes + self.config.interval
+        start = self._passes
         seen: dict[str, list[Tensor]] = {}
-        while self._passes < min(target, self.config.passes):
+        while not (self.finished or self.interval_is_over(start)):
             step = self.step()
             self._passes += step.passes
             for name, loss in step.losses.items():
