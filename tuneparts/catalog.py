@@ -16,6 +16,8 @@ METHODS: dict[str, str] = {
     "posthoc_laplace": "tuneparts.baselines.posthoc:PosthocConfig",
     "partitioned": "tuneparts.partition.config:PartitionedConfig",
     "released": "tuneparts.partition.released:ReleasedConfig",
+    "federated": "tuneparts.federated.config:FederatedConfig",
+    "fedavg": "tuneparts.federated.config:FedAvgConfig",
     "pwfn": "tuneparts.pwfn.config:PwfnConfig",
     "superweights": "tuneparts.superweights.config:SuperweightsConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",

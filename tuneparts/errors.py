@@ -46,6 +46,10 @@ class BusyError(TunepartsError, RuntimeError):
     """Another process is already driving this search."""
 
 
+class RoundError(TunepartsError, RuntimeError):
+    """Too few clients answered in a federated round."""
+
+
 class PlacementError(TunepartsError, RuntimeError):
     """A trial asks for resources that the cluster will never have."""
 

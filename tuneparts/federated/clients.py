@@ -2,8 +2,8 @@
 
 Each client draws its own mixture of groups from a Dirichlet distribution around the mixture of the
 whole, and is filled from it without replacement; a group that runs out is left out of the mixture
-(Hsu et al. 2019; Reddi et al. 2020). Groups are labels, or bins of the angle that an image was turned
-by (Mlodozeniec et al. 2023, appendix J).
+(Hsu et al. 2019; Reddi et al. 2020). Groups are labels, or bins of the angle that an image was
+turned by (Mlodozeniec et al. 2023, appendix J).
 
 Shapes: N examples, G groups, n examples of a client.
 """

@@ -1,0 +1,211 @@
+"""Federated training as a learner: a step is a round (Mlodozeniec et al. 2023, appendix J).
+
+The server sends all partitions and the hypers to some clients; each trains the partitions from its
+own chunk on and sends back those; the server moves each partition by the clients that trained it,
+and the hypers by the mean of the gradients that clients of later chunks sent. With a single chunk
+and partition this is federated averaging.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.data.chunks import Chunks
+from tuneparts.errors import ConfigError, RoundError
+from tuneparts.federated.config import ExchangeConfig
+from tuneparts.federated.crew import Answer, Crew, InTasks, InTurn
+from tuneparts.federated.exchange import Broadcast, Dropped, Traffic, Update
+from tuneparts.federated.orders import Schedule
+from tuneparts.federated.server import Server, mean_over
+from tuneparts.federated.site import Site
+from tuneparts.partition.subnetwork import Partitioned
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import Step
+from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.supervised import SupervisedLearner
+
+
+class FederatedLearner(SupervisedLearner):
+    """Exchanges weights with clients, round by round; predicts with all partitions."""
+
+    config: ExchangeConfig
+
+    def __init__(self, config: ExchangeConfig, context: Context) -> None:
+        division = config.division()
+        super().__init__(config, context, learns_hypers=len(division.data) > 1)
+        _refuse_running_statistics(self.net)
+        self.parts = Partitioned(
+            self.net, proportions=division.weights, seed=context.seed, defaults=division.defaults
+        )
+        task = context.task
+        examples = task.train if config.train_on == "train" else task.train.joined(task.val)
+        self.clients = [torch.from_numpy(own) for own in config.clients.deal(examples)]
+        chunks = Chunks(config.clients.num, division.data, seed=context.seed)
+        self.chunk_of = {int(i): k for k in range(1, len(chunks) + 1) for i in chunks.chunk(k)}
+        self._psi: list[nn.Parameter] = self.hypers.learnable()
+        self.schedule = Schedule(
+            chunk_of=[self.chunk_of[client] for client in range(config.clients.num)],
+            batches_of=[-(-len(own) // config.batch_size) for own in self.clients],
+            filled=self.parts.filled,
+            num_asked=config.clients_per_round,
+            epochs=config.local_epochs,
+            hyper_batches=division.hyper_batches if self._psi else 0,
+            seed=context.seed,
+        )
+        self.site = Site(
+            self.parts,
+            self.hypers,
+            self.train_data,
+            clients=self.clients,
+            optimiser=config.optimiser,
+            batch_size=config.batch_size,
+            seed=context.seed,
+        )
+        self.server = Server(self.parts, config.server)
+        self._hyper_optimiser = (
+            torch.optim.Adam(self._psi, lr=division.hyper_lr, eps=config.server.eps)
+            if self._psi
+            else None
+        )
+        self._crew: Crew = (
+            InTasks(context.tasks, config.tasks, config, context)
+            if context.tasks is not None and config.tasks is not None
+            else InTurn(self.site, config.client_timeout)
+        )
+        self._num_rounds = 0
+        self._num_answers = 0
+        self._num_dropped = 0
+        self._traffic = Traffic()
+        self._reported = (0, Traffic())
+
+    @property
+    def finished(self) -> bool:
+        return super().finished or self._num_rounds == self.config.rounds
+
+    @property
+    def progress(self) -> float:
+        rounds = self.config.rounds
+        return super().progress if rounds is None else self._num_rounds / rounds
+
+    def interval_is_over(self, start: int) -> bool:
+        if self.config.rounds_per_report is None:
+            return super().interval_is_over(start)
+        return self._num_rounds - self._reported[0] >= self.config.rounds_per_report
+
+    def step(self) -> Step:
+        """One round."""
+        orders = self.schedule.orders(self._num_rounds, self.config.passes - self.passes)
+        broadcast = Broadcast(
+            number=self._num_rounds,
+            lr=self.config.optimiser.lr_at(self.progress),
+            weights=self.server.weights(),
+            hypers=[parameter.detach().clone() for parameter in self._psi],
+        )
+        updates = self._kept(self._crew.run(broadcast, orders))
+        self.server.step(updates)
+        self._hyper_step([update for update in updates if update.hyper_grads])
+        self._traffic = self._traffic.after(broadcast, num_asked=len(orders), updates=updates)
+        self._num_rounds += 1
+        losses = {
+            "train/loss": [update.loss for update in updates if update.loss is not None],
+            "train/hyper_loss": [u.hyper_loss for u in updates if u.hyper_loss is not None],
+        }
+        return Step(
+            passes=sum(order.passes for order in orders),
+            losses={name: _mean(values) for name, values in losses.items() if values},
+        )
+
+    def _kept(self, answers: Sequence[Answer]) -> list[Update]:
+        """The clients that answered; refuses to go on with too few."""
+        kept = [answer for answer in answers if isinstance(answer, Update)]
+        lost = [answer for answer in answers if isinstance(answer, Dropped)]
+        self._num_answers += len(kept)
+        self._num_dropped += len(lost)
+        needed = min(self.config.min_clients, len(answers))  # the last round may ask fewer
+        if len(kept) < needed:
+            raise RoundError(
+                f"a round needs the answers of {needed} clients, but in round {self._num_rounds} "
+                f"{len(kept)} of {len(answers)} answered. First lost: client {lost[0].client} "
+                f"({lost[0].reason}). Ask more clients, allow them more time, or lower "
+                "`min_clients`."
+            )
+        return kept
+
+    def _hyper_step(self, judges: Sequence[Update]) -> None:
+        """Move the hypers by the mean gradient of the clients of later chunks, if any took part."""
+        if not judges or self._hyper_optimiser is None:
+            return
+        means = mean_over([(update, update.hyper_grads) for update in judges])
+        for parameter, mean in zip(self._psi, means, strict=True):
+            parameter.grad = mean
+        self._hyper_optimiser.step()
+        self._hyper_optimiser.zero_grad(set_to_none=True)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        view = self.parts.view(self.parts.num_partitions)
+        return self.hypers.predict(
+            lambda inputs: self.parts.run(view, inputs), x, generator=generator, training=False
+        )
+
+    def evaluate(self) -> dict[str, float]:
+        before, traffic = self._reported
+        num_new = max(1, self._num_rounds - before)
+        sent = {
+            "communication/up": self._traffic.up,
+            "communication/down": self._traffic.down,
+            "communication/hypers": self._traffic.hypers,
+            "communication/total": self._traffic.total,
+            "communication/up_per_round": (self._traffic.up - traffic.up) / num_new,
+            "communication/down_per_round": (self._traffic.down - traffic.down) / num_new,
+            "federated/rounds": self._num_rounds,
+            "federated/clients": self._num_answers,
+            "federated/dropped": self._num_dropped,
+            **{f"partition/steps.{k}": n for k, n in self.server.num_steps.items()},
+        }
+        self._reported = (self._num_rounds, self._traffic)
+        return {**super().evaluate(), **{name: float(value) for name, value in sent.items()}}
+
+    def training_state(self) -> dict[str, Any]:
+        return {
+            "parts": self.parts.state_dict(),
+            "hypers": self.hypers.state_dict(),
+            "server": self.server.state_dict(),
+            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
+            if self._hyper_optimiser
+            else {},
+            "num_rounds": self._num_rounds,
+            "num_answers": self._num_answers,
+            "num_dropped": self._num_dropped,
+            "traffic": asdict(self._traffic),
+            "reported": {"round": self._reported[0], "traffic": asdict(self._reported[1])},
+        }
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.parts.load_state_dict(state["parts"])
+        self.hypers.load_state_dict(state["hypers"])
+        self.server.load_state_dict(state["server"])
+        if self._hyper_optimiser is not None:
+            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
+        self._num_rounds = int(state["num_rounds"])
+        self._num_answers = int(state["num_answers"])
+        self._num_dropped = int(state["num_dropped"])
+        self._traffic = Traffic(**state["traffic"])
+        reported = state["reported"]
+        self._reported = (int(reported["round"]), Traffic(**reported["traffic"]))
+
+
+def _mean(values: Sequence[float]) -> Tensor:
+    return torch.tensor(sum(values) / len(values), dtype=torch.float64)
+
+
+def _refuse_running_statistics(net: nn.Module) -> None:
+    for name, module in net.named_modules():
+        if getattr(module, "running_mean", None) is not None:
+            raise ConfigError(
+                "clients share weights and no statistics of their data, but layer "
+                f"`{name}` ({type(module).__name__}) keeps running statistics. Use a net with "
+                "GroupNorm, such as `resnet9`, or without norms."
+            )

@@ -1,0 +1,167 @@
+"""What a client does with its data (Mlodozeniec et al. 2023, appendix J, equations 25 and 26).
+
+A client of chunk k trains each of the partitions k..C by itself, from the server's values, in
+subnetwork j and by its own data; what it made of one partition is not read by the training of
+another. Its gradient of the hypers is that of subnetwork k - 1, which reads partitions 1..k-1
+alone: the server's, since this client never changes them. So it stays a judgement on unseen data.
+
+Shapes: B examples in a batch, K classes, n examples of the client, m entries that a partition owns.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.errors import DivergedError
+from tuneparts.federated.exchange import Broadcast, Update
+from tuneparts.federated.orders import Order
+from tuneparts.partition.optimizers import PartitionedOptimiser
+from tuneparts.partition.subnetwork import Partitioned, View
+from tuneparts.training.hyper import Hypers
+from tuneparts.training.optimisers import OptimiserConfig
+
+
+class Site:
+    """Plays any client: the partitions of a net, and who holds which examples.
+
+    Args:
+        parts: holds the server's values between clients, and again after each.
+        hypers: read by local training; differentiated for the gradient.
+        examples: the training data of all clients.
+        clients: by client, the indices (n,) of its examples.
+        optimiser: of local training; each partition of each client starts it afresh.
+        batch_size: B; the last batch of an epoch may be smaller.
+        seed: of the run.
+    """
+
+    def __init__(
+        self,
+        parts: Partitioned,
+        hypers: Hypers,
+        examples: DeviceExamples,
+        *,
+        clients: Sequence[Tensor],
+        optimiser: OptimiserConfig,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self._parts = parts
+        self._hypers = hypers
+        self._examples = examples
+        self._clients = clients
+        self._optimiser = optimiser
+        self._batch_size = batch_size
+        self._seed = seed
+
+    def receive(self, broadcast: Broadcast) -> None:
+        """Take the server's values."""
+        self._broadcast = broadcast
+        for partition in broadcast.weights:
+            self._restore(partition)
+        with torch.no_grad():
+            for own, sent in zip(self._hypers.learnable(), broadcast.hypers, strict=True):
+                own.copy_(sent)
+
+    def work(self, order: Order) -> Update:
+        """Do what a client of the present round was asked for; leaves the server's values."""
+        losses: list[Tensor] = []
+        weights = {j: self._train(order, j, losses) for j in order.steps}
+        grads, hyper_loss = self._hyper_gradient(order)
+        update = Update(
+            client=order.client,
+            num_examples=len(self._clients[order.client]),
+            weights=weights,
+            hyper_grads=grads,
+            loss=float(torch.stack(losses).double().mean()) if losses else None,
+            hyper_loss=hyper_loss,
+        )
+        _refuse_infinite(update)
+        return update
+
+    def batches(self, order: Order) -> Iterator[Tensor]:
+        """Indices (B,) of the client's examples, epoch after epoch; the same for all partitions."""
+        own_n = self._clients[order.client]
+        generator = seeding.torch_generator(
+            self._seed, "federated", "batches", order.number, order.client
+        )
+        while True:
+            shuffled_n = own_n[torch.randperm(len(own_n), generator=generator)]
+            yield from torch.split(shuffled_n, self._batch_size)
+
+    def _train(self, order: Order, partition: int, losses: list[Tensor]) -> list[Tensor]:
+        """Local steps of one partition; returns its values, and puts the server's back."""
+        optimiser = PartitionedOptimiser(
+            self._parts, self._optimiser, decay_factors=(1.0,) * self._parts.num_partitions
+        )
+        generator = self._augmentation(order, partition)
+        try:
+            for indices_B in islice(self.batches(order), order.steps[partition]):
+                x, y_B = self._examples.take(indices_B)
+                view = self._parts.view(partition, trainable=True)
+                with self._hypers.detached():
+                    logits_BK = self._predict(view, x, generator)
+                loss = nn.functional.cross_entropy(logits_BK, y_B)
+                loss.backward()  # type: ignore[no-untyped-call]
+                grads = [leaf.grad for leaf in view.leaves]
+                optimiser.step(partition, grads, lr=self._broadcast.lr)
+                losses.append(loss.detach())
+            shares = self._parts.shares(partition)
+            return [share.gather(share.flat_n).clone() for share in shares]
+        finally:
+            self._restore(partition)
+
+    def _hyper_gradient(self, order: Order) -> tuple[list[Tensor], float | None]:
+        """Gradient of the mean loss over the client's batches under subnetwork k - 1."""
+        if not order.hyper_batches:
+            return [], None
+        learnt = self._hypers.learnable()
+        view = self._parts.view(order.chunk - 1)
+        generator = self._augmentation(order, "hypers")
+        batches = list(islice(self.batches(order), order.hyper_batches))
+        num_seen = sum(len(indices_B) for indices_B in batches)
+        total = [torch.zeros_like(parameter) for parameter in learnt]
+        losses = []
+        for indices_B in batches:
+            x, y_B = self._examples.take(indices_B)
+            logits_BK = self._predict(view, x, generator)
+            loss = nn.functional.cross_entropy(logits_BK, y_B, reduction="sum") / num_seen
+            found = torch.autograd.grad(loss, learnt, materialize_grads=True)
+            total = [a + b for a, b in zip(total, found, strict=True)]
+            losses.append(loss.detach())
+        return total, float(torch.stack(losses).double().sum())
+
+    def _predict(self, view: View, x: Tensor, generator: torch.Generator) -> Tensor:
+        return self._hypers.predict(
+            lambda inputs: self._parts.run(view, inputs), x, generator=generator, training=True
+        )
+
+    def _restore(self, partition: int) -> None:
+        sent = self._broadcast.weights[partition]
+        for share, values_m in zip(self._parts.shares(partition), sent, strict=True):
+            share.scatter(values_m)
+
+    def _augmentation(self, order: Order, purpose: int | str) -> torch.Generator:
+        return seeding.torch_generator(
+            self._seed,
+            "federated",
+            "augment",
+            order.number,
+            order.client,
+            purpose,
+            device=self._examples.device,
+        )
+
+
+def _refuse_infinite(update: Update) -> None:
+    """A client that diverged must not reach the server."""
+    sent = [*update.hyper_grads, *(v for values in update.weights.values() for v in values)]
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in sent):
+        raise DivergedError(
+            f"what a client sends must be finite, but client {update.client} ended its local steps "
+            f"with loss {update.loss} and hyper loss {update.hyper_loss}. Lower the local learning "
+            "rate."
+        )
