@@ -24,6 +24,15 @@
     Plotly.newPlot(plot, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
     plots.push(plot);
   }
+  for (const button of document.querySelectorAll("button[data-still]")) {
+    const plot = document.getElementById(button.dataset.still);
+    // Paper is white: the file has the colours of print, whatever the screen shows.
+    button.addEventListener("click", async () => {
+      await Plotly.relayout(plot, colours(plot.layout, false));
+      await Plotly.downloadImage(plot, { format: "svg", filename: button.dataset.still, width: plot.clientWidth, height: plot.clientHeight });
+      await Plotly.relayout(plot, colours(plot.layout, dark.matches));
+    });
+  }
   paint(dark.matches);
   dark.addEventListener("change", () => paint(dark.matches));
   addEventListener("beforeprint", () => paint(false));

@@ -7,7 +7,7 @@ security policy forbids the page to load anything, whatever slipped through.
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 
@@ -39,9 +39,6 @@ def page(evidence: Evidence, drawings: Mapping[str, Drawing | Note] | None = Non
     outline = evidence.outline
     if drawings is None:
         drawings = {request: draw(request, evidence) for request in outline.figures}
-    assets = resources.files("tuneparts.reports")
-    style = assets.joinpath("page.css").read_text(encoding="utf-8")
-    script = assets.joinpath("page.js").read_text(encoding="utf-8")
     title = escape(f"{outline.name} ({outline.scale})" if outline.scale else outline.name)
     body = [
         f'<header><p class="kind">{title}</p><h1>{escape(outline.question)}</h1>',
@@ -52,6 +49,18 @@ def page(evidence: Evidence, drawings: Mapping[str, Drawing | Note] | None = Non
         _notes(outline.notes),
         _provenance(evidence),
     ]
+    return _document(title, body)
+
+
+def figure_page(drawing: Drawing) -> str:
+    """One figure with its caption and data as a page of its own."""
+    return _document(escape(drawing.title), [_figure(1, drawing)])
+
+
+def _document(title: str, body: Iterable[str]) -> str:
+    assets = resources.files("tuneparts.reports")
+    style = assets.joinpath("page.css").read_text(encoding="utf-8")
+    script = assets.joinpath("page.js").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -116,7 +125,7 @@ def _figure(number: int, drawing: Drawing | Note) -> str:
         f'<div class="room" style="height:{height}px"></div></div></div>'
         f'<script type="application/json" data-for="figure-{number}">{data}</script>'
         f"<p class='caption'>{escape(drawing.caption)}</p>"
-        f"{_download(f'figure-{number}.csv', csv)}</section>"
+        f"{_download(f'figure-{number}.csv', csv, more=_still(number))}</section>"
     )
 
 
@@ -162,12 +171,17 @@ def _provenance(evidence: Evidence) -> str:
     return f'<section><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
 
 
-def _download(name: str, csv: str) -> str:
+def _download(name: str, csv: str, *, more: str = "") -> str:
     data = base64.b64encode(csv.encode()).decode()
     return (
         f'<p class="download"><a download="{escape(name)}" '
-        f'href="data:text/csv;charset=utf-8;base64,{data}">data as CSV</a></p>'
+        f'href="data:text/csv;charset=utf-8;base64,{data}">data as CSV</a>{more}</p>'
     )
+
+
+def _still(number: int) -> str:
+    """What the script turns into a download of the figure as drawn."""
+    return f' <button type="button" data-still="figure-{number}">figure as SVG</button>'
 
 
 def embedded(text: str) -> Sequence[object]:

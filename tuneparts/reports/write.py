@@ -11,7 +11,7 @@ from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.outline import Outline
-from tuneparts.reports.page import page
+from tuneparts.reports.page import figure_page, page
 
 
 def write(
@@ -21,9 +21,15 @@ def write(
 
     Returns:
         Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
-        trials.csv, outline.json, and figures/<name>.json and .csv for each figure that has data.
+        trials.csv, outline.json, and figures/<name>.html, .json and .csv for each figure that
+        has data.
     """
-    evidence = Evidence(outline, trials, steps)
+    return write_evidence(Evidence(outline, trials, steps), folder)
+
+
+def write_evidence(evidence: Evidence, folder: Path) -> dict[str, Path]:
+    """As `write`, from evidence that may hold more than the frames."""
+    outline, trials = evidence.outline, evidence.trials
     drawings = {request: draw(request, evidence) for request in outline.figures}
     built = tables.build(evidence.summary, outline)
     texts = {
@@ -37,6 +43,7 @@ def write(
     for request, drawing in drawings.items():
         if isinstance(drawing, Drawing):
             stem = "figures/" + re.sub(r"[^A-Za-z0-9._-]+", "-", request)
+            texts[f"{stem}.html"] = figure_page(drawing)
             texts[f"{stem}.json"] = drawing.figure.to_json()
             texts[f"{stem}.csv"] = drawing.data.to_csv(index=False, lineterminator="\n")
     return {name: _replace(folder / name, text) for name, text in texts.items()}

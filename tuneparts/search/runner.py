@@ -61,13 +61,18 @@ def run(
         try:
             plan = Plan(search, journal, observers)
             if not plan.done:
-                _run_on_ray(plan, folder, address, storage or str(folder.absolute() / "trials"))
+                _run_on_ray(plan, folder, address, storage or default_storage(folder))
             status: Literal["done", "interrupted"] = "done"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
             journal.close()
     return Ending(status, time.monotonic() - start)
+
+
+def default_storage(folder: Path) -> str:
+    """Where the trials of a run lie unless told otherwise."""
+    return str(folder.absolute() / "trials")
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from ray import tune
 from tuneparts import catalog
 from tuneparts.config import parse
 from tuneparts.data.task import Task
+from tuneparts.search.exhibits import Exhibits
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
+from tuneparts.training.exhibits import Exhibitor
 from tuneparts.training.learner import Context, available_device
 
 
@@ -25,6 +27,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         self._task: Task = shared["task"]
         self._shelf = Shelf(Folder(shared["storage"]))
+        self._exhibits = Exhibits(Folder(shared["storage"]))
         self._score_test_always: bool = shared["score_test_always"]
         self._begin(config)
 
@@ -78,6 +81,8 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         row = {**metrics, "cost/seconds": self._seconds}
         self._history.append(row)
         self._rows.append(row)
+        if self._learner.finished and isinstance(self._learner, Exhibitor):
+            self._exhibits.put(self._segment.trial, self._learner.exhibits())
         state = {
             "learner": self._learner.state_dict(),
             "seconds": self._seconds,

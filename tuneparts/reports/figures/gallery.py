@@ -14,12 +14,15 @@ from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy
 from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
+from tuneparts.reports.figures.calibration import calibration
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.hypers import hypers
 from tuneparts.reports.figures.interpolation import interpolation
 from tuneparts.reports.figures.membership import membership
 from tuneparts.reports.figures.projections import projections
+from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.sweeps import heat_map, sweep
+from tuneparts.reports.figures.trials import trials
 
 Figure: TypeAlias = Callable[..., Drawing | Note]
 FIGURES: dict[str, Figure] = {
@@ -32,6 +35,9 @@ FIGURES: dict[str, Figure] = {
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
+    "samples": samples,
+    "calibration": calibration,
+    "trials": trials,
 }
 
 

@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.calibration import METRICS, calibration
+
+
+def test_marks_are_the_seeds_and_their_mean(trials, steps, outline):
+    evidence = Evidence(outline, trials, steps)
+    drawing = calibration(evidence)
+    traces = {(t.xaxis, t.y[0], len(t.x)): t for t in drawing.figure.data}
+    for panel, metric in enumerate(METRICS, start=1):
+        axis = "x" if panel == 1 else f"x{panel}"
+        for arm in outline.arms:
+            chosen = evidence.selected
+            values = chosen[chosen["arm"] == arm.name][metric].to_numpy()
+            assert list(traces[axis, arm.name, 3].x) == values.tolist()
+            mean = traces[axis, arm.name, 1]
+            assert mean.x[0] == pytest.approx(values.mean())
+            assert mean.error_x.array[0] == pytest.approx(values.std(ddof=1) / np.sqrt(3))
+    assert len(drawing.data) == 3 * 4 * 3
+
+
+def test_only_what_was_reported_has_a_panel(trials, steps, outline):
+    bare = trials.drop(columns=["test/ece", "test/brier"])
+    drawing = calibration(Evidence(outline, bare, steps))
+    assert set(drawing.data["metric"]) == {"test/nll"}

@@ -1,0 +1,56 @@
+import base64
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Note
+from tuneparts.reports.figures.samples import samples
+from tuneparts.reports.sheet import Sheet
+
+
+def make_sheet(arm="partitioned", *, channels=1):
+    rng = np.random.default_rng(3)
+    shape = (2, 3, 5, 4, channels)
+    return Sheet(
+        arm=arm,
+        seed=0,
+        trial=f"{arm}/seed0/00000",
+        hypers={"hyper/rotation": 1.25},
+        labels=(7, 2),
+        originals_EHWC=rng.integers(0, 256, (2, 5, 4, channels), dtype=np.uint8),
+        draws_EDHWC=rng.integers(0, 256, shape, dtype=np.uint8),
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_each_image_stands_in_its_place(channels):
+    sheet = make_sheet(channels=channels)
+    mosaic = sheet.mosaic(gap=2)
+    assert mosaic.shape == (2 * 5 + 2, 4 * 4 + 3 * 2, channels)
+    for example in range(2):
+        for draw in range(3):
+            top, left = example * 7, (draw + 1) * 6
+            part = mosaic[top : top + 5, left : left + 4]
+            assert (part == sheet.draws_EDHWC[example, draw]).all()
+        assert (mosaic[example * 7 : example * 7 + 5, :4] == sheet.originals_EHWC[example]).all()
+
+
+def test_the_figure_holds_the_very_pixels(trials, steps, outline):
+    sheets = (make_sheet(), make_sheet("random", channels=3))
+    drawing = samples(Evidence(outline, trials, steps, sheets))
+    for trace, sheet in zip(drawing.figure.data, sheets, strict=True):
+        png = base64.b64decode(trace.source.partition(",")[2])
+        pixels = np.asarray(Image.open(io.BytesIO(png)))
+        assert (pixels == np.broadcast_to(sheet.mosaic(), pixels.shape)).all()
+    assert "rotation (rad) 1.2" in drawing.caption
+    assert drawing.data["value"].tolist() == [1.25, 1.25]
+
+
+def test_without_sheets_the_note_says_why(trials, steps, outline):
+    evidence = Evidence(outline, trials, steps)
+    assert isinstance(samples(evidence), Note)
+    assert samples(replace(evidence, sheets_note="no data here")).text == "no data here"

@@ -1,0 +1,80 @@
+"""How honest the probabilities are: calibration error, likelihood and Brier score of each arm."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.select import column
+from tuneparts.reports.tables import label
+
+TITLE = "Calibration"
+METRICS = ("test/ece", "test/nll", "test/brier")
+
+
+def calibration(evidence: Evidence) -> Drawing | Note:
+    """A panel per score: a point per seed of each arm, with mean and one standard error."""
+    data = scores(evidence)
+    if data.empty:
+        return Note(TITLE, f"No selected trial has reported {', '.join(METRICS)}.")
+    shown = [metric for metric in METRICS if metric in set(data["metric"])]
+    figure = canvas(len(shown), [label(metric, arrow=True) for metric in shown])
+    arms = [arm.name for arm in evidence.outline.arms if arm.name in set(data["arm"])]
+    known = looks(evidence.outline)
+    summary = evidence.summary.set_index("arm")
+    for panel, metric in enumerate(shown):
+        where = place(panel, len(shown))
+        for arm in arms:
+            look = known[arm]
+            seeds = data[(data["arm"] == arm) & (data["metric"] == metric)]
+            mean, se = summary[metric][arm], summary[f"{metric}:se"][arm]
+            figure.add_trace(
+                go.Scatter(
+                    x=seeds["value"].tolist(),
+                    y=[look.name] * len(seeds),
+                    mode="markers",
+                    marker={"color": look.colour, "symbol": look.symbol, "size": 6, "opacity": 0.5},
+                    showlegend=False,
+                    hovertemplate="%{x:.4f}<extra></extra>",
+                ),
+                **where,
+            )
+            figure.add_trace(
+                go.Scatter(
+                    x=[mean],
+                    y=[look.name],
+                    error_x={"type": "data", "array": [se], "thickness": 2},
+                    mode="markers",
+                    marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+                    showlegend=False,
+                    hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
+                ),
+                **where,
+            )
+        figure.update_yaxes(autorange="reversed", **where)
+        figure.update_xaxes(title_text=label(metric), nticks=5, **where)
+    meanings = ", ".join(f"{label(m)}: {schema.lookup(m).meaning}" for m in shown)
+    caption = (
+        "Scores of the predicted probabilities of the selected trials, smaller is better: small "
+        f"marks are seeds, large ones the mean with one standard error. {meanings}."
+    )
+    return Drawing(TITLE, figure, caption, data, min_width=620 if len(shown) > 1 else 0)
+
+
+def scores(evidence: Evidence) -> pd.DataFrame:
+    """Columns arm, seed, metric, value."""
+    selected = evidence.selected
+    parts = [
+        pd.DataFrame(
+            {
+                "arm": selected["arm"],
+                "seed": selected["seed"],
+                "metric": metric,
+                "value": column(selected, metric),
+            }
+        )
+        for metric in METRICS
+    ]
+    return pd.concat(parts, ignore_index=True).dropna(subset=["value"])

@@ -1,0 +1,70 @@
+"""Every trial along its way: what a search looks like while it runs."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.tables import label
+
+MOST = 40
+"""Trials drawn of each arm, the newest; more lines than that are one blot."""
+
+
+def trials(evidence: Evidence, metric: str = "") -> Drawing | Note:
+    """A line per trial, whatever became of it; the selection metric unless another is named."""
+    metric = metric or evidence.outline.metric
+    title = f"{label(metric)} of each trial" if metric else "Trials"
+    data = lines(evidence, metric)
+    if data.empty:
+        return Note(title, f"No trial has reported {metric or 'anything'} yet.")
+    figure = canvas()
+    for arm, look in looks(evidence.outline).items():
+        own = data[data["arm"] == arm]
+        if own.empty:
+            continue
+        x: list[float | None] = []
+        y: list[float | None] = []
+        text: list[str | None] = []
+        for trial, line in own.groupby("trial", sort=False):
+            x += [*line["passes"].tolist(), None]  # a gap between two trials
+            y += [*line["value"].tolist(), None]
+            text += [*[str(trial)] * len(line), None]
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                text=text,
+                name=look.name,
+                mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 1.5},
+                marker={"color": look.colour, "symbol": look.symbol, "size": 5},
+                opacity=0.75,
+                hovertemplate="%{text}: %{y:.4f} at %{x} passes<extra></extra>",
+            )
+        )
+    passes_axis(figure, data["passes"].tolist(), {})
+    figure.update_yaxes(title_text=label(metric, arrow=True))
+    caption = f"{label(metric).capitalize()} of each trial against its own passes."
+    num_left_out = evidence.trials["trial"].nunique() - data["trial"].nunique()
+    if num_left_out > 0 and data.groupby("arm")["trial"].nunique().max() == MOST:
+        caption += f" The newest {MOST} trials of each arm are drawn."
+    return Drawing(title, figure, caption, data)
+
+
+def lines(evidence: Evidence, metric: str) -> pd.DataFrame:
+    """Columns arm, trial, passes, value, of the newest trials of each arm."""
+    columns = ["arm", "trial", "passes", "value"]
+    if evidence.steps.empty:
+        return pd.DataFrame(columns=columns)
+    rows = evidence.steps[evidence.steps["metric"] == metric].dropna(subset=["value"])
+    rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
+    newest = (
+        rows.drop_duplicates("trial")
+        .sort_values(["time", "trial"], kind="stable")
+        .groupby("arm")["trial"]
+        .tail(MOST)
+    )
+    rows = rows[rows["trial"].isin(newest)]
+    return rows.rename(columns={"step": "passes"})[columns].reset_index(drop=True)
