@@ -317,6 +317,27 @@ def test_wfn_resumes_bit_for_bit(task: Task) -> None:
     assert torch.equal(fixing.means(resumed.net), fixing.means(whole.net))
 
 
+def test_a_finished_learner_shows_its_weights(task: Task) -> None:
+    learner = build(task, **mlp())
+    finish(learner)
+    shown = learner.exhibits()["deviations"]
+    assert set(shown["moment"]) == {"at the start", "at the end"}
+    ends = [mu for mu, when in zip(shown["mu"], shown["moment"], strict=True) if "end" in when]
+    assert set(ends) <= set(fixing.means(learner.net).tolist())
+    assert build(task, **mlp(quantiser={"kind": "nearest"})).exhibits() == {}
+
+
+def test_what_a_learner_shows_survives_resuming(task: Task) -> None:
+    whole = build(task, **mlp(interval=1))
+    while whole._num_rounds_done < 1:
+        whole.advance()
+    resumed = build(task, **mlp(interval=1))
+    resumed.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(whole.state_dict())))
+    finish(whole)
+    finish(resumed)
+    assert resumed.exhibits() == whole.exhibits()
+
+
 def test_without_validation_data(task: Task) -> None:
     report = finish(build(task, **mlp(train_on="all")))[-1]
     assert "fixing/accuracy_before" not in report

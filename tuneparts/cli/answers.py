@@ -44,6 +44,9 @@ def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
     from tuneparts.reports.answer import answer
     from tuneparts.reports.evidence import Evidence
     from tuneparts.reports.write import write
+    from tuneparts.search import runner
+    from tuneparts.search.exhibits import Exhibits
+    from tuneparts.search.storage import Folder
     from tuneparts.tracking import frames, runmap
 
     uri = settings.current().tracking_uri
@@ -53,7 +56,9 @@ def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
     with console.status("writing the report"):
         trials = frames.trials(uri, outline.parent_run_id)
         steps = frames.steps(uri, outline.parent_run_id)
-        paths = write(outline, trials, steps, run.folder / "report")
+        storage = run.card()["storage"] or runner.default_storage(run.folder)
+        left = Exhibits(Folder(storage))
+        paths = write(outline, trials, steps, run.folder / "report", find=left.find)
     evidence = Evidence(outline, trials, steps)
     for table in tables.to_rich(tables.build(evidence.summary, outline), width=console.width):
         console.print(table)

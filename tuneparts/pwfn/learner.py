@@ -23,8 +23,10 @@ from tuneparts.pwfn.controls import controlled
 from tuneparts.pwfn.ensemble import ensemble_logits
 from tuneparts.pwfn.gaussian import sampled
 from tuneparts.pwfn.recalibration import recalibrate
+from tuneparts.pwfn.snapshot import columns, snapshot
 from tuneparts.training import checkpoint
 from tuneparts.training.evaluate import evaluate
+from tuneparts.training.exhibits import Columns
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
@@ -63,6 +65,7 @@ class PwfnLearner(SupervisedLearner):
         self._num_rounds_done = 0
         self._last_fixing: dict[str, float] = {}
         self._is_gaussian = False
+        self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
         self.optimiser = config.optimiser.build(self.net)
         if not self.plan.pretrain_end:
@@ -98,6 +101,13 @@ class PwfnLearner(SupervisedLearner):
                 metrics |= self._ensemble_scores()
         return metrics
 
+    def exhibits(self) -> Mapping[str, Columns]:
+        """Means against deviations where they started and where they ended."""
+        if not self._start:
+            return {}
+        end = snapshot(self.net, self.context.seed)
+        return {"deviations": columns({"at the start": self._start, "at the end": end})}
+
     def training_state(self) -> dict[str, Any]:
         return {
             "net": self.net.state_dict(),
@@ -108,6 +118,7 @@ class PwfnLearner(SupervisedLearner):
             "is_gaussian": self._is_gaussian,
             "num_rounds_done": self._num_rounds_done,
             "last_fixing": dict(self._last_fixing),
+            "start": dict(self._start),
         }
 
     def load_training_state(self, state: Mapping[str, Any]) -> None:
@@ -116,6 +127,7 @@ class PwfnLearner(SupervisedLearner):
         self._num_rounds_done = int(state["num_rounds_done"])
         self._centres_K = self._fixed_values()
         self._last_fixing = dict(state["last_fixing"])
+        self._start = {name: taken.clone() for name, taken in state["start"].items()}
         used = self.config.finetune if self._is_gaussian else self.config.optimiser
         self.optimiser = used.build(self.net)
         load_optimiser_state(self.optimiser, state["optimiser"])
@@ -186,6 +198,7 @@ class PwfnLearner(SupervisedLearner):
     def _end_pretraining(self) -> None:
         if self.config.quantiser.uses_sigma:
             deviations.initialise(self.net, self.config.sigma.start)
+            self._start = snapshot(self.net, self.context.seed)
         self._is_gaussian = True
         self.optimiser = self.config.finetune.build(self.net)
 

@@ -1,15 +1,20 @@
 """What figures and pages are made from: the outline with the frames of its run."""
 
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import pandas as pd
 
 from tuneparts.reports.outline import Outline
 from tuneparts.reports.select import select, summarise
-from tuneparts.reports.sheet import Sheet
 
 STEP_COLUMNS = ("trial", "arm", "seed", "index", "metric", "step", "time", "value")
+
+Finder: TypeAlias = Callable[[str, str], str | None]
+"""(trial, name) to the CSV text of a table that the trial left, if it did."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +26,8 @@ class Evidence:
     """One row per trial."""
     steps: pd.DataFrame
     """One row per trial, metric and step (passes so far)."""
-    sheets: tuple[Sheet, ...] = ()
-    """What the data looks like under the hypers of selected trials."""
-    sheets_note: str = ""
-    """Why there are no sheets."""
+    find: Finder | None = None
+    """Where tables that trials left are found, if they are at hand."""
 
     @cached_property
     def selected(self) -> pd.DataFrame:
@@ -43,3 +46,8 @@ class Evidence:
         rows = self.steps[self.steps["metric"] == metric]
         rows = rows[rows["trial"].isin(self.selected["trial"])]
         return rows.sort_values(["trial", "step"], kind="stable")
+
+    def exhibit(self, trial: str, name: str) -> pd.DataFrame | None:
+        """A table that the trial left; None where there is none."""
+        text = self.find(trial, name) if self.find is not None else None
+        return None if text is None else pd.read_csv(io.StringIO(text))

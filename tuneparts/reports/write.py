@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from tuneparts.reports import tables
-from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.evidence import Evidence, Finder
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.outline import Outline
@@ -15,16 +15,28 @@ from tuneparts.reports.page import figure_page, page
 
 
 def write(
-    outline: Outline, trials: pd.DataFrame, steps: pd.DataFrame, folder: Path
+    outline: Outline,
+    trials: pd.DataFrame,
+    steps: pd.DataFrame,
+    folder: Path,
+    *,
+    find: Finder | None = None,
 ) -> dict[str, Path]:
     """Write the report into the folder.
+
+    Args:
+        outline: the search as told.
+        trials: one row per trial.
+        steps: one row per trial, metric and step.
+        folder: made if missing.
+        find: where tables that trials left are found, if they are at hand.
 
     Returns:
         Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
         trials.csv, outline.json, and figures/<name>.html, .json and .csv for each figure that
         has data.
     """
-    return write_evidence(Evidence(outline, trials, steps), folder)
+    return write_evidence(Evidence(outline, trials, steps, find=find), folder)
 
 
 def write_evidence(evidence: Evidence, folder: Path) -> dict[str, Path]:

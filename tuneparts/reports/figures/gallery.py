@@ -15,6 +15,7 @@ from tuneparts.reports.figures.accuracy import accuracy
 from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.calibration import calibration
+from tuneparts.reports.figures.deviations import deviations
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.hypers import hypers
 from tuneparts.reports.figures.interpolation import interpolation
@@ -35,6 +36,7 @@ FIGURES: dict[str, Figure] = {
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
+    "deviations": deviations,
     "samples": samples,
     "calibration": calibration,
     "trials": trials,
