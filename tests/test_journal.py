@@ -66,3 +66,12 @@ def test_damage_in_the_middle_is_refused_with_the_line(tmp_path, line: str) -> N
     path.write_text(line + "\n")
     with pytest.raises(DataError, match=r"line 1 of .*j.jsonl"):
         Journal(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["../x/seed0/00000", "a/b/seed0/00000", "a/seed0", "a/seed0/..", "a/seed0/0\n", "A/seed0/0"],
+)
+def test_a_trial_that_could_leave_its_folder_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a trial reads"):
+        TrialId.parse(text)

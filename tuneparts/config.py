@@ -57,6 +57,8 @@ class Config(BaseModel):
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:
     """Validate plain values into a config; a mistake reads as a sentence, in a `ConfigError`."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{cls.__name__} is made from named fields, but got {values!r:.100}.")
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:

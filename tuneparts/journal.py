@@ -7,12 +7,15 @@ while it was away is sent again from it. Appending the same row twice changes no
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from tuneparts.errors import DataError
+
+_TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -28,9 +31,11 @@ class TrialId:
 
     @classmethod
     def parse(cls, text: str) -> "TrialId":
-        """The inverse of `str`."""
-        arm, seed, index = text.rsplit("/", 2)
-        return cls(arm, int(seed.removeprefix("seed")), int(index))
+        """The inverse of `str`; a name that could leave its folder is a ValueError."""
+        match = _TRIAL.fullmatch(text)
+        if match is None:
+            raise ValueError(f"a trial reads `arm/seed0/00000`, but got {text!r:.100}")
+        return cls(match[1], int(match[2]), int(match[3]))
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ def _decode(line: str, path: Path, number: int) -> Event:
         values = json.loads(line)
         cls = _KINDS[values.pop("kind")]
         event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"every line of a journal is one event, but line {number} of {path} is not "
             f"({error}). Restore the file, or start the search anew."

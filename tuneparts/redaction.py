@@ -5,13 +5,14 @@ knows values: what the environment and the credential files of this process hold
 any text, whatever stands around it. Everything that leaves for MLflow, a log or a card passes here.
 """
 
+import json
 import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 MASK = "***"
 SHORTEST = 8
@@ -46,7 +47,9 @@ class Redactor:
     """Removes what looks like a secret, and the given values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = {value for value in values if len(value) >= SHORTEST}
+        known = {
+            form for value in values if len(value) >= SHORTEST for form in _written_forms(value)
+        }
         longest_first = sorted(known, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if known else None
 
@@ -61,9 +64,13 @@ class Redactor:
     def texts(self, values: Mapping[str, str]) -> dict[str, str]:
         """Names and values with every secret masked; a value under a secret's name goes whole."""
         return {
-            self.text(name): MASK if _is_secret_name(name.rpartition(".")[2]) else self.text(value)
+            self._name(name): MASK if _is_secret_name(name.rpartition(".")[2]) else self.text(value)
             for name, value in values.items()
         }
+
+    def _name(self, name: str) -> str:
+        """A name without secrets, of letters that every store takes."""
+        return self.text(name).replace(MASK, "masked")
 
     def tree(self, value: Any) -> Any:
         """A tree of plain values with the secrets in its texts masked."""
@@ -71,7 +78,7 @@ class Redactor:
             return self.text(value)
         if isinstance(value, Mapping):
             return {
-                self.text(str(key)): MASK
+                self._name(str(key)): MASK
                 if isinstance(inner, str) and inner and _is_secret_name(str(key))
                 else self.tree(inner)
                 for key, inner in value.items()
@@ -118,6 +125,11 @@ def _known_values(environment: Mapping[str, str]) -> set[str]:
         if environment.get(name):
             known |= _content(Path(environment[name]).expanduser())
     return known
+
+
+def _written_forms(value: str) -> set[str]:
+    """A value as it stands in plain text, inside JSON and inside a URI."""
+    return {value, json.dumps(value)[1:-1], quote(value, safe="")}
 
 
 def _passwords(uri: str) -> set[str]:

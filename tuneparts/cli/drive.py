@@ -12,8 +12,10 @@ from tuneparts import provenance, settings
 from tuneparts.cli import answers, estimate
 from tuneparts.cli.live import LiveView
 from tuneparts.errors import ConfigError
+from tuneparts.redaction import redact
 from tuneparts.reports.figures import gallery
 from tuneparts.search import load, runs
+from tuneparts.search.storage import refuse_keys
 
 INTERRUPTED = 130
 """Exit code of a process that ended by Ctrl-C."""
@@ -50,10 +52,10 @@ def search(
     run = runs.create(
         settings.current().results_dir,
         resolved,
-        command=shlex.join(["tuneparts", *sys.argv[1:]]),
+        command=redact(shlex.join(["tuneparts", *sys.argv[1:]])),
         commit=provenance.commit(),
         versions=provenance.versions(),
-        storage=storage,
+        storage=None if storage is None else refuse_keys(storage),
     )
     _drive(run, resolved, address)
 

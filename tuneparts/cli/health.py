@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tuneparts import provenance, settings
+from tuneparts.redaction import redact
 
 
 def doctor() -> None:
@@ -27,10 +28,10 @@ def doctor() -> None:
     is_well = True
     for name, check in checks:
         try:
-            table.add_row(name, "ok", check())
+            table.add_row(name, "ok", redact(check()))
         except Exception as error:  # a doctor reports whatever is wrong
             is_well = False
-            table.add_row(name, "FAILED", f"{type(error).__name__}: {error}")
+            table.add_row(name, "FAILED", redact(f"{type(error).__name__}: {error}"))
     Console().print(table)
     if not is_well:
         raise SystemExit(1)

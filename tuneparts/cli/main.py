@@ -157,11 +157,12 @@ def bench(
 def main() -> None:
     """Entry point: errors that we raise on purpose print as one sentence, not as a traceback."""
     from tuneparts.errors import TunepartsError
+    from tuneparts.redaction import redact
 
     try:
         app()
     except TunepartsError as error:
-        print(f"tuneparts: {error}", file=sys.stderr)
+        print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tuneparts.errors import BusyError, PlacementError
 from tuneparts.journal import Journal, Observer, Row
+from tuneparts.redaction import RedactingFilter
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Resources, Search
@@ -192,6 +193,7 @@ def _local(address: str | None) -> dict[str, Any]:
 def _log_to(path: Path) -> logging.Handler:
     """Ray's chatter goes to a file."""
     handler = logging.FileHandler(path)
+    handler.addFilter(RedactingFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("ray")
     logger.handlers = [handler]

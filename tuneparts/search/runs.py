@@ -10,7 +10,7 @@ from typing import Any
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError
 
-_RUN = re.compile(r"^[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}$")
+_RUN = re.compile(r"[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class Run:
     def card(self) -> dict[str, Any]:
         """What was written at the start: search, command, commit, storage."""
         try:
-            card: dict[str, Any] = json.loads((self.folder / "run.json").read_text("utf-8"))
-        except (OSError, ValueError) as error:
+            card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
+            if not isinstance(card, dict) or not isinstance(card.get("search"), dict):
+                raise ValueError("it holds no search")
+        except (OSError, ValueError, RecursionError) as error:
             raise DataMissingError(
                 f"a run has a readable run.json, but {self.folder} has not: {error}"
             ) from error
@@ -58,7 +60,7 @@ def listing(root: Path) -> list[Run]:
     """All runs under a results folder, oldest first."""
     cards = root.glob("*/*/run.json")
     names = [str(card.parent.relative_to(root)) for card in cards]
-    return [Run(root, n) for n in sorted(names, key=lambda n: n.split("/")[1]) if _RUN.match(n)]
+    return [Run(root, n) for n in sorted(names, key=lambda n: n.split("/")[1]) if _RUN.fullmatch(n)]
 
 
 def named(root: Path, name: str | None) -> Run:

@@ -2,27 +2,32 @@
 
 import pyarrow.fs as pafs
 
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.redaction import has_password, redact
 
 
 class Folder:
     """Named byte strings in one place; writing is all or nothing."""
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri.rstrip("/")
+        self.uri = refuse_keys(uri).rstrip("/")
         try:
             self._fs, self._path = pafs.FileSystem.from_uri(self.uri)
         except Exception as error:  # pyarrow raises several types for a URI it does not know
             raise ConfigError(
-                f"storage is an absolute path or a URI that pyarrow knows, but got `{uri}`: {error}"
+                f"storage is an absolute path or a URI that pyarrow knows, but got `{uri}`: "
+                f"{redact(str(error))}"
             ) from error
 
     def child(self, *names: str) -> "Folder":
         """A folder inside this one."""
+        for name in names:
+            _refuse_path(name)
         return Folder("/".join([self.uri, *names]))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file that is either whole or not there."""
+        _refuse_path(name)
         self._fs.create_dir(self._path, recursive=True)
         partial = f"{self._path}/.{name}.partial"
         with self._fs.open_output_stream(partial) as stream:
@@ -31,6 +36,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
+        _refuse_path(name)
         with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read()
         return content
@@ -47,4 +53,21 @@ class Folder:
 
     def delete(self, name: str) -> None:
         """Remove a file that is there."""
+        _refuse_path(name)
         self._fs.delete_file(f"{self._path}/{name}")
+
+
+def refuse_keys(uri: str) -> str:
+    """The URI, which the run's card and every worker will hold, if it carries no key."""
+    if has_password(uri):
+        raise SecurityError(
+            f"a storage URI is written to the run's card, so it carries no key, but got "
+            f"`{redact(uri)}`. Give keys by the environment or the role of the machine."
+        )
+    return uri
+
+
+def _refuse_path(name: str) -> None:
+    """A name stays inside its folder."""
+    if name in {"", ".", ".."} or not name.isprintable() or {"/", "\\"} & set(name):
+        raise SecurityError(f"a file is named by one plain name, but got {name!r}.")

@@ -31,6 +31,8 @@ from tuneparts.tracking.runmap import RunMap
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from tuneparts.tracking.discreet import DiscreetClient
+
 Entry: TypeAlias = Any
 """An MLflow Metric, Param or RunTag."""
 
@@ -45,7 +47,7 @@ class Mirror:
 
     def __init__(
         self,
-        client: "MlflowClient",
+        client: "MlflowClient | DiscreetClient",
         *,
         uri: str,
         folder: Path,

@@ -4,6 +4,8 @@ import logging
 import threading
 from collections import Counter
 
+from tuneparts.redaction import redact
+
 log = logging.getLogger(__name__)
 
 _HOPELESS = {
@@ -25,13 +27,14 @@ class Problems:
         self._first: dict[str, str] = {}
 
     def add(self, kind: str, message: str, count: int = 1) -> None:
-        """Note `count` problems of a kind; the message of the first is kept."""
+        """Note `count` problems of a kind; the message of the first is kept, without secrets."""
+        kind = redact(kind)
         with self._lock:
             is_news = kind not in self._first
-            self._first.setdefault(kind, message)
+            text = self._first.setdefault(kind, redact(message) if is_news else message)
             self._counts[kind] += count
         if is_news:
-            log.warning("tracking: %s: %s", kind, message)
+            log.warning("tracking: %s: %s", kind, text)
 
     def lines(self) -> list[str]:
         """One line per kind, in order of appearance."""

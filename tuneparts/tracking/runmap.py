@@ -6,6 +6,7 @@ at any moment leaves either a map that knows the run or a run that can be found 
 
 import json
 import os
+import re
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,15 +48,23 @@ def load(folder: Path) -> RunMap | None:
     path = folder / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        trials = {TrialId.parse(text): str(run_id) for text, run_id in content["trials"].items()}
-        return RunMap(key=content["key"], parent=content["parent"], trials=trials)
+        trials = {TrialId.parse(text): _id(run_id) for text, run_id in content["trials"].items()}
+        parent = None if content["parent"] is None else _id(content["parent"])
+        return RunMap(key=_id(content["key"]), parent=parent, trials=trials)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} maps trials to MLflow runs, but cannot be read ({error}). Restore it, or "
             "delete it and the runs it belonged to, and resume."
         ) from None
+
+
+def _id(text: object) -> str:
+    """A run id or key; what MLflow puts into paths and queries holds nothing else."""
+    if not isinstance(text, str) or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text) is None:
+        raise ValueError(f"an id is letters and digits, but got {text!r:.100}")
+    return text
 
 
 def fresh(folder: Path) -> RunMap:

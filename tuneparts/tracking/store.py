@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tuneparts import settings
+from tuneparts import credentials, settings
 from tuneparts.errors import ConfigError
+from tuneparts.redaction import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -49,7 +50,7 @@ def resolve(uri: str | None = None) -> str:
     cure = f"sqlite:///{settings.current().results_dir / 'mlflow.db'}"
     raise ConfigError(
         f"runs are tracked in a database ({', '.join(DATABASES)}) or on a server "
-        f"({', '.join(SERVERS)}), but got `{uri}`; MLflow's file store is not supported. "
+        f"({', '.join(SERVERS)}), but got `{redact(uri)}`; MLflow's file store is not supported. "
         f"Set TUNEPARTS_TRACKING_URI={cure}"
     )
 
@@ -96,7 +97,7 @@ def client(uri: str) -> "MlflowClient":
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except (MlflowException, SQLAlchemyError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = redact(str(error)).partition("\n")[0]
         raise ConfigError(
             f"the store must be a database that this MLflow can open, but opening it said: "
             f"{reason}. Install its driver, try `mlflow db upgrade` after a backup, or name "
@@ -119,9 +120,10 @@ def search(client: "MlflowClient", experiment_ids: Sequence[str | None], query: 
 
 
 def quieten() -> None:
-    """Keep MLflow from phoning home, printing links and retrying; what the user set stays."""
+    """Keep MLflow from phoning home, printing links and retrying, and log in where that is set."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    credentials.use_tracking_login()
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -130,7 +132,7 @@ def unreachable(uri: str) -> str | None:
     try:
         client(uri).search_experiments(max_results=1)
     except Exception as error:  # every way to fail is an answer here
-        return str(error).partition("\n")[0]
+        return redact(str(error)).partition("\n")[0]
     return None
 
 

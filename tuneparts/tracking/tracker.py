@@ -7,6 +7,7 @@ from pathlib import Path
 from tuneparts.journal import Event
 from tuneparts.tracking import runmap, store
 from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.discreet import DiscreetClient
 from tuneparts.tracking.items import Answer, Artifact, Closing, Tags
 from tuneparts.tracking.mirror import Mirror
 from tuneparts.tracking.pending import Status
@@ -36,7 +37,7 @@ class Tracker:
         uri = store.resolve(uri)
         known = runmap.load(folder)
         self._mirror = Mirror(
-            store.client(uri),
+            DiscreetClient(store.client(uri)),
             uri=uri,
             folder=folder,
             card=search,

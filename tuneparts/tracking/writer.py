@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from tuneparts.redaction import redact
+
 log = logging.getLogger(__name__)
 
 
@@ -158,9 +160,10 @@ class Writer:
 
     def _note(self, error: Exception) -> None:
         self._retries += 1
+        text = redact(str(error))
         if self._last_error is None:
-            log.warning("tracking: the store does not answer, training goes on: %s", error)
-        self._last_error = str(error).partition("\n")[0] or type(error).__name__
+            log.warning("tracking: the store does not answer, training goes on: %s", text)
+        self._last_error = text.partition("\n")[0] or type(error).__name__
 
     def _recovered(self) -> None:
         if self._last_error is not None:

@@ -1,0 +1,63 @@
+"""Planted secrets do not reach the store, its artifacts, the log or the card of a run."""
+
+from pathlib import Path
+
+import pytest
+
+from tuneparts.errors import SecurityError
+from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.storage import Folder, refuse_keys
+from tuneparts.tracking import frames
+from tuneparts.tracking.tracker import SearchCard, Tracker
+
+TOKEN, PASSWORD = "planted-token-value", 'planted"pass\\word'
+
+
+def written(folder: Path) -> bytes:
+    return b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.mlflow
+def test_nothing_planted_reaches_the_store(
+    uri: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    import json
+
+    monkeypatch.setenv("PLANTED_TOKEN", TOKEN)
+    monkeypatch.setenv("PLANTED_PASSWORD", PASSWORD)
+    card = SearchCard(
+        name="toy",
+        scale="smoke",
+        digest="d1gest",
+        commit=f"from https://me:{TOKEN}@host",
+        resolved=json.dumps({"notes": f"ask {PASSWORD} or {TOKEN}", "api_key": "short"}),
+        versions={"python": TOKEN},
+        tags={"lab": f"see {TOKEN}", "db_password": "tiny"},
+    )
+    tracker = Tracker(uri, folder=folder, search=card, interval=0.01)
+    trial = TrialId("random", 0, 0)
+    config = {"lr": 0.1, "path": f"/data/{TOKEN}", "inner": {"password": "tiny"}, TOKEN: 1}
+    tracker.on_event(TrialStarted(trial, config, 1.0))
+    tracker.on_event(Row(trial, 1, {"val/nll": 0.5, f"x/{TOKEN}": 1.0}, 2.0))
+    message = f"could not reach postgresql://me:{PASSWORD}@db with {TOKEN}"
+    tracker.on_event(TrialEnded(trial, "failed", 3.0, message))
+    problems = tracker.close()
+
+    everything = written(tmp_path) + caplog.text.encode() + "\n".join(problems).encode()
+    for form in (TOKEN, PASSWORD, json.dumps(PASSWORD)[1:-1]):
+        assert form.encode() not in everything
+    assert b'"short"' not in everything
+    found = frames.trials(uri, str(tracker.parent_run_id)).iloc[0]
+    assert found["param.lr"] == 0.1
+    assert found["param.path"] == "/data/***"
+    assert found["param.inner.password"] == "***"
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://key:planted@bucket/x", "s3://bucket/x?secret_key=planted", "gs://u:planted@b"]
+)
+def test_storage_with_a_key_in_it_is_refused_without_repeating_it(uri: str) -> None:
+    for take in (refuse_keys, Folder):
+        with pytest.raises(SecurityError, match="carries no key") as caught:
+            take(uri)
+        assert "planted" not in str(caught.value)
