@@ -10,6 +10,7 @@ import pandas as pd
 
 from tuneparts.reports.outline import Outline
 from tuneparts.reports.select import select, summarise
+from tuneparts.reports.sheet import Sheet
 
 STEP_COLUMNS = ("trial", "arm", "seed", "index", "metric", "step", "time", "value")
 
@@ -26,6 +27,10 @@ class Evidence:
     """One row per trial."""
     steps: pd.DataFrame
     """One row per trial, metric and step (passes so far)."""
+    sheets: tuple[Sheet, ...] = ()
+    """What the data looks like under the hypers of selected trials."""
+    sheets_note: str = ""
+    """Why there are no sheets."""
     find: Finder | None = None
     """Where tables that trials left are found, if they are at hand."""
 

@@ -36,10 +36,10 @@ FIGURES: dict[str, Figure] = {
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
-    "deviations": deviations,
     "samples": samples,
     "calibration": calibration,
     "trials": trials,
+    "deviations": deviations,
 }
 
 
