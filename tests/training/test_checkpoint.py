@@ -1,4 +1,8 @@
+import hashlib
+import io
 import pickle
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,3 +71,62 @@ def test_code_in_a_checkpoint_is_never_run(tmp_path) -> None:
 def test_a_missing_file_says_where(tmp_path) -> None:
     with pytest.raises(CheckpointError, match="nowhere"):
         checkpoint.load(tmp_path / "nowhere")
+
+
+MAGIC = b"tuneparts checkpoint 1\n"
+
+
+def sealed(body: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def rebuilt(change: Callable[[str, bytes], bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """A well sealed checkpoint whose records were changed."""
+    buffer, out = io.BytesIO(), io.BytesIO()
+    torch.save({"w": torch.arange(4.0)}, buffer)
+    with zipfile.ZipFile(buffer) as old, zipfile.ZipFile(out, "w", compression) as new:
+        for record in old.infolist():
+            new.writestr(record.filename, change(record.filename, old.read(record)))
+    return sealed(out.getvalue())
+
+
+def pickled(content: bytes) -> Callable[[str, bytes], bytes]:
+    return lambda name, old: content if name.endswith("data.pkl") else old
+
+
+HOSTILE = {
+    "compressed": rebuilt(lambda _, old: old, zipfile.ZIP_DEFLATED),
+    "bomb": rebuilt(pickled(b"N" * 10_000_000 + b"."), zipfile.ZIP_DEFLATED),
+    "memory": rebuilt(pickled(b"\x80\x02c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.")),
+    "os.system": rebuilt(pickled(b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.")),
+    "stack global": rebuilt(pickled(b"\x80\x04\x8c\x02os\x8c\x06system\x93.")),
+    "storage too long": rebuilt(lambda _, old: old.replace(b"K\x04", b"K\xf0")),
+    "no pickle": rebuilt(lambda name, old: b"" if name.endswith("data.pkl") else old),
+    "not a mapping": rebuilt(pickled(b"\x80\x02]q\x00.")),
+    "not an archive": sealed(b"PK" + b"\0" * 100),
+    "bare pickle": sealed(pickle.dumps({"w": 1})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(HOSTILE))
+def test_a_well_sealed_hostile_file_is_refused(case: str) -> None:
+    with pytest.raises(CheckpointError, match=r"tensors and plain values|is a mapping"):
+        checkpoint.from_bytes(HOSTILE[case])
+
+
+def test_every_type_of_tensor_survives() -> None:
+    names = "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 bool complex64"
+    state = {name: torch.ones(3, dtype=getattr(torch, name)) for name in names.split()}
+    state["view"] = torch.arange(12.0).view(3, 4).t()[1:]
+    loaded = checkpoint.from_bytes(checkpoint.to_bytes(state))
+    for name, tensor in state.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+
+
+def test_the_state_of_a_module_survives() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    state = {"net": net.state_dict(), "parameter": net[0].weight}
+    loaded = checkpoint.from_bytes(checkpoint.to_bytes(state))
+    net.load_state_dict(loaded["net"])
+    assert torch.equal(loaded["parameter"], net[0].weight)

@@ -5,7 +5,6 @@ Arrays of an archive: `jpeg` all files end to end, uint8; `offsets` where each b
 """
 
 import io
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +82,8 @@ def _array(path: Path, name: str) -> npt.NDArray[Any]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             array: npt.NDArray[Any] = archive[name]
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zip, zlib and numpy raise many types for hostile files
         raise DataError(
-            f"{path} is truncated or not an archive of images: {error}. Get it again."
+            f"{path} is truncated or not an archive of images: {error!r:.200}. Get it again."
         ) from error
     return array

@@ -18,10 +18,11 @@ class StoredImages:
 
     def __init__(self, path: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
         try:
-            images: npt.NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            # Not np.load, which also opens archives: a cache is one array.
+            images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+        except Exception as error:  # numpy raises many types for hostile headers
             raise DataError(
-                f"{path} cannot be mapped as an array of images: {error}. "
+                f"{path} cannot be mapped as an array of images: {error!r:.200}. "
                 "Delete it; it is decoded again at the next load."
             ) from error
         if images.dtype != np.uint8 or images.ndim != 4:
