@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from tuneparts import seeding
 from tuneparts.data.task import Examples, Task
+from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context
 
 
@@ -25,7 +26,8 @@ def cpu_seconds(call: Callable[[], object]) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread inside the block."""
+    """One torch thread inside the block, and freed memory kept, as in a trial."""
+    keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -16,12 +16,14 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     """Train, with a progress bar, and print what was reported."""
     cls = catalog.config_class(method)
     from tuneparts.data.config import DataConfig
+    from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
 
     own, of_data = _split(changes)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
+    keep_freed_memory()
     learner = config.build(Context(task=task, seed=seed, device=available_device()))
     console = Console()
     rows = []

@@ -9,10 +9,12 @@ from ray import tune
 from tuneparts import catalog
 from tuneparts.config import parse
 from tuneparts.data.task import Task
+from tuneparts.redaction import redact
 from tuneparts.search.exhibits import Exhibits
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
+from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.exhibits import Exhibitor
 from tuneparts.training.learner import Context, available_device
 
@@ -29,6 +31,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._shelf = Shelf(Folder(shared["storage"]))
         self._exhibits = Exhibits(Folder(shared["storage"]))
         self._score_test_always: bool = shared["score_test_always"]
+        keep_freed_memory()
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -51,7 +54,8 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         except OSError:
             raise  # storage may come back: Ray starts the segment again
         except Exception as error:  # the same config would fail the same way: no second try
-            return {"rows": self._rows, "failure": f"{type(error).__name__}: {error}", "done": True}
+            failure = redact(f"{type(error).__name__}: {error}")
+            return {"rows": self._rows, "failure": failure, "done": True}
         rows, self._rows = self._rows, []
         return {"rows": rows, "finished": self._learner.finished, "done": self._over()}
 
