@@ -8,7 +8,7 @@ from tuneparts.reports.outline import DEFAULT_FIGURES
 
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
-ASKED += ["deviations"]
+ASKED += ["deviations", "rounds"]
 ASKED += ["samples", "calibration", "trials"]
 
 

@@ -21,6 +21,7 @@ from tuneparts.reports.figures.hypers import hypers
 from tuneparts.reports.figures.interpolation import interpolation
 from tuneparts.reports.figures.membership import membership
 from tuneparts.reports.figures.projections import projections
+from tuneparts.reports.figures.rounds import rounds
 from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
@@ -40,6 +41,7 @@ FIGURES: dict[str, Figure] = {
     "calibration": calibration,
     "trials": trials,
     "deviations": deviations,
+    "rounds": rounds,
 }
 
 

@@ -1,0 +1,62 @@
+"""Any metric against rounds of fixing, as Subia-Waud & Dasmahapatra (2023, appendix) draw it."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.statistics import estimate
+from tuneparts.reports.tables import label
+
+WIDE = 30
+"""A metric whose means differ by more than this factor is drawn on a logarithmic axis."""
+_ROUNDS = "fixing/rounds"
+
+
+def rounds(evidence: Evidence, metric: str = "val/accuracy") -> Drawing | Note:
+    """Mean over seeds with one standard error, at the last report of each round."""
+    title = f"{label(metric).capitalize()} over rounds"
+    data = by_round(evidence, metric)
+    if data.empty:
+        return Note(title, f"No selected trial has reported {metric} with rounds of fixing.")
+    figure = canvas()
+    for arm, look in looks(evidence.outline).items():
+        own = data[data["arm"] == arm]
+        if own.empty:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=own["round"].tolist(),
+                y=own["mean"].tolist(),
+                error_y={"type": "data", "array": own["se"].tolist()},
+                name=look.name,
+                mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 2.5},
+                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
+            )
+        )
+    is_wide = data["mean"].min() > 0 and data["mean"].max() > WIDE * data["mean"].min()
+    figure.update_xaxes(title_text="rounds of fixing so far", dtick=1)
+    figure.update_yaxes(title_text=label(metric, arrow=True), type="log" if is_wide else "linear")
+    caption = (
+        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) at the last report "
+        "before the next round, by rounds of fixing so far: mean and one standard error over "
+        "seeds. At 0 nothing is fixed."
+    )
+    return Drawing(title, figure, caption, data)
+
+
+def by_round(evidence: Evidence, metric: str) -> pd.DataFrame:
+    """Columns arm, round, mean, se, seeds."""
+    keys = ["arm", "seed", "step"]
+    counts = evidence.paths(_ROUNDS)[[*keys, "value"]].rename(columns={"value": "round"})
+    pairs = counts.merge(evidence.paths(metric)[[*keys, "value"]], on=keys).sort_values(keys)
+    last = pairs.groupby(["arm", "seed", "round"], as_index=False).last()
+    last["round"] = last["round"].astype(int)
+    rows = []
+    for (arm, number), own in last.groupby(["arm", "round"]):
+        point = estimate(own["value"].to_numpy(dtype=float))
+        rows.append((arm, number, point.mean, point.se, point.num))
+    return pd.DataFrame(rows, columns=["arm", "round", "mean", "se", "seeds"])
