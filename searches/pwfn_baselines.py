@@ -6,11 +6,8 @@ permuted among the weights, and one deviation for all.
 
 from typing import Any
 
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.data.config import DataConfig
-from tuneparts.models import DigitsCnn, ResNet18
-from tuneparts.pwfn.config import PwfnConfig
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.fixing import Fixing
+from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compare final accuracies with published ones. Here every arm
@@ -28,32 +25,11 @@ the grid of 1/16 costs about three points.
 
 def search(scale: Scale) -> Search:
     """The method at several strengths, its controls, and the baselines at several sizes."""
-    passes = scale.pick(smoke=20, cpu=1600, paper=15_234)
-    pretrain = scale.pick(smoke=0.5, cpu=0.5, paper=10_500 / 15_234)
-    optimiser = scale.pick(
-        smoke={"lr": 0.005},
-        cpu={"lr": 0.005, "schedule": "cosine"},
-        paper={"kind": "sgd", "lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"},
-    )
-    shared = {
-        "passes": passes,
-        "interval": passes // 4,
-        "net": scale.pick(
-            smoke=DigitsCnn(), cpu=DigitsCnn(channels=(8, 16), hidden=32), paper=ResNet18()
-        ),
-        "batch_size": scale.pick(smoke=20, cpu=50, paper=256),
-        "optimiser": optimiser,
-    }
-    fixing = {
-        "pretrain": pretrain,
-        "augmentation": scale.pick(smoke={}, cpu={}, paper={"crop_padding": 4, "flip": True}),
-        "recalibrate": scale.pick(smoke=2, cpu=0, paper=50),
-    }
-    resources = scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5))
+    setting = Fixing(scale=scale)
+    recalibrate = scale.pick(smoke=2, cpu=0, paper=50)
 
     def arm(name: str, **changes: Any) -> Arm:
-        config = PwfnConfig(**shared, **fixing, **changes)
-        return Arm(name=name, config=config, resources=resources)
+        return setting.arm(name, setting.config(recalibrate=recalibrate, **changes))
 
     own_wfn = {
         "finetune": {"kind": "adam", "lr": 2e-5},
@@ -101,22 +77,16 @@ def search(scale: Scale) -> Search:
         ),
     ]
     if scale is not Scale.PAPER:  # standard training has no crops and flips
-        arms.append(Arm(name="float", config=StandardConfig(**shared), resources=resources))
-    return Search(
+        arms.append(setting.arm("float", setting.unfixed()))
+    return setting.search(
         name="pwfn_baselines",
         question="At the same size, are learnt deviations better than simple rounding?",
         notes=NOTES,
-        scale=scale,
-        data=scale.pick(
-            smoke=DataConfig(name="digits", num_train=200, num_val=100),
-            cpu=DataConfig(
-                name="mnist", rotated=True, pool=2, num_train=5000, num_val=1000, num_test=5000
-            ),
-            paper=DataConfig(name="cifar10", num_val=5000),
-        ),
-        metric="val/accuracy",
-        passes=passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
+        paper_seeds=5,
         arms=tuple(arms),
-        figures=("sweep:size/entropy,test/accuracy", "sweep:size/unique_weights,test/accuracy"),
+        figures=(
+            "sweep:size/entropy,test/accuracy",
+            "sweep:size/unique_weights,test/accuracy",
+            f"deviations:{arms[0].name}",
+        ),
     )

@@ -1,0 +1,46 @@
+"""The searches about fixing weights compare like with like."""
+
+import pytest
+
+from tuneparts.reports.figures import gallery
+from tuneparts.search.fixing import Fixing
+from tuneparts.search.load import load
+from tuneparts.search.spec import Scale
+
+NAMES = ("pwfn_alpha", "pwfn_baselines", "pwfn_epochs", "pwfn_rounds")
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_arm_has_the_same_net_batches_and_pretraining(name: str, scale: Scale) -> None:
+    search = load(name, scale=scale)
+    setting = Fixing(scale=scale)
+    assert len({arm.config.net for arm in search.arms}) == 1
+    assert len({arm.config.batch_size for arm in search.arms}) == 1
+    assert len({arm.resources.model_dump_json() for arm in search.arms}) == 1
+    for arm in search.arms:
+        if hasattr(arm.config, "pretrain"):
+            assert round(arm.config.pretrain * arm.config.passes) == setting.pretrain, arm.name
+        else:
+            assert arm.config.passes == setting.passes, arm.name
+    for figure in search.figures:
+        gallery.parse(figure)
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_rounds_are_all_reported(scale: Scale) -> None:
+    for arm in load("pwfn_rounds", scale=scale).arms:
+        config = arm.config
+        rounds = (config.passes - Fixing(scale=scale).pretrain) / (len(config.fractions) - 1)
+        # Smoke has as many passes as rounds, and the short first round takes none.
+        assert config.interval <= max(1, rounds), arm.name
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_fields_and_lengths_reach_the_config(scale: Scale) -> None:
+    setting = Fixing(scale=scale, num_reports=5)
+    longer = setting.config(rounds=1000, clip=0.25)
+    assert longer.passes == setting.pretrain + 1000
+    assert longer.interval == longer.passes // 5
+    assert longer.clip == 0.25
+    assert setting.config().passes == setting.unfixed().passes == setting.passes

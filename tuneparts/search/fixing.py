@@ -1,0 +1,103 @@
+"""The setting of the searches about fixing weights: data, net, pretraining, rounds and seeds.
+
+They differ in what they vary; which net is fixed, on which data, after how much pretraining and for
+how long is the same at each scale, and stands here. `paper` follows Subia-Waud & Dasmahapatra
+(2023): 27.05 epochs of CIFAR-10 in ten rounds of a ResNet-18, after pretraining of our own.
+"""
+
+from typing import Any
+
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.config import Config
+from tuneparts.data.config import DataConfig
+from tuneparts.models import DigitsCnn, ResNet18
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.training.learner import MethodConfig
+
+
+class Fixing(Config):
+    """One scale of the setting."""
+
+    scale: Scale
+    num_reports: int = 4
+    """Of a trial of the usual length."""
+
+    @property
+    def pretrain(self) -> int:
+        """Passes before weights become Gaussians."""
+        return self.scale.pick(smoke=10, cpu=800, paper=10_500)
+
+    @property
+    def passes(self) -> int:
+        """Passes of a trial with rounds of the usual length."""
+        return self.pretrain + self.scale.pick(smoke=10, cpu=800, paper=4734)
+
+    def config(self, *, rounds: int | None = None, **fields: Any) -> PwfnConfig:
+        """Pretraining and rounds.
+
+        Args:
+            rounds: passes for all rounds together, the usual number when not given.
+            fields: what the question varies.
+        """
+        passes = self.passes if rounds is None else self.pretrain + rounds
+        return PwfnConfig(
+            **self._shared(passes),
+            pretrain=self.pretrain / passes,
+            augmentation=self.scale.pick(smoke={}, cpu={}, paper={"crop_padding": 4, "flip": True}),
+            **fields,
+        )
+
+    def unfixed(self) -> StandardConfig:
+        """The same net trained as usual, for as long; it has no crops and flips."""
+        return StandardConfig(**self._shared(self.passes))
+
+    def arm(self, name: str, config: MethodConfig, **fields: Any) -> Arm:
+        """An arm with the resources of this scale."""
+        resources = self.scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5))
+        return Arm(name=name, config=config, resources=resources, **fields)
+
+    def search(self, name: str, *, paper_seeds: int = 3, **fields: Any) -> Search:
+        """A search in this setting, selected by validation accuracy.
+
+        Args:
+            name: of the search.
+            paper_seeds: how many seeds at `paper` scale.
+            fields: of the `Search`.
+        """
+        seeds = self.scale.pick(smoke=1, cpu=5, paper=paper_seeds)
+        return Search(
+            **{
+                "name": name,
+                "scale": self.scale,
+                "data": self._data(),
+                "metric": "val/accuracy",
+                "passes": self.passes,
+                "seeds": tuple(range(seeds)),
+                **fields,
+            }
+        )
+
+    def _shared(self, passes: int) -> dict[str, Any]:
+        return {
+            "passes": passes,
+            "interval": max(1, passes // self.num_reports),
+            "net": self.scale.pick(
+                smoke=DigitsCnn(), cpu=DigitsCnn(channels=(8, 16), hidden=32), paper=ResNet18()
+            ),
+            "batch_size": self.scale.pick(smoke=20, cpu=50, paper=256),
+            "optimiser": self.scale.pick(
+                smoke={"lr": 0.005},
+                cpu={"lr": 0.005, "schedule": "cosine"},
+                paper={"kind": "sgd", "lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"},
+            ),
+        }
+
+    def _data(self) -> DataConfig:
+        return self.scale.pick(
+            smoke=DataConfig(name="digits", num_train=200, num_val=100),
+            cpu=DataConfig(
+                name="mnist", rotated=True, pool=2, num_train=5000, num_val=1000, num_test=5000
+            ),
+            paper=DataConfig(name="cifar10", num_val=5000),
+        )
