@@ -35,6 +35,15 @@ def test_the_newest_of_the_round_is_found_and_two_are_kept(shelf, tmp_path) -> N
     assert found.same_round
 
 
+def test_the_last_state_of_a_trial_is_that_of_its_newest_round(shelf, tmp_path) -> None:
+    assert shelf.last(A) is None
+    shelf.put(segment(), 10, {"passes": 10}, last=True)
+    shelf.put(segment(number=1), 12, {"passes": 12}, last=False)
+    assert shelf.last(A) == {"passes": 12}
+    (tmp_path / str(A) / "r001-p000000012.pt").write_bytes(b"damaged")
+    assert shelf.last(A) == {"passes": 10}
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
 def test_a_damaged_state_gives_way_to_the_one_before(shelf, tmp_path, caplog, damage: str) -> None:
     for passes in (2, 4):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuneparts.partition.config import PartitionedConfig
 from tuneparts.partition.learner import PartitionedLearner
@@ -69,6 +69,9 @@ class ReleasedLearner(PartitionedLearner):
         if self._released is None:
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
+
+    def final_net(self) -> nn.Module:
+        return super().final_net() if self._released is None else self.net
 
     def evaluate(self) -> dict[str, float]:
         if self._released is None:

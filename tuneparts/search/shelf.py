@@ -68,6 +68,15 @@ class Shelf:
             )
         return Found(state, same_round=False)
 
+    def last(self, trial: TrialId) -> dict[str, Any] | None:
+        """The newest readable state of a trial, whatever its round; None when there is none."""
+        folder = self._folder(trial)
+        for name in reversed([name for name in folder.names() if _NAME.match(name)]):
+            state = _read(folder, name)
+            if state is not None:
+                return state
+        return None
+
     def _folder(self, trial: TrialId) -> Folder:
         return self._storage.child(*str(trial).split("/"))
 

@@ -188,6 +188,8 @@ class Search(Config):
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     figures: tuple[str, ...] = ("accuracy", "hypers", "projections", "best_of_n")
+    keep_models: bool = False
+    """Log the final model of each selected trial to MLflow; off because of its size."""
 
     @field_validator("metric")
     @classmethod
@@ -231,7 +233,8 @@ class Search(Config):
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with anything that could change a number."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        facts = self.model_dump(mode="json", exclude={"keep_models"})
+        text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

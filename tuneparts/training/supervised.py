@@ -60,6 +60,10 @@ class SupervisedLearner(LoopLearner):
         """Logits (B, K) as used for scores; methods with other forward views override it."""
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
+    def final_net(self) -> nn.Module:
+        """The net that scores are of, as an ordinary module; to be asked once, when trained."""
+        return self.net
+
     def evaluate(self) -> dict[str, float]:
         metrics = self.hypers.values()
         if self._val is not None and len(self._val):

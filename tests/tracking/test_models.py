@@ -1,0 +1,60 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tuneparts.journal import Event
+from tuneparts.tracking import frames, models
+from tuneparts.tracking.tracker import Tracker
+from tuneparts.training.served import Served
+
+pytestmark = pytest.mark.mlflow
+
+
+def make_module() -> Served:
+    torch.manual_seed(0)
+    body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 3))
+    return Served(body, mean=(0.5,), std=(0.25,), is_image=True).eval()
+
+
+def globals_of_mlflow() -> tuple[dict[str, str], str, str]:
+    import mlflow
+
+    variables = {name: text for name, text in os.environ.items() if name.startswith("MLFLOW_")}
+    return variables, mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+
+
+def test_a_model_is_logged_once_loads_predicts_and_registers(
+    uri: str, folder: Path, make_tracker: Callable[[], Tracker], events: list[Event]
+) -> None:
+    import mlflow
+
+    tracker = make_tracker()
+    for event in events:
+        tracker.on_event(event)
+    assert tracker.close() == []
+    trials = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
+    run_id = trials["run_id"]["random/seed0/00000"]
+    before = globals_of_mlflow()
+    module, example = make_module(), np.arange(12, dtype=np.uint8).reshape(2, 1, 2, 3)
+    assert models.logged(uri, run_id) is None
+    model_uri = models.log(uri, run_id, module, example)
+    assert models.log(uri, run_id, module, example) == model_uri == models.logged(uri, run_id)
+    version = models.register(uri, model_uri, "toy")
+    assert version == "models:/toy/1"
+    assert globals_of_mlflow() == before
+
+    after = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
+    assert after["end"].equals(trials["end"])  # the run of the trial stays as it ended
+    with models._store(uri):
+        loaded = mlflow.pytorch.load_model(version)
+        served = mlflow.pyfunc.load_model(model_uri)
+    x = torch.from_numpy(example)
+    assert torch.equal(loaded(x), module(x))
+    for name, weights in module.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weights)
+    answers = served.predict(example.astype(np.float32))
+    np.testing.assert_allclose(answers, module(x).numpy(), rtol=1e-6)

@@ -1,0 +1,111 @@
+"""Final nets as MLflow models: logged to the run of their trial, loaded back, registered.
+
+`mlflow.pytorch.load_model` gives the module with its own weights. It is pickled as a whole, so
+loading needs this package and runs its code: load only what you trust.
+"""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tuneparts
+from tuneparts.tracking import store
+
+if TYPE_CHECKING:
+    from torch import nn
+
+NAME = "model"
+"""What the model is called inside its run."""
+_VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+
+
+def log(uri: str, run_id: str, module: "nn.Module", example: "np.ndarray[Any, Any]") -> str:
+    """Log a module as the model of a run, unless the run has one.
+
+    Args:
+        uri: The store.
+        run_id: The run of the trial.
+        module: From inputs (B, ...) to logits (B, K).
+        example: A few inputs as data sets hold them; the signature is read off them.
+
+    Returns:
+        The URI that `mlflow.pytorch.load_model` takes.
+    """
+    found = logged(uri, run_id)
+    if found is not None:
+        return found
+    with _store(uri):
+        import mlflow.pytorch
+        import torch
+        from mlflow.models import Model, infer_signature
+
+        inputs = np.asarray(example, dtype=np.float32)
+        outputs = module(torch.from_numpy(inputs)).numpy()
+        info = Model.log(
+            artifact_path=None,
+            name=NAME,
+            flavor=mlflow.pytorch,
+            run_id=run_id,
+            pytorch_model=module,
+            signature=infer_signature(inputs, outputs),
+            # Named here: MLflow would find them by loading the model in a process of its own.
+            pip_requirements=[
+                f"tuneparts=={tuneparts.__version__}",
+                f"torch=={torch.__version__.partition('+')[0]}",
+            ],
+            serialization_format="pickle",
+        )
+    return str(info.model_uri)
+
+
+def logged(uri: str, run_id: str) -> str | None:
+    """The URI of a run's model; None when it has none."""
+    outputs = store.client(uri).get_run(run_id).outputs
+    models = outputs.model_outputs if outputs is not None else []
+    return f"models:/{models[-1].model_id}" if models else None
+
+
+def register(uri: str, model_uri: str, name: str) -> str:
+    """Make a model a new version under a name of the registry.
+
+    Returns:
+        The URI of the version.
+    """
+    with _store(uri):
+        import mlflow
+
+        version = mlflow.register_model(model_uri, name)
+    return f"models:/{name}/{version.version}"
+
+
+@contextmanager
+def _store(uri: str) -> Iterator[None]:
+    """MLflow's functions for models read the store from globals; they are put back."""
+    store.quieten()
+    import mlflow
+
+    variables = {name: os.environ.get(name) for name in _VARIABLES}
+    before, before_registry = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    loud = {name: logging.getLogger(name).level for name in ("mlflow", "mlflow.pytorch")}
+    for name in loud:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow warns of its own type hints and of pickles
+            yield
+    finally:
+        mlflow.set_tracking_uri(before)
+        mlflow.set_registry_uri(before_registry)
+        for name, text in variables.items():
+            os.environ.pop(name, None)
+            if text is not None:
+                os.environ[name] = text
+        for name, level in loud.items():
+            logging.getLogger(name).setLevel(level)
