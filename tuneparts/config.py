@@ -63,6 +63,8 @@ def parse(cls: type[C], values: Mapping[str, Any]) -> C:
         return cls.model_validate(dict(values))
     except ValidationError as error:
         raise ConfigError(sentence(cls, error)) from None
+    except (UnicodeError, RecursionError) as error:
+        raise ConfigError(f"{cls.__name__} is made from plain values, but got {error}.") from None
 
 
 def sentence(cls: type[BaseModel], error: ValidationError) -> str:

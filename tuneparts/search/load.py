@@ -120,7 +120,7 @@ def given_value(text: str) -> Any:
     """A value typed on the command line: JSON where it can be, text where not."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
