@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,17 @@ def test_take_normalises_each_channel(examples):
     assert y.dtype == torch.int64
     np.testing.assert_allclose(x, _reference(examples.inputs[indices]), atol=1e-5)
     np.testing.assert_array_equal(y, examples.labels[indices])
+
+
+def test_strides_do_not_tell_where_an_array_came_from():
+    """An axis that was added has another stride than one that a pickle brought back."""
+    added = np.zeros((20, 4, 5), np.uint8)[:, None]
+    sent = pickle.loads(pickle.dumps(added))
+    assert added.strides != sent.strides
+    for images in (added, sent):
+        examples = Examples(images, np.zeros(20, np.int64))
+        x, _ = DeviceExamples(examples, mean=(0.0,), std=(1.0,), device=CPU).take(torch.arange(3))
+        assert x.stride() == (20, 20, 5, 1)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 20, 100])

@@ -91,7 +91,9 @@ class _Writable:
 
 
 def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    contiguous = np.ascontiguousarray(array)
+    # Twice reshaped, so that an axis of length 1 has the usual stride: kernels choose by strides,
+    # and an array that came from another process would give other bits than the one that was sent.
+    contiguous = np.ascontiguousarray(array).reshape(-1).reshape(array.shape)
     return torch.from_numpy(
         contiguous if contiguous.flags.writeable else np.asarray(_Writable(contiguous))
     )
