@@ -73,7 +73,7 @@ def test_the_mixture_of_a_client_has_the_law_of_drawing_one_by_one():
             got[group] += 1
         return got
 
-    num = 1500
+    num = 400
     ours = []
     for seed in range(num):
         own = split(groups, num_clients=2, alpha=2.0, generator=np.random.default_rng(seed))[0]
