@@ -138,9 +138,6 @@ class PartitionedLearner(SupervisedLearner):
     def final_net(self) -> nn.Module:
         return self.parts.merged()
 
-    def final_net(self) -> nn.Module:
-        return self.parts.merged()
-
     def evidence(self) -> Evidence:
         """L_ML of the present weights and hypers, always under the same augmentation draws."""
         generator = self.generator("evaluate lml")
