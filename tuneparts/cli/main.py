@@ -135,11 +135,32 @@ def doctor() -> None:
 
 
 @app.command()
-def ui(port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000) -> None:
-    """Open the MLflow UI on the store, on this machine only."""
-    from tuneparts.cli import answers
+def ui(
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
+    host: Annotated[str, typer.Option(help="Address to bind to.")] = "127.0.0.1",
+    without_authentication: Annotated[
+        bool, typer.Option("--without-authentication", help="Let everybody in.")
+    ] = False,
+) -> None:
+    """Open the MLflow UI on the store: on this machine, or wider with a login."""
+    from tuneparts.cli import serving
 
-    answers.ui(port)
+    serving.ui(host=host, port=port, forced=without_authentication)
+
+
+@app.command()
+def register(
+    run: RunArgument = None,
+    arm: Annotated[Optional[str], typer.Option(help="Not the best arm but this one.")] = None,  # noqa: UP045
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Name in the registry; the search's own by default."),
+    ] = None,
+) -> None:
+    """Register the net of a run's best arm as an MLflow model."""
+    from tuneparts.cli import models
+
+    models.register(run, arm=arm, as_name=name)
 
 
 @app.command()

@@ -4,18 +4,20 @@ import fcntl
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tuneparts import credentials
 from tuneparts.errors import BusyError, PlacementError
 from tuneparts.journal import Journal, Observer, Row
 from tuneparts.redaction import RedactingFilter
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Resources, Search
+from tuneparts.search.spec import Arm, Resources, Search
 
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {
@@ -98,6 +100,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    credentials.use_ray_token()
     if address is None:
         # Ray's switch for machines that form no cluster: it then listens on loopback only.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -115,7 +118,7 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
             ray.init(
                 address=address, log_to_driver=False, include_dashboard=False, **_local(address)
             )
-        needs = {arm.name: arm.resources for arm in search.arms}
+        needs = {arm.name: bundles(arm) for arm in search.arms}
         refuse_unplaceable(needs, ray.cluster_resources())
         width = max(1, int(ray.cluster_resources().get("CPU", 1)))
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
@@ -126,7 +129,7 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
         }
         trainable = tune.with_resources(
             tune.with_parameters(LearnerTrainable, **shared),
-            lambda config: tune.PlacementGroupFactory([config["bundle"]]),
+            lambda config: tune.PlacementGroupFactory(config["bundles"]),
         )
         tuner = tune.Tuner(
             trainable,
@@ -162,14 +165,16 @@ def bundle(resources: Resources) -> dict[str, float]:
     return amounts
 
 
-def refuse_unplaceable(needs: dict[str, Resources], cluster: dict[str, float]) -> None:
+def bundles(arm: Arm) -> list[dict[str, float]]:
+    """What a trial of an arm reserves: its own bundle, then those of its tasks."""
+    return [bundle(arm.resources), *arm.config.task_bundles()]
+
+
+def refuse_unplaceable(needs: dict[str, list[dict[str, float]]], cluster: dict[str, float]) -> None:
     """Refuse arms whose trials no cluster of this size could ever hold."""
-    for arm, resources in needs.items():
-        missing = {
-            name: amount
-            for name, amount in bundle(resources).items()
-            if amount > cluster.get(name, 0)
-        }
+    for arm, reserved in needs.items():
+        total = sum((Counter(amounts) for amounts in reserved), Counter())
+        missing = {name: amount for name, amount in total.items() if amount > cluster.get(name, 0)}
         if missing:
             have = ", ".join(f"{name} {cluster.get(name, 0):g}" for name in missing)
             want = ", ".join(f"{name} {amount:g}" for name, amount in missing.items())

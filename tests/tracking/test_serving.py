@@ -1,0 +1,99 @@
+"""Who may reach an MLflow server that we start, and with which password."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tuneparts.credentials import Login
+from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.tracking import serving, store
+
+LOGIN = Login("chief", "planted-password-1")
+
+
+def test_loopback_needs_nothing(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    server = serving.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
+    assert server.command == store.ui_command(uri, 5001)
+    assert server.environment == {}
+
+
+def test_a_wide_door_is_refused_unless_forced(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    with pytest.raises(SecurityError, match="TUNEPARTS_TRACKING_LOGIN"):
+        serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=False)
+    server = serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=True)
+    assert server.command[server.command.index("--host") + 1] == "0.0.0.0"
+
+
+def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "flask_wtf", os)  # only its presence is asked for
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    server = serving.plan(uri, host="0.0.0.0", port=1, login=LOGIN, forced=False)
+    assert server.command[-2:] == ["--app-name", "basic-auth"]
+    assert LOGIN.password not in " ".join(server.command)
+    assert server.environment["MLFLOW_AUTH_ADMIN_PASSWORD"] == LOGIN.password
+    written = tmp_path / "mlflow_auth.ini"
+    assert LOGIN.password not in written.read_text()
+    assert "admin_username = chief" in written.read_text()
+    assert written.stat().st_mode & 0o077 == 0
+
+
+def test_a_database_password_is_not_on_the_command_line() -> None:
+    uri = "postgresql://me:planted-password-2@db/mlflow"
+    server = serving.plan(uri, host="127.0.0.1", port=1, login=None, forced=False)
+    assert "planted" not in " ".join(server.command)
+    assert server.environment == {"MLFLOW_BACKEND_STORE_URI": uri}
+
+
+def test_accounts_without_their_package_are_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "flask_wtf", None)
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"pip install 'mlflow\[auth\]'"):
+        serving.plan("sqlite:////x/y.db", host="127.0.0.1", port=1, login=LOGIN, forced=False)
+
+
+@pytest.fixture
+def guarded(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator[str]:
+    pytest.importorskip("flask_wtf", reason="MLflow's basic-auth needs the package Flask-WTF")
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    server = serving.plan(uri, host="127.0.0.1", port=unused_port, login=LOGIN, forced=False)
+    process = subprocess.Popen(
+        server.command,
+        env={**os.environ, **server.environment},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield f"http://127.0.0.1:{unused_port}"
+    os.killpg(process.pid, 9)
+    process.wait()
+
+
+@pytest.mark.mlflow
+@pytest.mark.slow
+def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> None:
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    login = tmp_path / "login"
+    login.touch(mode=0o600)
+    login.write_text(f"{LOGIN.user}:{LOGIN.password}")
+    monkeypatch.setenv("TUNEPARTS_TRACKING_LOGIN", str(login))
+    deadline = time.monotonic() + 120
+    while (reason := store.unreachable(guarded)) is not None:  # the right one, once it is up
+        assert time.monotonic() < deadline, reason
+        time.sleep(0.3)
+    login.write_text(f"{LOGIN.user}:wrong-password")
+    assert "401" in str(store.unreachable(guarded))
+    monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN")
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.delenv(name)
+    reason = str(store.unreachable(guarded))
+    assert "401" in reason or "not authenticated" in reason

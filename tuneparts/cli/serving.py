@@ -1,0 +1,22 @@
+"""`tuneparts ui`: MLflow's own view of the store."""
+
+from tuneparts import binding, credentials, settings
+from tuneparts.redaction import redact
+
+
+def ui(*, host: str, port: int, forced: bool) -> None:
+    """Serve MLflow's UI on the store, or say where the server is."""
+    from tuneparts.tracking import serving, store
+
+    uri = settings.current().tracking_uri
+    if store.is_server(uri):
+        print(f"The store is a server; open {redact(uri)}")
+        return
+    login = credentials.tracking_login()
+    server = serving.plan(uri, host=host, port=port, login=login, forced=forced)
+    # Without the query MLflow opens its view for language models.
+    where = binding.LOOPBACK if binding.is_loopback(host) else host
+    address = f"http://{where}:{port}/#/experiments?workflowType=machine_learning"
+    asks = "" if login is None else f", as {login.user}"
+    print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
+    serving.run(server)

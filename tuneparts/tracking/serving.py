@@ -1,0 +1,89 @@
+"""How MLflow's server is started over a store: on loopback, or with accounts.
+
+With a login (`TUNEPARTS_TRACKING_LOGIN`) the server runs MLflow's basic-auth app, whose
+administrator is that login. Nothing secret stands on the command line, which every user of a
+machine can read: it travels in the environment of the server.
+"""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuneparts import binding, settings
+from tuneparts.credentials import Login
+from tuneparts.errors import ConfigError
+from tuneparts.redaction import has_password
+from tuneparts.tracking import store
+
+CURE = "Set TUNEPARTS_TRACKING_LOGIN to a file with `user:password`."
+_AUTH_SETTINGS = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{database}
+admin_username = {user}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server to be started."""
+
+    command: list[str]
+    environment: dict[str, str]
+    """What it needs besides the environment of this process."""
+
+
+def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -> Server:
+    """The server over a database, or a refusal.
+
+    Args:
+        uri: the store, a database.
+        host: what to bind to.
+        port: what to listen on.
+        login: the administrator; None for a server without accounts.
+        forced: serve others without accounts all the same.
+
+    Raises:
+        SecurityError: Others could reach the server and it would ask for nothing.
+    """
+    binding.refuse_open(host, authenticated=login is not None, forced=forced, cure=CURE)
+    command = store.ui_command(store.resolve(uri), port)
+    if isinstance(command, str):
+        raise ConfigError(f"a server is started over a database, but {command} is a server.")
+    command[command.index("--host") + 1] = host
+    environment: dict[str, str] = {}
+    if has_password(uri):
+        at = command.index("--backend-store-uri")
+        environment["MLFLOW_BACKEND_STORE_URI"] = command[at + 1]
+        del command[at : at + 2]
+    if login is not None:
+        command += ["--app-name", "basic-auth"]
+        environment |= _accounts(login, settings.current().results_dir)
+    return Server(command, environment)
+
+
+def run(server: Server) -> None:
+    """Become the server; does not return."""
+    os.execve(server.command[0], server.command, {**os.environ, **server.environment})
+
+
+def _accounts(login: Login, folder: Path) -> dict[str, str]:
+    """Write the settings of basic-auth, without the password; the rest is environment."""
+    try:
+        import flask_wtf  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "a server with accounts needs a package of MLflow's `auth` extra, which is not "
+            "installed. Run `pip install 'mlflow[auth]'`."
+        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "mlflow_auth.ini"
+    database = folder / "mlflow_auth.db"
+    path.write_text(_AUTH_SETTINGS.format(database=database, user=login.user), encoding="utf-8")
+    path.chmod(0o600)
+    return {
+        "MLFLOW_AUTH_CONFIG_PATH": str(path),
+        "MLFLOW_AUTH_ADMIN_PASSWORD": login.password,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
+    }
