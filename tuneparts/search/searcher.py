@@ -1,19 +1,19 @@
 """Ray's view of a plan: a searcher that suggests the next segment and hears how it went."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ray.tune.search import Searcher
 
 from tuneparts.search.plan import Plan
-from tuneparts.search.runner import MAX_WORKER_FAILURES, bundle, to_rows
+from tuneparts.search.runner import MAX_WORKER_FAILURES, to_rows
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Resources
 
 
 class PlanSearcher(Searcher):  # type: ignore[misc]
     """Hands out segments in the plan's order."""
 
-    def __init__(self, plan: Plan, needs: dict[str, Resources]) -> None:
+    def __init__(self, plan: Plan, needs: Mapping[str, list[dict[str, float]]]) -> None:
         super().__init__()
         self._plan = plan
         self._needs = needs
@@ -26,12 +26,8 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
         if segment is None:
             return None
         self._segments[trial_id] = segment
-        resources = self._needs[segment.trial.arm]
-        return {
-            "segment": segment.to_json(),
-            "bundle": bundle(resources),
-            "cpus": resources.cpus,
-        }
+        bundles = self._needs[segment.trial.arm]
+        return {"segment": segment.to_json(), "bundles": bundles, "cpus": bundles[0]["CPU"]}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         segment = self._segments[trial_id]

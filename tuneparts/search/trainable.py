@@ -14,6 +14,7 @@ from tuneparts.search.exhibits import Exhibits
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
+from tuneparts.search.tasks import RayTasks
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.exhibits import Exhibitor
 from tuneparts.training.learner import Context, available_device
@@ -68,6 +69,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
                 seed=segment.trial.seed,
                 device=available_device(),
                 score_test_always=self._score_test_always,
+                tasks=RayTasks(),
             )
         )
         found = self._shelf.find(segment)

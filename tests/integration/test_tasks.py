@@ -1,0 +1,83 @@
+"""Tasks inside trials on a real Ray: clients of a federated run, and what becomes of lost ones."""
+
+import os
+import time
+
+import pytest
+
+from tuneparts.data.config import DataConfig
+from tuneparts.errors import PlacementError
+from tuneparts.federated.config import FederatedConfig
+from tuneparts.journal import Journal
+from tuneparts.search import runner
+from tuneparts.search.spec import Arm, Resources, Scale, Search
+
+pytestmark = pytest.mark.ray
+HALF = {"cpus": 0.5, "gpus": 0.0}
+
+
+def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
+    from tuneparts.search.tasks import RayTasks
+
+    def work(offset: int, job: str) -> int:
+        if job == "raise":
+            raise LookupError("not here")
+        if job == "die":
+            os._exit(1)
+        if job == "hang":
+            time.sleep(600)
+        return offset + int(job)
+
+    tasks = RayTasks()
+    jobs = ["1", "raise", "2", "die", "3"]
+    results = tasks.run(work, (tasks.share(10),), jobs, at_once=2, timeout=None, **HALF)
+    assert [r for r in results if isinstance(r, int)] == [11, 12, 13]
+    assert isinstance(results[1], LookupError)
+    assert isinstance(results[3], Exception)
+    late = tasks.run(work, (tasks.share(10),), ["hang", "4"], at_once=2, timeout=20.0, **HALF)
+    assert isinstance(late[0], TimeoutError)
+    assert late[1] == 14
+
+
+def a_search(**fields) -> Search:
+    turn = FederatedConfig(
+        passes=40,
+        interval=15,
+        batch_size=8,
+        clients_per_round=5,
+        hypers={"temperature": 2.0},
+    )
+    tasks = turn.replaced({"tasks": {"clients_per_task": 2, "cpus": 0.5, **fields}})
+    return Search(
+        name="tasks",
+        question="Do tasks change a number?",
+        scale=Scale.SMOKE,
+        data=DataConfig(name="digits", num_train=80, num_val=20, num_test=20),
+        metric="val/accuracy",
+        passes=40,
+        seeds=(0,),
+        arms=(
+            Arm(name="turn", config=turn, resources=Resources(cpus=1)),
+            Arm(name="tasks", config=tasks, resources=Resources(cpus=1)),
+        ),
+    )
+
+
+def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_path) -> None:
+    runner.run(a_search(), folder=tmp_path / "run")
+    journal = Journal(tmp_path / "run" / "journal.jsonl")
+    rows = {}
+    for trial, record in journal.trials.items():
+        assert record.end is not None
+        assert record.end.outcome == "finished", record.end.message
+        rows[trial.arm] = [
+            {name: value for name, value in row.metrics.items() if name != "cost/seconds"}
+            for row in record.rows.values()
+        ]
+    assert len(rows["turn"]) >= 2
+    assert rows["tasks"] == rows["turn"]
+
+
+def test_bundles_of_tasks_are_part_of_what_a_trial_needs(local_ray, tmp_path) -> None:
+    with pytest.raises(PlacementError, match="`tasks` needs CPU 3 and the cluster has CPU 2"):
+        runner.run(a_search(num_tasks=4), folder=tmp_path / "run")
