@@ -80,4 +80,5 @@ def search(scale: Scale) -> Search:
             Arm(name="partitioned_retrained", config=retrained, follows="partitioned"),
         ),
         score_test_always=True,
+        figures=("accuracy", "hypers", "samples", "projections", "best_of_n", "calibration"),
     )

@@ -1,7 +1,8 @@
-"""`tuneparts report | ui`: reading a run back from the store."""
+"""`tuneparts report`: reading a run back from the store."""
 
+import dataclasses
+import hashlib
 import json
-import os
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,18 @@ from rich.console import Console
 from tuneparts import settings
 from tuneparts.search import runs
 
+LONGEST_NOTE = 7000
+"""Characters of an answer in a description; MLflow keeps 8,000 of a tag."""
+
 
 def card(run: runs.Run, search: Any) -> Any:
     """What the parent run in MLflow shows."""
+    from tuneparts.reports.figures.looks import looks
+    from tuneparts.tracking.dataset import DataFacts
     from tuneparts.tracking.tracker import SearchCard
 
-    facts = run.card()
+    facts, outline = run.card(), outline_of(run, "")
+    data = search.data.model_dump_json()
     return SearchCard(
         name=search.name,
         scale=str(search.scale),
@@ -24,6 +31,14 @@ def card(run: runs.Run, search: Any) -> Any:
         commit=facts["commit"],
         resolved=json.dumps(facts["search"], indent=2),
         versions=facts["versions"],
+        question=search.question,
+        outline=outline.to_json(),
+        colours={arm: look.colour for arm, look in looks(outline).items()},
+        data=DataFacts(
+            name=f"rotated_{search.data.name}" if search.data.rotated else search.data.name,
+            digest=hashlib.sha256(data.encode()).hexdigest()[:12],
+            config=data,
+        ),
     )
 
 
@@ -31,19 +46,16 @@ def report(name: str | None, *, open_page: bool) -> None:
     """Print the table of a run and write its files."""
     run = runs.named(settings.current().results_dir, name)
     console = Console()
-    paths = write_report(run, console)
+    paths = write_report(run, gather(run, console), console)
     for path in paths.values():
         console.print(str(path), highlight=False)
     if open_page:
         webbrowser.open(paths["report.html"].as_uri())
 
 
-def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
-    """Read the run from the store, print its table and write tables, figures and the page."""
-    from tuneparts.reports import tables
-    from tuneparts.reports.answer import answer
+def gather(run: runs.Run, console: Console | None = None) -> Any:
+    """Everything that a report of the run is made from (`reports.evidence.Evidence`)."""
     from tuneparts.reports.evidence import Evidence
-    from tuneparts.reports.write import write
     from tuneparts.search import runner
     from tuneparts.search.exhibits import Exhibits
     from tuneparts.search.storage import Folder
@@ -51,19 +63,52 @@ def write_report(run: runs.Run, console: Console) -> dict[str, Path]:
 
     uri = settings.current().tracking_uri
     known = runmap.load(run.folder)
-    parent = known.parent if known is not None else None
-    outline = outline_of(run, parent or "")
+    outline = outline_of(run, (known.parent if known is not None else None) or "")
+    storage = run.card()["storage"] or runner.default_storage(run.folder)
+    with (console or Console(quiet=True)).status("reading the run"):
+        evidence = Evidence(
+            outline,
+            frames.trials(uri, outline.parent_run_id),
+            frames.steps(uri, outline.parent_run_id),
+            find=Exhibits(Folder(storage)).find,
+        )
+        if "samples" not in outline.figures:
+            return evidence
+        from tuneparts.cli import sheets
+
+        shown, note = sheets.of(run.search(), evidence.selected)
+        return dataclasses.replace(evidence, sheets=shown, sheets_note=note)
+
+
+def write_report(run: runs.Run, evidence: Any, console: Console) -> dict[str, Path]:
+    """Print the table and the answer, and write tables, figures and the page."""
+    from tuneparts.reports import stills, tables
+    from tuneparts.reports.answer import answer
+    from tuneparts.reports.write import write_evidence
+
+    folder = run.folder / "report"
     with console.status("writing the report"):
-        trials = frames.trials(uri, outline.parent_run_id)
-        steps = frames.steps(uri, outline.parent_run_id)
-        storage = run.card()["storage"] or runner.default_storage(run.folder)
-        left = Exhibits(Folder(storage))
-        paths = write(outline, trials, steps, run.folder / "report", find=left.find)
-    evidence = Evidence(outline, trials, steps)
-    for table in tables.to_rich(tables.build(evidence.summary, outline), width=console.width):
+        paths = write_evidence(evidence, folder)
+        paths |= stills.write(folder)
+    built = tables.build(evidence.summary, evidence.outline)
+    for table in tables.to_rich(built, width=console.width):
         console.print(table)
     console.print(answer(evidence), highlight=False)
     return paths
+
+
+def description(evidence: Any) -> str:
+    """The answer and the tables in Markdown, as long as MLflow takes it."""
+    from tuneparts.reports import tables
+    from tuneparts.reports.answer import answer
+
+    text = answer(evidence)
+    for table in tables.build(evidence.summary, evidence.outline):
+        longer = f"{text}\n\n{tables.to_markdown([table])}"
+        if len(longer) > LONGEST_NOTE:
+            return text
+        text = longer
+    return text
 
 
 def outline_of(run: runs.Run, parent_run_id: str) -> Any:
@@ -96,17 +141,3 @@ def outline_of(run: runs.Run, parent_run_id: str) -> Any:
             for arm in search.arms
         ),
     )
-
-
-def ui(port: int) -> None:
-    """Serve MLflow's UI on the store, or say where the server is."""
-    from tuneparts.tracking import store
-
-    command = store.ui_command(settings.current().tracking_uri, port)
-    if isinstance(command, str):
-        print(f"The store is a server; open {command}")
-        return
-    # Without the query MLflow opens its view for language models.
-    address = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
-    print(f"MLflow UI on {address} (Ctrl-C ends it)", flush=True)
-    os.execv(command[0], command)

@@ -11,7 +11,7 @@ from rich.table import Table
 from tuneparts import provenance, settings
 from tuneparts.cli import answers, estimate
 from tuneparts.cli.live import LiveView
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, TunepartsError
 from tuneparts.redaction import redact
 from tuneparts.reports.figures import gallery
 from tuneparts.search import load, runs
@@ -87,8 +87,7 @@ def _drive(run: runs.Run, search: Any, address: str | None) -> None:
             )
         status = "FINISHED" if ending.status == "done" else "KILLED"
         if status == "FINISHED" and tracker.flush():
-            answers.write_report(run, console)
-            tracker.log_artifact(run.folder / "report")
+            _publish(run, search, tracker, console)
     finally:
         for problem in tracker.close(status):  # type: ignore[arg-type]
             console.print(f"tracking: {problem}", style="yellow", highlight=False)
@@ -97,6 +96,27 @@ def _drive(run: runs.Run, search: Any, address: str | None) -> None:
         raise SystemExit(INTERRUPTED)
     console.print(f"report      {run.folder / 'report' / 'report.html'}", highlight=False)
     console.print("MLflow UI   tuneparts ui", highlight=False)
+
+
+def _publish(run: runs.Run, search: Any, tracker: Any, console: Console) -> None:
+    """Write the report, and put it with what it says onto the runs in MLflow."""
+    from tuneparts.tracking.card import SELECTED_TAG
+
+    evidence = answers.gather(run, console)
+    answers.write_report(run, evidence, console)
+    tracker.log_artifact(run.folder / "report")
+    tracker.describe(answers.description(evidence))
+    for run_id in evidence.selected["run_id"]:
+        tracker.tag(run_id, {SELECTED_TAG: "yes"})
+    if search.keep_models and tracker.flush():
+        from tuneparts.cli import models
+
+        uri = settings.current().tracking_uri
+        for row in evidence.selected.to_dict("records"):
+            try:
+                models.keep(run, search, row["trial"], row["run_id"], uri)
+            except TunepartsError as error:  # numbers are safe; a model is an extra
+                console.print(f"no model of {row['trial']}: {error}", style="yellow")
 
 
 def _print_plan(search: Any) -> None:

@@ -23,20 +23,23 @@ def answer(evidence: Evidence, metric: str = "test/accuracy") -> str:
         for arm, own in evidence.selected[column(evidence.selected, metric).notna()].groupby("arm")
     }
     summary = evidence.summary.set_index("arm")
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
-    # Arms equal to the last digit keep the outline's order.
-    ranked = sorted(
-        (arm.name for arm in evidence.outline.arms if arm.name in scores),
-        key=lambda name: -summary[metric][name] if is_up else summary[metric][name],
-    )
-    if not ranked:
+    arms = ranked(evidence, metric)
+    if not arms:
         parts = [f"No answer: no arm has a finished trial with {label(metric)}"]
-    elif len(ranked) == 1:
+    elif len(arms) == 1:
         rest = "no other arm has any" if len(summary) > 1 else "there is no other arm"
-        parts = [f"{ranked[0]} has {label(metric)} {_score(summary, ranked[0], metric)}; {rest}"]
+        parts = [f"{arms[0]} has {label(metric)} {_score(summary, arms[0], metric)}; {rest}"]
     else:
-        parts = [_comparison(summary, scores, ranked, metric)]
+        parts = [_comparison(summary, scores, arms, metric)]
     return "; ".join([*parts, *_gaps(evidence.summary)]) + "."
+
+
+def ranked(evidence: Evidence, metric: str = "test/accuracy") -> list[str]:
+    """The arms that have the metric, best mean first; equal ones keep the outline's order."""
+    means = column(evidence.summary.set_index("arm"), metric).dropna()
+    sign = -1 if schema.lookup(metric).direction is schema.Direction.UP else 1
+    names = [arm.name for arm in evidence.outline.arms if arm.name in means.index]
+    return sorted(names, key=lambda name: sign * float(means[name]))
 
 
 def _comparison(
