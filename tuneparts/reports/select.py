@@ -20,6 +20,9 @@ OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
+EXCHANGED = ("communication/", "federated/")
+"""Families that the table of communication shows."""
+BYTES = "communication/total"
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -71,7 +74,8 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
     Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
     expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
     first_error, passes and seconds (mean over seeds of what all trials of a seed cost), the same
-    with `_with_leader`, and for each metric its mean over seeds under the schema name, with the
+    with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where anything was
+    sent), and for each metric its mean over seeds under the schema name, with the
     standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
     chosen = select(trials, outline)
@@ -95,6 +99,8 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
             row[f"{name}_with_leader"] = seed_cost(
                 trials, [arm.name, *outline.leaders(arm.name)], cost
             )
+        if BYTES in trials:
+            row["bytes"] = seed_cost(trials, [arm.name, *outline.leaders(arm.name)], BYTES)
         for metric in metrics:
             over_seeds = estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
@@ -104,7 +110,7 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
 
 
 def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
-    """Metrics worth aggregating: scores and sizes, then the selection metric, then hypers."""
+    """Metrics worth aggregating: scores and sizes, the selection metric, hypers, what was sent."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
     def place(name: str) -> tuple[int, str]:
@@ -113,7 +119,8 @@ def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
     names = [str(name) for name in trials.columns]
     tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
     hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
-    return [*tests, *([outline.metric] if outline.metric else []), *hypers]
+    sent = sorted((name for name in names if name.startswith(EXCHANGED)), key=place)
+    return [*tests, *([outline.metric] if outline.metric else []), *hypers, *sent]
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:

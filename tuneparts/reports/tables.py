@@ -13,8 +13,9 @@ from rich.text import Text
 
 from tuneparts import schema
 from tuneparts.reports.outline import Outline
-from tuneparts.reports.select import OUTCOMES, SCORED
+from tuneparts.reports.select import BYTES, OUTCOMES, SCORED
 
+MEGABYTE = 1e6
 NOTHING = "\N{EN DASH}"
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -73,7 +74,7 @@ class Table:
 
 
 def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
-    """The table of scores and costs, and that of hypers where any were reported."""
+    """The table of scores and costs, and those of hypers and communication where there are any."""
     records = summary.to_dict("records")
     arm = Column("arm", tuple(Cell(str(row["arm"])) for row in records), is_number=False)
     tests = [name for name in _metrics(summary) if name.startswith(SCORED)]
@@ -104,6 +105,8 @@ def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
                 provenance(outline),
             )
         )
+    if BYTES in summary:
+        tables.append(_communication(summary, outline, arm))
     return tables
 
 
@@ -295,6 +298,33 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
             columns.append(Column(f"{name} incl. leader", tuple(total), detail=detail))
     return columns
+
+
+def _communication(summary: pd.DataFrame, outline: Outline, arm: Column) -> Table:
+    """What the selected trials sent, beside federated averaging where an arm of it ran alone."""
+    plain = [a.name for a in outline.arms if a.method == "fedavg" and a.trials_per_seed == 1]
+    columns = [
+        _column(summary, "federated/rounds", "rounds", 1.0, 0),
+        _column(summary, "communication/up", "up (MB)", MEGABYTE, 2),
+        _column(summary, "communication/down", "down (MB)", MEGABYTE, 2),
+        _column(summary, BYTES, "sent (MB)", MEGABYTE, 2),
+    ]
+    note = "Mean over seeds of the selected trials"
+    if plain:
+        usual = float(summary.loc[summary["arm"] == plain[0], BYTES].iloc[0])
+        columns.append(_column(summary, BYTES, f"% of {plain[0]}", usual / 100, 1))
+        note += f"; per cent of what {plain[0]} sent in its rounds"
+    columns += [
+        _column(summary, "bytes", "sent per seed (MB)", MEGABYTE, 2),
+        _column(summary, "federated/dropped", "clients dropped", 1.0, 1),
+    ]
+    note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
+    return Table(f"{outline.name}: communication", (arm, *columns), (note,), provenance(outline))
+
+
+def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
+    values = summary[name] / unit
+    return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
 def _notes(summary: pd.DataFrame, outline: Outline) -> list[str]:

@@ -9,7 +9,7 @@ from tuneparts.reports.outline import DEFAULT_FIGURES
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 ASKED += ["deviations", "rounds"]
-ASKED += ["samples", "calibration", "trials"]
+ASKED += ["samples", "calibration", "trials", "communication"]
 
 
 def test_every_figure_is_asked_for_below():

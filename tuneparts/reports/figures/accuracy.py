@@ -78,11 +78,11 @@ def anytime(evidence: Evidence, metric: str) -> pd.DataFrame:
     for arm in evidence.outline.arms:
         for seed in arm.seeds:
             start = sum(
-                _bill(evidence.trials, leader, seed)
+                bill_of(evidence.trials, leader, seed)
                 for leader in evidence.outline.leaders(arm.name)
             )
             points = (
-                _incumbents(evidence, arm, seed, metric)
+                incumbents(evidence, arm, seed, metric)
                 if arm.trials_per_seed > 1
                 else _along(evidence, arm, seed, metric, paths)
             )
@@ -117,9 +117,10 @@ def _along(
     return list(zip(ends["x"], ends["y"], strict=True))
 
 
-def _incumbents(
-    evidence: Evidence, arm: ArmOutline, seed: int, metric: str
+def incumbents(
+    evidence: Evidence, arm: ArmOutline, seed: int, metric: str, *, cost: str = "cost/passes"
 ) -> list[tuple[float, float]]:
+    """The best trial so far by validation, after each finished one: (bill so far, its value)."""
     trials = evidence.trials
     own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
     rule = schema.selection_metric(evidence.outline.metric)
@@ -129,13 +130,13 @@ def _incumbents(
     table = zip(
         own["index"],
         own["outcome"],
-        column(own, "cost/passes").fillna(0.0),
+        column(own, cost).fillna(0.0),
         column(own, rule.name),
         column(own, metric),
         strict=True,
     )
-    for index, outcome, passes, score, value in table:
-        bill += passes
+    for index, outcome, spent, score, value in table:
+        bill += spent
         if outcome != "finished":
             continue
         rivals[index], values[index] = score, value
@@ -149,10 +150,10 @@ def _incumbents(
     return points
 
 
-def _bill(trials: pd.DataFrame, arm: str, seed: int) -> float:
-    """Passes of all trials of the leader's seed, or its mean seed where it lacks this one."""
+def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/passes") -> float:
+    """What all trials of the leader's seed cost, or its mean seed where it lacks this one."""
     own = trials[trials["arm"] == arm]
-    bills = column(own, "cost/passes").fillna(0.0).groupby(own["seed"]).sum()
+    bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
     return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
 
 

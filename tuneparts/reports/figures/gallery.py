@@ -15,6 +15,7 @@ from tuneparts.reports.figures.accuracy import accuracy
 from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.calibration import calibration
+from tuneparts.reports.figures.communication import communication
 from tuneparts.reports.figures.deviations import deviations
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.hypers import hypers
@@ -38,6 +39,7 @@ FIGURES: dict[str, Figure] = {
     "interpolation": interpolation,
     "membership": membership,
     "samples": samples,
+    "communication": communication,
     "calibration": calibration,
     "trials": trials,
     "deviations": deviations,

@@ -1,0 +1,116 @@
+"""Score against bytes sent, up and down: what an exchange of weights costs on the way.
+
+After Figure 10 of Mlodozeniec et al. (2023, appendix J.3): each curve is a moving average over
+evaluations, then a mean over seeds, against all that server and clients sent so far. An arm that
+selects pays for all its trials, and one that follows another starts where its leader's bill ends.
+"""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tuneparts import schema
+from tuneparts.errors import ConfigError
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.accuracy import bill_of, incumbents
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.select import BYTES
+from tuneparts.reports.statistics import estimate
+from tuneparts.reports.tables import MEGABYTE, label
+
+
+def communication(
+    evidence: Evidence, metric: str = "val/accuracy", window: str = "1"
+) -> Drawing | Note:
+    """Mean over seeds with one standard error; `window` evaluations are averaged."""
+    title = f"{label(metric).capitalize()} against communication"
+    if not window.isdigit() or int(window) < 1:
+        raise ConfigError(f"`window` counts evaluations, at least 1, but got `{window}`.")
+    data = over_seeds(points(evidence, metric, int(window)))
+    if data.empty:
+        return Note(title, f"No selected trial has reported {metric} and what it sent.")
+    figure = canvas()
+    for arm in evidence.outline.arms:
+        own = data[data["arm"] == arm.name]
+        if own.empty:
+            continue
+        look = looks(evidence.outline)[arm.name]
+        figure.add_trace(
+            go.Scatter(
+                x=own["megabytes"].tolist(),
+                y=own["mean"].tolist(),
+                error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
+                name=look.name,
+                mode="lines+markers",
+                line={
+                    "color": look.colour,
+                    "dash": look.dash,
+                    "width": 2.5,
+                    "shape": "hv" if arm.trials_per_seed > 1 else "linear",
+                },
+                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+            )
+        )
+    figure.update_xaxes(title_text="sent up and down (MB)", rangemode="tozero")
+    figure.update_yaxes(title_text=label(metric, arrow=True))
+    caption = (
+        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) against all bytes that "
+        "server and clients sent so far: mean and one standard error over seeds"
+    )
+    caption += f", each a moving average over {window} evaluations." if window != "1" else "."
+    if any(arm.trials_per_seed > 1 for arm in evidence.outline.arms):
+        caption += " Arms that select show the best trial so far and pay for all."
+    if any(arm.follows for arm in evidence.outline.arms):
+        caption += " Arms that follow another start where their leader's bytes end."
+    return Drawing(title, figure, caption, data)
+
+
+def points(evidence: Evidence, metric: str, window: int) -> pd.DataFrame:
+    """Columns arm, seed, report (number of the evaluation), bytes (leaders included), value."""
+    rows = []
+    values, sent = evidence.paths(metric), evidence.paths(BYTES)
+    for arm in evidence.outline.arms:
+        for seed in arm.seeds:
+            start = sum(
+                bill_of(evidence.trials, leader, seed, cost=BYTES)
+                for leader in evidence.outline.leaders(arm.name)
+            )
+            found = (
+                incumbents(evidence, arm, seed, metric, cost=BYTES)
+                if arm.trials_per_seed > 1
+                else _along(arm, seed, values, sent, window=window)
+            )
+            rows += [
+                (arm.name, seed, report, start + spent, value)
+                for report, (spent, value) in enumerate(found)
+                if spent > 0
+            ]
+    return pd.DataFrame(rows, columns=["arm", "seed", "report", "bytes", "value"])
+
+
+def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
+    """Columns arm, report, megabytes, mean, se, seeds; only reports that all seeds have."""
+    rows = []
+    for arm, own in data.groupby("arm", sort=False):
+        num_seeds = own["seed"].nunique()
+        for report, values in own.groupby("report"):
+            if len(values) == num_seeds:
+                point = estimate(values["value"].to_numpy())
+                sent = float(values["bytes"].mean()) / MEGABYTE
+                rows.append((arm, report, sent, point.mean, point.se, point.num))
+    return pd.DataFrame(rows, columns=["arm", "report", "megabytes", "mean", "se", "seeds"])
+
+
+def _along(
+    arm: ArmOutline, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
+) -> list[tuple[float, float]]:
+    """Bytes and the moving average of the score along the one trial of a seed."""
+
+    def own(frame: pd.DataFrame) -> pd.DataFrame:
+        rows = frame[(frame["arm"] == arm.name) & (frame["seed"] == seed)]
+        return rows[["step", "value"]].dropna()
+
+    both = own(values).merge(own(sent), on="step", suffixes=("", ":sent")).sort_values("step")
+    smooth = both["value"].rolling(window, min_periods=1).mean()
+    return list(zip(both["value:sent"].astype(float), smooth.astype(float), strict=True))
