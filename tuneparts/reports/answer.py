@@ -1,8 +1,9 @@
 """The search's question answered in one computed sentence, with its uncertainty.
 
-The sentence claims a winner only where the 95 % interval of the difference to the next arm
-leaves out zero. The two arms are compared after seeing the scores, which no interval here
-corrects for; the sentence therefore names the interval and the number of seeds.
+The sentence claims a winner only where the interval of the difference to the next arm leaves out
+zero. Which arm is the best is known only after seeing the scores, so all comparisons with it hold
+at 95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
+(Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
 """
 
 import math
@@ -14,6 +15,9 @@ from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import Difference, difference
 from tuneparts.reports.tables import label, number, spread
+
+_MISTAKES = 0.05
+"""How often any of the sentence's comparisons may be wrong."""
 
 
 def answer(evidence: Evidence, metric: str = "test/accuracy") -> str:
@@ -46,7 +50,8 @@ def _comparison(
     summary: pd.DataFrame, scores: dict[str, dict[int, float]], ranked: list[str], metric: str
 ) -> str:
     first, second = ranked[:2]
-    gaps = {name: difference(scores[first], scores[name]) for name in ranked[1:]}
+    level = 1 - _MISTAKES / len(ranked[1:])
+    gaps = {name: difference(scores[first], scores[name], level) for name in ranked[1:]}
     gap = gaps[second]
     best = "highest" if schema.lookup(metric).direction is schema.Direction.UP else "lowest"
     lead = f"{first} has the {best} mean {label(metric)}, {_score(summary, first, metric)}"
@@ -55,11 +60,12 @@ def _comparison(
     if gap.interval is None:
         return f"{lead}, before {rival}, {cost}; one seed: no uncertainty, so no claim"
     if 0.0 not in gap.interval:
-        return f"{lead}, and is ahead of {rival}: {_gap(gap, metric)}, {cost}"
+        return f"{lead}, and is ahead of {rival}: {_gap(gap, metric, len(gaps))}, {cost}"
     alike = [name for name, other in gaps.items() if other.interval and 0.0 in other.interval]
     others = [name for name in alike if name != second]
     also = f" (nor from {', '.join(others)})" if others else ""
-    return f"{lead}, but cannot be told apart from {rival}{also}: {_gap(gap, metric)}, {cost}"
+    apart = f"but cannot be told apart from {rival}{also}"
+    return f"{lead}, {apart}: {_gap(gap, metric, len(gaps))}, {cost}"
 
 
 def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:
@@ -70,12 +76,14 @@ def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:
     return f"{score} ({seeds})"
 
 
-def _gap(gap: Difference, metric: str) -> str:
+def _gap(gap: Difference, metric: str, num_comparisons: int) -> str:
     assert gap.interval is not None
     decimals = schema.lookup(metric).decimals
     low, high = (number(x, decimals) for x in (gap.interval.low, gap.interval.high))
     how = f"paired over {gap.num} seeds" if gap.is_paired else "Welch, seeds not matched"
-    return f"difference {number(gap.mean, decimals)}, 95 % interval {low} to {high}, {how}"
+    jointly = f" (jointly over {num_comparisons} comparisons)" if num_comparisons > 1 else ""
+    span = f"95 % interval{jointly} {low} to {high}"
+    return f"difference {number(gap.mean, decimals)}, {span}, {how}"
 
 
 def _bill(summary: pd.DataFrame, arm: str) -> str:
