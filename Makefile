@@ -28,10 +28,11 @@ test: install ## Run the tests (minutes)
 test-all: install ## Run the tests with the slow tier
 	$(BIN)/pytest
 
-lint: install ## Check format, style and types
+lint: install ## Check format, style, types and known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	.ci/audit $(BIN)
 
 format: install ## Rewrite files in the project's format
 	$(BIN)/ruff format .

@@ -1,4 +1,5 @@
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,3 +60,11 @@ def local_ray() -> Iterator[None]:
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
