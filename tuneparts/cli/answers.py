@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,19 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
 
         shown, note = sheets.of(run.search(), evidence.selected)
         return dataclasses.replace(evidence, sheets=shown, sheets_note=note)
+
+
+def ranks(names: Sequence[str], *, metric: str) -> None:
+    """Print the arms that several runs share, by mean rank over the runs."""
+    from tuneparts.reports import ranks as over_tasks
+    from tuneparts.reports import tables
+
+    found = [runs.named(settings.current().results_dir, name) for name in names]
+    console = Console()
+    with console.status("reading the runs"):
+        read = [(run.name, gather(run)) for run in found]
+    for table in tables.to_rich([over_tasks.table(read, metric)], width=console.width):
+        console.print(table)
 
 
 def write_report(run: runs.Run, evidence: Any, console: Console) -> dict[str, Path]:

@@ -81,6 +81,20 @@ def report(
 
 
 @app.command()
+def ranks(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Runs of searches that share arms, as of `report`.", metavar="RUN..."),
+    ],
+    metric: Annotated[str, typer.Option(help="What is ranked.")] = "test/accuracy",
+) -> None:
+    """Rank arms over several runs: which one is good on every task?"""
+    from tuneparts.cli import answers
+
+    answers.ranks(names, metric=metric)
+
+
+@app.command()
 def fit(
     method: Annotated[str, typer.Argument(help="A method of `tuneparts methods`.")],
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
