@@ -22,7 +22,6 @@ from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.controls import controlled
 from tuneparts.pwfn.ensemble import ensemble_logits
 from tuneparts.pwfn.gaussian import sampled
-from tuneparts.pwfn.recalibration import recalibrate
 from tuneparts.pwfn.snapshot import columns, snapshot
 from tuneparts.training import checkpoint
 from tuneparts.training.evaluate import evaluate
@@ -30,6 +29,7 @@ from tuneparts.training.exhibits import Columns
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedLearner
 

@@ -1,7 +1,7 @@
 """BatchNorm statistics of the net as it is now.
 
-Moving averages were taken over noisy and later-moved weights; after fixing, the means of a few
-batches under the weights themselves are more to the point.
+Moving averages lag behind weights that moved, were noisy, or were used at other widths; plain means
+of a few batches under the weights themselves are more to the point.
 """
 
 from collections.abc import Callable, Iterable
