@@ -51,7 +51,9 @@ def deviations(evidence: Evidence, arm: str = "") -> Drawing | Note:
             **where,
         )
         figure.update_xaxes(title_text="mean", **where)
-        figure.update_yaxes(title_text="deviation", rangemode="tozero", **where)
+        figure.update_yaxes(
+            title_text="deviation", rangemode="tozero", exponentformat="none", **where
+        )
     rest = len(names) - len(chosen)
     caption = (
         f"Each point is a weight of {owner}, seed {seed}: its mean and standard deviation where "
