@@ -24,6 +24,9 @@ METHODS: dict[str, str] = {
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",
     "mimo": "tuneparts.ensembles.mimo:MimoConfig",
     "slimmable": "tuneparts.ensembles.slimmable:SlimmableConfig",
+    "universally_slimmable": (
+        "tuneparts.ensembles.universally_slimmable:UniversallySlimmableConfig"
+    ),
 }
 
 _FOR_MEASURING: dict[str, str] = {
