@@ -1,0 +1,60 @@
+"""Does it matter what a subnetwork reads for the weights that it does not have?
+
+Zeros or initial values, in a net with batch normalisation and in one without any norm.
+"""
+
+from tuneparts.data.config import DataConfig
+from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
+from tuneparts.partition.config import PartitionedConfig
+from tuneparts.search.spec import Arm, Resources, Scale, Search
+
+NOTES = """
+Mlodozeniec et al. (2023, appendix I) find that zero and initial defaults make no difference in nets
+with normalisation layers, and use initial values in FixUp nets, which have none. The nets and
+settings of that comparison are not stated. At `cpu` scale: rotated digits, a wide ResNet of ten
+layers with 8, 16 and 32 channels and batch normalisation, and a small CNN without norms; at
+`paper` scale (a choice) rotated MNIST, WRN-16-1 and the CNN of their Table 9.
+"""
+
+
+def search(scale: Scale) -> Search:
+    """Two nets, two defaults."""
+    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    normed = scale.pick(
+        smoke=WideResNet(depth=10, width=0.25),
+        cpu=WideResNet(depth=10, width=0.5),
+        paper=WideResNet(depth=16, width=1),
+    )
+    plain = scale.pick(smoke=DigitsCnn(), cpu=DigitsCnn(), paper=MnistCnn())
+    config = PartitionedConfig(
+        passes=passes,
+        interval=passes // 5,
+        batch_size=scale.pick(smoke=20, cpu=50, paper=200),
+        optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
+        hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
+        hyper_lr=36 / passes,
+    )
+    return Search(
+        name="partition_defaults",
+        question="Does it matter what a subnetwork reads for the weights that it does not have?",
+        notes=NOTES,
+        scale=scale,
+        data=scale.pick(
+            smoke=DataConfig(name="digits", rotated=True, num_train=200),
+            cpu=DataConfig(name="digits", rotated=True),
+            paper=DataConfig(name="mnist", rotated=True),
+        ),
+        metric="lml/per_example",
+        passes=passes,
+        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
+        arms=tuple(
+            Arm(
+                name=f"{kind}_{defaults}",
+                config=config.replaced({"net": net, "defaults": defaults}),
+                resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+            )
+            for kind, net in (("normed", normed), ("plain", plain))
+            for defaults in ("zero", "initial")
+        ),
+        figures=("accuracy", "hypers"),
+    )
