@@ -1,0 +1,120 @@
+"""The setting of the searches about sharing weights between members: data, training and seeds.
+
+`paper` follows Teterwak et al. (2024): CIFAR-100, SGD for 200 epochs of batches of 128, and before
+them, where clusters are learnt, twenty epochs to search and one to compare the gradients of layers.
+Smaller scales are rotated digits of 8 x 8 pixels, on which one net is clearly below an ensemble.
+"""
+
+from typing import Any
+
+from tuneparts.augment.fixed import FixedConfig
+from tuneparts.config import Config
+from tuneparts.data.config import DataConfig
+from tuneparts.models import WideResNet
+from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.training.learner import MethodConfig
+
+EPOCH = 50_000 // 128
+"""Passes."""
+MIXED_EPOCHS = 222
+"""Twenty to search, one to compare layers, two hundred to train, one to compare uses."""
+MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
+"""60, 120 and 160 epochs of training, of which the comparison of uses is one more."""
+
+
+def wide_resnets(*sizes: tuple[int, float]) -> tuple[WideResNet, ...]:
+    """One net for each (depth, width)."""
+    return tuple(WideResNet(depth=depth, width=width) for depth, width in sizes)
+
+
+class Sharing(Config):
+    """One scale of the setting."""
+
+    scale: Scale
+    cpu_passes: int = 120
+    """At `cpu` scale, in four reports."""
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether this is the published setting."""
+        return self.scale is Scale.PAPER
+
+    def passes(self, epochs: int = 200) -> int:
+        """Of a trial; epochs are counted at `paper` scale only."""
+        return self.scale.pick(smoke=24, cpu=self.cpu_passes, paper=epochs * EPOCH)
+
+    def training(
+        self,
+        *,
+        epochs: int = 200,
+        milestones: tuple[float, ...] = (0.3, 0.6, 0.9),
+        cutout: bool = False,
+        holds_out: bool = False,
+    ) -> dict[str, Any]:
+        """Fields of the config of any method with members.
+
+        Args:
+            epochs: at `paper` scale, as `milestones` and `cutout`.
+            milestones: fractions of training at which the rate falls to a fifth.
+            cutout: whether images have a hole besides being shifted and flipped.
+            holds_out: whether validation data is kept at `paper` scale too.
+        """
+        optimiser = {"kind": "sgd", "lr": 0.1, "nesterov": True, "weight_decay": 5e-4}
+        steps = {"schedule": "steps", "milestones": milestones}
+        fixed = FixedConfig(crop_padding=4, flip=True, cutout=16 if cutout else 0)
+        return {
+            "passes": self.passes(epochs),
+            "interval": self.scale.pick(smoke=12, cpu=self.cpu_passes // 4, paper=EPOCH),
+            "batch_size": self.scale.pick(smoke=32, cpu=50, paper=128),
+            "optimiser": optimiser | (steps if self.is_paper else {"schedule": "cosine"}),
+            "augmentation": fixed if self.is_paper else FixedConfig(),
+            "train_on": "all" if self.is_paper and not holds_out else "train",
+        }
+
+    def mixed_training(self, **fields: Any) -> dict[str, Any]:
+        """The same for members of different shape, whose uses are compared and untied."""
+        return self.training(
+            epochs=MIXED_EPOCHS, milestones=MIXED_MILESTONES, cutout=True, **fields
+        )
+
+    def stages(self, *, epochs: int = MIXED_EPOCHS, unties: bool = True) -> dict[str, Any]:
+        """Twenty epochs to search, ten tied and one to compare; parts of it in a short run."""
+        if not self.is_paper:
+            found = {"search": 0.1, "untie": 0.05, "analysis": 0.03, "norms": "train"}
+        else:
+            found = {"search": 20 / epochs, "untie": 10 / epochs, "analysis": 1 / epochs}
+        return {key: value for key, value in found.items() if unties or key != "untie"}
+
+    def arm(self, name: str, config: MethodConfig, *, note: str = "", **fields: Any) -> Arm:
+        """An arm with the resources of this scale; the note counts at `paper` scale."""
+        return Arm(
+            name=name,
+            config=config,
+            resources=Resources(gpus=1 if self.is_paper else 0),
+            budget_note=note if self.is_paper else "",
+            **fields,
+        )
+
+    def search(self, name: str, *, holds_out: bool = False, **fields: Any) -> Search:
+        """A search in this setting, selected by validation likelihood.
+
+        Args:
+            name: of the search.
+            holds_out: as in `training`.
+            fields: of the `Search`.
+        """
+        data = self.scale.pick(
+            smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
+            cpu=DataConfig(name="digits", rotated=True, num_train=800, num_val=300),
+            paper=DataConfig(name="cifar100", num_val=5000)
+            if holds_out
+            else DataConfig(name="cifar100"),
+        )
+        return Search(
+            name=name,
+            scale=self.scale,
+            data=data,
+            metric="val/nll",
+            seeds=self.scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
+            **fields,
+        )
