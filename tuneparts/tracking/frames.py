@@ -9,8 +9,8 @@ import pandas as pd
 
 from tuneparts.errors import DataMissingError
 from tuneparts.journal import TrialId
-from tuneparts.tracking import history, store
-from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG
+from tuneparts.tracking import children, history, store
+from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, RUN_TAG, TRIAL_TAG
 from tuneparts.tracking.params import decode
 
 RUN_COLUMNS = [
@@ -69,29 +69,27 @@ def runs(uri: str, search: str | None = None) -> pd.DataFrame:
     return frame.sort_values("start", ascending=False, kind="stable", ignore_index=True)
 
 
-def trials(uri: str, parent_run_id: str) -> pd.DataFrame:
+def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame:
     """One row per trial, by arm, seed and index.
 
-    Besides `TRIAL_COLUMNS` there is a column `param.<path>` per param and a column per metric,
-    under its schema name, with the value at the last step.
+    Besides `TRIAL_COLUMNS` there is a column `param.<path>` per param (unless left out) and a
+    column per metric, under its schema name, with the value at the last step.
     """
-    rows = [_trial_row(run) for run in _children(uri, parent_run_id)]
-    params = sorted({name for row in rows for name in row if name.startswith("param.")})
-    known = {*TRIAL_COLUMNS, *params}
+    rows = [_trial_row(run) for run in _children(uri, parent_run_id, params=params)]
+    given = sorted({name for row in rows for name in row if name.startswith("param.")})
+    known = {*TRIAL_COLUMNS, *given}
     metrics = sorted({name for row in rows for name in row if name not in known})
-    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *params, *metrics])
+    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *given, *metrics])
     return frame.sort_values(["arm", "seed", "index"], kind="stable", ignore_index=True)
 
 
 def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them; all metrics when None."""
-    children = _children(uri, parent_run_id)
-    trial_of = {str(run.info.run_id): run.data.tags[TRIAL_TAG] for run in children}
+    found = _children(uri, parent_run_id, params=False)
+    trial_of = {run.run_id: run.tags[TRIAL_TAG] for run in found}
     metrics_of = {
-        str(run.info.run_id): set(run.data.metrics).intersection(
-            run.data.metrics if metrics is None else metrics
-        )
-        for run in children
+        run.run_id: set(run.metrics).intersection(run.metrics if metrics is None else metrics)
+        for run in found
     }
     points = history.points(uri, metrics_of)
     frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
@@ -107,16 +105,11 @@ def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) ->
     return frame[STEP_COLUMNS].reset_index(drop=True)
 
 
-def _children(uri: str, parent_run_id: str) -> list[Any]:
+def _children(uri: str, parent_run_id: str, *, params: bool) -> list[children.Child]:
     if not store.exists(uri):
         raise DataMissingError(f"no runs yet in {uri}; start with `tuneparts search NAME`.")
-    client = store.client(uri)
-    parent = client.get_run(parent_run_id)
-    return store.search(
-        client,
-        [parent.info.experiment_id],
-        f"tags.`{PARENT_TAG}` = '{parent_run_id}' and tags.`{KIND_TAG}` = 'trial'",
-    )
+    store.client(uri).get_run(parent_run_id)  # refuses a run that is not there
+    return children.read(uri, parent_run_id, params=params)
 
 
 def _run_row(run: Any) -> dict[str, Any]:
@@ -132,22 +125,21 @@ def _run_row(run: Any) -> dict[str, Any]:
     }
 
 
-def _trial_row(run: Any) -> dict[str, Any]:
-    tags: Mapping[str, str] = run.data.tags
-    arm, seed, index = _identity(tags[TRIAL_TAG])
+def _trial_row(run: children.Child) -> dict[str, Any]:
+    arm, seed, index = _identity(run.tags[TRIAL_TAG])
     return {
-        "run_id": run.info.run_id,
-        "trial": tags[TRIAL_TAG],
+        "run_id": run.run_id,
+        "trial": run.tags[TRIAL_TAG],
         "arm": arm,
         "seed": seed,
         "index": index,
-        "status": run.info.status,
-        "outcome": tags.get("outcome", run.info.status.lower()),
-        "error": tags.get("error", ""),
-        "start": _time(run.info.start_time),
-        "end": None if run.info.status == "RUNNING" else _time(run.info.end_time),
-        **{f"param.{key}": decode(text) for key, text in run.data.params.items()},
-        **{key: history.restore_infinity(value) for key, value in run.data.metrics.items()},
+        "status": run.status,
+        "outcome": run.tags.get("outcome", run.status.lower()),
+        "error": run.tags.get("error", ""),
+        "start": _time(run.start),
+        "end": None if run.status == "RUNNING" else _time(run.end),
+        **{f"param.{key}": decode(text) for key, text in run.params.items()},
+        **run.metrics,
     }
 
 
