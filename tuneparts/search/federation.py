@@ -1,0 +1,107 @@
+"""The arms of one federated comparison: hypers learnt by clients, or given to federated averaging.
+
+The searches that ask this question differ in data, net and size; which arms there are, and that all
+of them ask the same clients for the same number of rounds, is the same, and stands here.
+"""
+
+import math
+from typing import Any, TypeVar
+
+from pydantic import Field
+
+from tuneparts.augment.affine import lila
+from tuneparts.config import Config
+from tuneparts.federated.config import ExchangeConfig, FedAvgConfig, FederatedConfig
+from tuneparts.search.comparison import TIGHT_RANGE, space
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, RandomSearch, Resources
+
+C = TypeVar("C", bound=ExchangeConfig)
+MORE_PASSES = (
+    "as many rounds as the others; a client trains each partition from its chunk on, and judges"
+)
+
+
+class Federation(Config):
+    """What all arms share, and how many rounds they have."""
+
+    rounds: int = Field(gt=0)
+    rounds_per_report: int = Field(gt=0)
+    num_asked: int = Field(gt=0)
+    """Clients per round."""
+    num_batches: int = Field(gt=0)
+    """Batches of one client; fixes how many passes the rounds can take."""
+    shared: dict[str, Any]
+    """Fields of every config: net, batch_size, optimiser, clients, server."""
+    samples: dict[str, int]
+    """Augmentation samples: `samples` and `eval_samples`."""
+    proportions: tuple[float, ...]
+    """Of clients and weights."""
+    hyper_lr: float
+    hyper_batches: int | None = None
+    dropout: float = 0.1
+    """Where rates start, and where they stay when they are not learnt."""
+    num_trials: int = Field(gt=0)
+    """Of random search."""
+    resources: Resources = Resources()
+
+    @property
+    def passes(self) -> int:
+        """Of federated averaging: every client that is asked goes through its data once."""
+        return self.rounds * self.num_asked * self.num_batches
+
+    def arms(self) -> tuple[Arm, ...]:
+        """Learnt hypers; fixed, searched and oracle ones; and averaging at what was learnt."""
+        affine = dict.fromkeys(lila.NAMES, 0.0)
+        augmented = self._averaging(affine={})
+        return (
+            Arm(
+                name="federated",
+                config=self._federated(),
+                resources=self.resources,
+                budget_note=MORE_PASSES,
+            ),
+            self._arm("fedavg", self._averaging()),
+            self._arm(
+                "random",
+                augmented,
+                algorithm=RandomSearch(num_trials=self.num_trials),
+                space={
+                    **space(TIGHT_RANGE),
+                    "hypers.dropout.rate": Uniform(low=0.0, high=0.5),
+                },
+            ),
+            self._arm("oracle", self._averaging(affine={**affine, "rotation": math.pi})),
+            self._arm("retrained", augmented, follows="federated"),
+        )
+
+    def _federated(self) -> FederatedConfig:
+        config = FederatedConfig(
+            **self._fields(affine={}),
+            proportions=self.proportions,
+            hyper_lr=self.hyper_lr,
+            hyper_batches=self.hyper_batches,
+        )
+        # A client of the first chunk trains every partition, and no client has more to do.
+        return _limited(config, len(self.proportions) * self.passes, self.rounds)
+
+    def _averaging(self, **hypers: Any) -> FedAvgConfig:
+        return _limited(FedAvgConfig(**self._fields(**hypers)), self.passes, self.rounds)
+
+    def _fields(self, **hypers: Any) -> dict[str, Any]:
+        return {
+            **self.shared,
+            "rounds": self.rounds,
+            "rounds_per_report": self.rounds_per_report,
+            "clients_per_round": self.num_asked,
+            "hypers": {"dropout": {"rate": self.dropout}, **hypers, **self.samples},
+        }
+
+    def _arm(self, name: str, config: FedAvgConfig, **fields: Any) -> Arm:
+        return Arm(name=name, config=config, resources=self.resources, **fields)
+
+
+def _limited(config: C, passes: int, rounds: int) -> C:
+    """With passes for all rounds, and an interval that says what a report's rounds cost."""
+    per_report = config.rounds_per_report or 1
+    return config.replaced({"passes": passes, "interval": passes // rounds * per_report})
