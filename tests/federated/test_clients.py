@@ -98,6 +98,16 @@ def test_fewer_bins_are_coarser():
     assert largest_share(halves, clients) > 0.9
 
 
+def test_what_clients_differ_in_follows_the_data_unless_told():
+    upright, turned = examples(400), examples(400, degrees=True)
+    fields = {"num": 8, "alpha": 0.2, "rotation_alpha": 5.0}
+    auto, labels = ClientsConfig(**fields), ClientsConfig(skew="labels", **fields)
+    rotation = ClientsConfig(skew="rotation", num=8, alpha=5.0)
+    assert all(map(np.array_equal, auto.deal(upright), labels.deal(upright)))
+    assert all(map(np.array_equal, auto.deal(turned), rotation.deal(turned)))
+    assert not all(map(np.array_equal, auto.deal(turned), labels.deal(turned)))
+
+
 def test_no_skew_is_a_plain_random_split():
     data = examples(1000)
     clients = ClientsConfig(num=10, skew="none", alpha=0.01).deal(data)

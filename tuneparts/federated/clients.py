@@ -28,12 +28,14 @@ class ClientsConfig(Config):
 
     num: int = Field(default=10, ge=1)
     """Clients, all of the same size up to one example."""
-    skew: Literal["none", "labels", "rotation"] = "labels"
-    """What clients differ in; `rotation` needs rotated data."""
+    skew: Literal["auto", "none", "labels", "rotation"] = "auto"
+    """What clients differ in; `auto`: rotation where images were rotated, labels elsewhere."""
     alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Concentration: clients of a small one hold a single group, of a large one all alike."""
+    rotation_alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The same where clients differ in rotation; as `alpha` if None."""
     num_bins: int = Field(default=10, ge=2)
-    """Bins of the full circle; `rotation` only."""
+    """Bins of the full circle, where clients differ in rotation."""
     seed: int = 0
     """Chooses who holds what; not the seed of a run."""
 
@@ -44,15 +46,21 @@ class ClientsConfig(Config):
                 f"every client needs an example, but there are {len(examples)} for {self.num} "
                 "clients. Use more training data or fewer clients."
             )
-        generator = seeding.numpy_generator(self.seed, "federated", "clients")
+        skew = self.skew
+        if skew == "auto":
+            skew = "labels" if examples.degrees is None else "rotation"
+        given = self.rotation_alpha if skew == "rotation" else None
         return split(
-            self._groups(examples), num_clients=self.num, alpha=self.alpha, generator=generator
+            self._groups(examples, skew),
+            num_clients=self.num,
+            alpha=given or self.alpha,
+            generator=seeding.numpy_generator(self.seed, "federated", "clients"),
         )
 
-    def _groups(self, examples: Examples) -> Indices:
-        if self.skew == "none":
+    def _groups(self, examples: Examples, skew: str) -> Indices:
+        if skew == "none":
             return np.zeros(len(examples), np.int64)
-        if self.skew == "labels":
+        if skew == "labels":
             return examples.labels
         if examples.degrees is None:
             raise ConfigError(
