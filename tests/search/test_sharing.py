@@ -10,6 +10,7 @@ NAMES = (
     "superweights_anytime",
     "superweights_budget",
     "superweights_ensembles",
+    "superweights_families",
     "superweights_thresholds",
 )
 

@@ -4,14 +4,16 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
 
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.clusters import depth_bins, merge_to_fit
 from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.layers import layers_of
 from tuneparts.superweights.plan import least_weights, make_plan
 
 FOLDER = Path(__file__).parents[2] / "searches"
-NAMES = ("budget", "ensembles", "thresholds", "anytime")
+NAMES = ("budget", "ensembles", "thresholds", "anytime", "families")
 
 
 def search(name: str, scale: Scale) -> Search:
@@ -23,7 +25,7 @@ def search(name: str, scale: Scale) -> Search:
 
 @pytest.mark.parametrize("scale", list(Scale))
 @pytest.mark.parametrize("name", NAMES)
-def test_the_budget_holds_the_first_clusters(wrn_layers, name: str, scale: Scale) -> None:
+def test_the_budget_holds_the_first_clusters(name: str, scale: Scale) -> None:
     configs = [arm.config for arm in search(name, scale).arms]
     shared = [config for config in configs if isinstance(config, SuperweightsConfig)]
     assert shared
@@ -34,7 +36,10 @@ def test_the_budget_holds_the_first_clusters(wrn_layers, name: str, scale: Scale
         if str(key) in seen:
             continue
         seen.add(str(key))
-        layers = wrn_layers(*[(net.depth, net.width) for net in config.members])
+        in_shape = (3, 32, 32) if scale is Scale.PAPER else (1, 8, 8)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            nets = [net.build(in_shape, 10) for net in config.members]
+        layers = [layer for member, net in enumerate(nets) for layer in layers_of(net, member)]
 
         def least(labels: list[int], layers=layers, chain=allocation.chain) -> int:
             return least_weights(layers, labels, chain)
