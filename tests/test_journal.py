@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneparts.errors import DataError
+from tuneparts.errors import DataError, StorageError
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted, read
 
 A = TrialId("random", 0, 3)
@@ -75,3 +75,16 @@ def test_damage_in_the_middle_is_refused_with_the_line(tmp_path, line: str) -> N
 def test_a_trial_that_could_leave_its_folder_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a trial reads"):
         TrialId.parse(text)
+
+
+def test_a_full_disk_is_a_clear_error_and_nothing_is_told(tmp_path) -> None:
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    journal.append(EVENTS[0])
+    journal._file.close()
+    journal._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+    for event in EVENTS[1:3]:
+        with pytest.raises(StorageError, match=r"No space left|closed file"):
+            journal.append(event)
+    journal.close()
+    assert Journal(path).events == EVENTS[:1]

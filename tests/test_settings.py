@@ -1,6 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from tuneparts import settings
+from tuneparts.errors import ConfigError
 
 
 def test_defaults(monkeypatch, tmp_path) -> None:
@@ -27,3 +30,14 @@ def test_the_environment_wins(monkeypatch, tmp_path) -> None:
     assert settings.current().tracking_uri == "http://one"
     monkeypatch.setenv("TUNEPARTS_TRACKING_URI", "http://two")
     assert settings.current().tracking_uri == "http://two"
+
+
+def test_the_interval_limit_is_a_number_of_seconds(monkeypatch) -> None:
+    monkeypatch.delenv("TUNEPARTS_INTERVAL_LIMIT", raising=False)
+    assert settings.current().interval_limit == 21600
+    monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", "1.5")
+    assert settings.current().interval_limit == 1.5
+    for wrong in ("soon", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", wrong)
+        with pytest.raises(ConfigError, match="seconds above 0"):
+            settings.current()

@@ -42,6 +42,10 @@ class DivergedError(TunepartsError, ArithmeticError):
     """Training produced a NaN or infinite loss."""
 
 
+class HangError(TunepartsError, RuntimeError):
+    """An interval that took longer than its limit."""
+
+
 class BusyError(TunepartsError, RuntimeError):
     """Another process is already driving this search."""
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from tuneparts.errors import DataError
+from tuneparts.errors import DataError, StorageError
 
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
 
@@ -119,21 +119,40 @@ class Journal:
             for event in read(path):
                 self._apply(event)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
+        # Unbuffered: a line that a full disk refused must not be written by a later close.
+        self._file = path.open("ab", buffering=0)
 
     def append(self, event: Event) -> bool:
-        """Write the event if it is news; returns whether it was."""
+        """Write the event if it is news; returns whether it was.
+
+        Raises:
+            StorageError: The disk did not take the line. The journal is then closed for good; a
+                new one made from the file lacks this event.
+        """
         if not self._apply(event):
             return False
-        self._file.write(_encode(event) + "\n")
-        self._file.flush()  # survives the process; what a power cut takes, checkpoints report again
+        self._write(_encode(event).encode() + b"\n")
         return True
 
+    def _write(self, line: bytes) -> None:
+        """Survives the process; what a power cut takes, checkpoints report again."""
+        try:
+            written = self._file.write(line)
+            reason = None if written == len(line) else "the disk took half a line"
+        except (OSError, ValueError) as error:  # ValueError: closed by an earlier failure
+            reason = str(error)
+        if reason is not None:
+            self._file.close()
+            raise StorageError(
+                f"an event is on disk before anyone hears of it, but {self.path} cannot be "
+                f"written: {reason}. Make space, then run `tuneparts resume`; nothing is lost."
+            )
+
     def close(self) -> None:
-        """Flush to disk and close."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        """Make sure that all is on disk, and close."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
 
     def _apply(self, event: Event) -> bool:
         record = self.trials.setdefault(event.trial, TrialRecord())

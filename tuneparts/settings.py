@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuneparts.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -17,6 +19,8 @@ class Settings:
     """Folder for decoded and downloaded data (`TUNEPARTS_CACHE`)."""
     tracking_uri: str
     """MLflow store (`TUNEPARTS_TRACKING_URI`, then `MLFLOW_TRACKING_URI`, then a SQLite file)."""
+    interval_limit: float = 6 * 3600.0
+    """Seconds after which an interval counts as hanging (`TUNEPARTS_INTERVAL_LIMIT`)."""
     ray_token_file: Path | None = None
     """File with Ray's cluster token (`TUNEPARTS_RAY_TOKEN_FILE`); setting it turns tokens on."""
     tracking_login_file: Path | None = None
@@ -35,9 +39,21 @@ def current() -> Settings:
         results_dir=results,
         cache_dir=cache.absolute(),
         tracking_uri=uri or f"sqlite:///{results / 'mlflow.db'}",
+        interval_limit=_seconds("TUNEPARTS_INTERVAL_LIMIT", Settings.interval_limit),
         ray_token_file=_file("TUNEPARTS_RAY_TOKEN_FILE"),
         tracking_login_file=_file("TUNEPARTS_TRACKING_LOGIN"),
     )
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise ConfigError(f"{name} is a number of seconds above 0, but got `{text}`.")
+    return value
 
 
 def _file(name: str) -> Path | None:

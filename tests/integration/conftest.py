@@ -1,5 +1,7 @@
 import os
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,9 +55,9 @@ def null_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """One Ray for all tests that need no other."""
-    from tuneparts.search import runner
+    from tuneparts.search import cluster
 
-    os.environ.update(runner.ENVIRONMENT)
+    os.environ.update(cluster.ENVIRONMENT)
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
     yield
@@ -68,3 +70,17 @@ def unused_tcp_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte; it can be filled for real."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("a small file system is mounted by root only")
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine mounts no file systems")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,12 +1,13 @@
 """Searches on a real Ray, with learners that do nothing."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tuneparts.errors import BusyError, PlacementError
-from tuneparts.journal import Journal
+from tuneparts.errors import BusyError, PlacementError, StorageError
+from tuneparts.journal import Event, Journal, Row, TrialId
 from tuneparts.search import load, runner
 from tuneparts.search.spec import Search
 
@@ -77,3 +78,60 @@ def test_a_second_driver_is_refused(null_file, tmp_path) -> None:
         pytest.raises(BusyError, match="one driver at a time"),
     ):
         runner.run(resolved(null_file), folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("raise", "ValueError: asked to fail"),
+        ("nan", "ArithmeticError: loss is nan"),
+        ("memory", "MemoryError"),
+        ("killed", "the worker process died 4 times"),
+        ("hang", "an interval ends within 2 s"),
+    ],
+)
+def test_a_trial_that_cannot_go_on_fails_alone(
+    local_ray, null_file, tmp_path, monkeypatch, fault: str, message: str
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", "2")
+    search = resolved(null_file)
+    arms = (search.arms[0].replaced({"name": "bad", "config.fault": fault}), search.arms[0])
+    assert runner.run(search.model_copy(update={"arms": arms}), folder=tmp_path).status == "done"
+    trials = Journal(tmp_path / "journal.jsonl").trials
+    bad, good = (trials[TrialId(arm.name, 0, 0)] for arm in arms)
+    assert bad.end.outcome == "failed"
+    assert message in bad.end.message
+    assert list(bad.rows) == [2]
+    assert good.end.outcome == "finished"
+
+
+@pytest.mark.parametrize("where", ["journal", "checkpoints"])
+def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
+    local_ray, null_file, tmp_path, small_disk, where: str
+) -> None:
+    search = resolved(null_file)
+    search = search.model_copy(update={"arms": search.arms[:3]})
+    folder = small_disk / "run" if where == "journal" else tmp_path / "run"
+    storage = str(tmp_path / "trials" if where == "journal" else small_disk / "trials")
+    with runner.exclusive(folder):
+        pass
+    ballast = small_disk / "ballast"
+
+    class Fill:
+        """Takes all space once there are a few rows."""
+
+        rows = 0
+
+        def on_event(self, event: Event) -> None:
+            self.rows += isinstance(event, Row)
+            if self.rows == 5 and not ballast.exists():
+                with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                    while file.write(b"x" * 512):
+                        pass
+
+    with pytest.raises(StorageError, match=r"No space left.*tuneparts resume"):
+        runner.run(search, folder=folder, storage=storage, observers=[Fill()])
+    ballast.unlink()
+    assert runner.run(search, folder=folder, storage=storage).status == "done"
+    runner.run(search, folder=tmp_path / "undisturbed")
+    assert facts(folder) == facts(tmp_path / "undisturbed")

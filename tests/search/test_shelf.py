@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.errors import CheckpointError, ConfigError, SecurityError
 from tuneparts.journal import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
@@ -102,3 +102,23 @@ def test_a_folder_writes_whole_files(tmp_path) -> None:
     assert folder.read("x") == b"22"
     folder.delete("x")
     assert folder.names() == []
+
+
+def test_a_hang_is_remembered_until_there_is_progress(shelf, tmp_path) -> None:
+    shelf.put(segment(), 2, {"passes": 2}, last=False)
+    assert not shelf.has_hung(segment(), 2)
+    shelf.note_hang(segment(), 2)
+    assert shelf.has_hung(segment(), 2)
+    assert not shelf.has_hung(segment(), 4)
+    assert not shelf.has_hung(segment(B), 2)
+    assert shelf.find(segment()).state == {"passes": 2}
+    shelf.put(segment(), 4, {"passes": 4}, last=False)
+    assert not shelf.has_hung(segment(), 2)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "..", "a\\b", "a\0"])
+def test_a_name_cannot_leave_its_folder(tmp_path, name: str) -> None:
+    folder = Folder(str(tmp_path / "in"))
+    for use in (folder.child, folder.read, folder.delete, lambda n: folder.write(n, b"")):
+        with pytest.raises(SecurityError, match="one plain name"):
+            use(name)

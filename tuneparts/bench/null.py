@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -24,8 +25,9 @@ class NullConfig(MethodConfig):
     """The best is 0.7."""
     seconds: float = Field(default=0.0, ge=0)
     """How long an interval sleeps."""
-    fault: Literal["", "raise", "nan", "exit"] = ""
-    """What goes wrong in the second interval: `exit` kills the process, once per folder."""
+    fault: Literal["", "raise", "nan", "exit", "hang", "memory", "killed"] = ""
+    """What goes wrong in the second interval: `exit` kills the process, once per folder; `killed`
+    kills it every time, as the kernel does when memory is out."""
     fault_folder: str = ""
     """Where `exit` leaves its mark, so that the second try goes well."""
 
@@ -69,6 +71,12 @@ class NullLearner:
             raise ValueError("asked to fail")
         if self.config.fault == "nan":
             raise ArithmeticError(f"loss is {math.nan}")
+        if self.config.fault == "hang":
+            time.sleep(1e6)
+        if self.config.fault == "memory":
+            bytearray(1 << 62)
+        if self.config.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.config.fault == "exit" and not os.path.exists(mark):
             open(mark, "w").close()
             os._exit(1)

@@ -20,10 +20,10 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     trials, rounds = (6, 1) if quick else (100, 3)
     import ray
 
-    from tuneparts.search import runner
+    from tuneparts.search import cluster
     from tuneparts.tracking import store
 
-    for name, value in runner.ENVIRONMENT.items():
+    for name, value in cluster.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
     store.prepare(f"sqlite:///{_store()}")

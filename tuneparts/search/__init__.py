@@ -1,4 +1,4 @@
 """Searches: what they are, what they plan, and how Ray runs them.
 
-Only `trainable` and `runner` import Ray.
+Only `trainable`, `searcher`, `halt`, `tasks`, `cluster` and `runner` import Ray.
 """

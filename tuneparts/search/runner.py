@@ -4,31 +4,22 @@ import fcntl
 import logging
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from tuneparts import credentials
-from tuneparts.errors import BusyError, PlacementError
+from tuneparts import settings
+from tuneparts.errors import BusyError, StorageError
 from tuneparts.journal import Journal, Observer, Row
 from tuneparts.redaction import RedactingFilter
+from tuneparts.search import cluster
+from tuneparts.search.placement import bundles, refuse_unplaceable
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Arm, Resources, Search
+from tuneparts.search.spec import Search
 
-# Read by Ray when it is imported or initialised, so they are set before.
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # CSV, JSON and TensorBoard files of every trial
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C reaches us as KeyboardInterrupt
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Ray's own snapshots: the journal is what we resume from
-}
 MAX_WORKER_FAILURES = 3
 
 
@@ -98,15 +89,11 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    credentials.use_ray_token()
-    if address is None:
-        # Ray's switch for machines that form no cluster: it then listens on loopback only.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    cluster.prepare(address)
     import ray
     from ray import tune
 
+    from tuneparts.search.halt import Halt
     from tuneparts.search.searcher import PlanSearcher
     from tuneparts.search.trainable import LearnerTrainable
 
@@ -115,31 +102,32 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
     started_here = not ray.is_initialized()
     try:
         if started_here:
-            ray.init(
-                address=address, log_to_driver=False, include_dashboard=False, **_local(address)
-            )
+            cluster.connect(address)
         needs = {arm.name: bundles(arm) for arm in search.arms}
-        refuse_unplaceable(needs, ray.cluster_resources())
+        refuse_unplaceable(needs, cluster.nodes())
         width = max(1, int(ray.cluster_resources().get("CPU", 1)))
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
         shared = {
             "task": search.data.load(),
             "storage": storage,
             "score_test_always": search.score_test_always,
+            "interval_limit": settings.current().interval_limit,
         }
         trainable = tune.with_resources(
             tune.with_parameters(LearnerTrainable, **shared),
             lambda config: tune.PlacementGroupFactory(config["bundles"]),
         )
+        halt = Halt()
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=PlanSearcher(plan, needs), num_samples=-1, reuse_actors=True
+                search_alg=PlanSearcher(plan, needs, halt), num_samples=-1, reuse_actors=True
             ),
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str((folder / "ray").absolute()),
                 verbose=0,
+                stop=halt,
                 failure_config=tune.FailureConfig(max_failures=MAX_WORKER_FAILURES),
                 checkpoint_config=tune.CheckpointConfig(
                     checkpoint_frequency=0, checkpoint_at_end=False
@@ -151,48 +139,16 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
         if started_here:
             ray.shutdown()
         _stop_logging(log)
+    if halt.reason is not None:
+        raise StorageError(halt.reason)
     if not plan.done:
         raise RuntimeError(f"Ray stopped before the search was done; see {folder / 'ray.log'}.")
-
-
-def bundle(resources: Resources) -> dict[str, float]:
-    """What Ray calls a bundle: resource name -> amount."""
-    amounts = {"CPU": resources.cpus, **resources.custom}
-    if resources.gpus:
-        amounts["GPU"] = resources.gpus
-    if resources.memory_gb:
-        amounts["memory"] = resources.memory_gb * 1024**3
-    return amounts
-
-
-def bundles(arm: Arm) -> list[dict[str, float]]:
-    """What a trial of an arm reserves: its own bundle, then those of its tasks."""
-    return [bundle(arm.resources), *arm.config.task_bundles()]
-
-
-def refuse_unplaceable(needs: dict[str, list[dict[str, float]]], cluster: dict[str, float]) -> None:
-    """Refuse arms whose trials no cluster of this size could ever hold."""
-    for arm, reserved in needs.items():
-        total = sum((Counter(amounts) for amounts in reserved), Counter())
-        missing = {name: amount for name, amount in total.items() if amount > cluster.get(name, 0)}
-        if missing:
-            have = ", ".join(f"{name} {cluster.get(name, 0):g}" for name in missing)
-            want = ", ".join(f"{name} {amount:g}" for name, amount in missing.items())
-            raise PlacementError(
-                f"a trial must fit the cluster, but `{arm}` needs {want} and the cluster has "
-                f"{have}. Add nodes, or lower the arm's resources."
-            )
 
 
 def to_rows(segment: Segment, rows: Sequence[dict[str, float]]) -> list[Row]:
     """What a worker reported, as journal rows."""
     now = time.time()
     return [Row(segment.trial, int(row["cost/passes"]), row, now) for row in rows]
-
-
-def _local(address: str | None) -> dict[str, Any]:
-    """Options that only a cluster started here takes."""
-    return {} if address else {"num_cpus": os.cpu_count() or 1}
 
 
 def _log_to(path: Path) -> logging.Handler:

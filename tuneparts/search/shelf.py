@@ -18,6 +18,7 @@ from tuneparts.search.storage import Folder
 from tuneparts.training import checkpoint
 
 _NAME = re.compile(r"^r(\d{3})-p(\d{9})\.pt$")
+_HANG = "hang-"
 _log = logging.getLogger(__name__)
 
 
@@ -43,9 +44,17 @@ class Shelf:
         for name in before:
             here, _ = _parse(name)
             is_newest = name == before[-1] and here == segment.round and not last
-            is_milestone = here == segment.round - 1
+            is_milestone = here == segment.round - 1 and not name.startswith(_HANG)
             if not is_newest and not is_milestone and name != _name(segment.round, passes):
                 folder.delete(name)
+
+    def note_hang(self, segment: Segment, passes: int) -> None:
+        """Leave word that the interval after so many passes does not end."""
+        self._folder(segment.trial).write(_hang(segment.round, passes), b"")
+
+    def has_hung(self, segment: Segment, passes: int) -> bool:
+        """Whether the interval after so many passes was seen to hang; progress forgets it."""
+        return _hang(segment.round, passes) in self._folder(segment.trial).names()
 
     def find(self, segment: Segment) -> Found | None:
         """The newest readable state to start the segment from; None to start from nothing."""
@@ -92,6 +101,10 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
 
 def _name(number: int, passes: int) -> str:
     return f"r{number:03d}-p{passes:09d}.pt"
+
+
+def _hang(number: int, passes: int) -> str:
+    return f"{_HANG}r{number:03d}-p{passes:09d}"
 
 
 def _parse(name: str) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """A folder of files on any file system that pyarrow reaches: local, S3, GCS, HDFS."""
 
+from contextlib import suppress
+
 import pyarrow.fs as pafs
 
 from tuneparts.errors import ConfigError, SecurityError
@@ -30,8 +32,13 @@ class Folder:
         _refuse_path(name)
         self._fs.create_dir(self._path, recursive=True)
         partial = f"{self._path}/.{name}.partial"
-        with self._fs.open_output_stream(partial) as stream:
-            stream.write(content)
+        try:
+            with self._fs.open_output_stream(partial) as stream:
+                stream.write(content)
+        except OSError:
+            with suppress(OSError):  # half a file would take the space that is missing
+                self._fs.delete_file(partial)
+            raise
         self._fs.move(partial, f"{self._path}/{name}")
 
     def read(self, name: str) -> bytes:

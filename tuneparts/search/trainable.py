@@ -9,12 +9,15 @@ from ray import tune
 from tuneparts import catalog
 from tuneparts.config import parse
 from tuneparts.data.task import Task
+from tuneparts.errors import HangError
 from tuneparts.redaction import redact
 from tuneparts.search.exhibits import Exhibits
+from tuneparts.search.halt import is_full
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
 from tuneparts.search.tasks import RayTasks
+from tuneparts.search.watchdog import limit
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.exhibits import Exhibitor
 from tuneparts.training.learner import Context, available_device
@@ -32,6 +35,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._shelf = Shelf(Folder(shared["storage"]))
         self._exhibits = Exhibits(Folder(shared["storage"]))
         self._score_test_always: bool = shared["score_test_always"]
+        self._interval_limit: float = shared["interval_limit"]
         keep_freed_memory()
         self._begin(config)
 
@@ -52,7 +56,9 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
                 self._build()
             if not self._over():
                 self._advance()
-        except OSError:
+        except OSError as error:
+            if is_full(error):
+                return {"rows": [], "halt": redact(str(error)), "done": True}
             raise  # storage may come back: Ray starts the segment again
         except Exception as error:  # the same config would fail the same way: no second try
             failure = redact(f"{type(error).__name__}: {error}")
@@ -81,8 +87,15 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._history = list(self._rows)
 
     def _advance(self) -> None:
+        segment, passes = self._segment, self._learner.passes
+        if self._shelf.has_hung(segment, passes):
+            raise HangError(
+                f"an interval ends within {self._interval_limit:g} s, but the one after {passes} "
+                "passes did not. Set TUNEPARTS_INTERVAL_LIMIT if it needs longer."
+            )
         start = time.perf_counter()
-        metrics = dict(self._learner.advance())
+        with limit(self._interval_limit, lambda: self._shelf.note_hang(segment, passes)):
+            metrics = dict(self._learner.advance())
         self._seconds += time.perf_counter() - start
         row = {**metrics, "cost/seconds": self._seconds}
         self._history.append(row)

@@ -1,0 +1,38 @@
+"""Stops all of a search when going on would lose something, such as on a full disk."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ray.tune import Stopper
+
+from tuneparts.errors import StorageError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Halt(Stopper):  # type: ignore[misc]
+    """Asked by Ray after every event; stops everything once there is a reason."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002
+        return False
+
+    def stop_all(self) -> bool:
+        return self.reason is not None
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Take a storage error inside Ray's event loop as a reason; Ray would blame a trial."""
+        try:
+            yield
+        except StorageError as error:
+            self.reason = str(error)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk or quota is full; pyarrow does not always say so in `errno`."""
+    return error.errno in _FULL or "No space left" in str(error) or "quota" in str(error).lower()

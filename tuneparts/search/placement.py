@@ -1,0 +1,112 @@
+"""Where a trial fits: the bundles it reserves against what each node has. Arithmetic, no Ray."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from tuneparts.errors import PlacementError
+from tuneparts.search.spec import Arm, Resources
+
+GIB = 1024**3
+Amounts: TypeAlias = Mapping[str, float]
+"""Resource name -> amount, in Ray's units: memory in bytes."""
+_STEP = 10_000
+"""Ray counts every resource in steps of 1/10,000; so a third of a GPU fits three times."""
+
+
+def bundle(resources: Resources) -> dict[str, float]:
+    """What Ray calls a bundle: resource name -> amount."""
+    amounts = {"CPU": resources.cpus, **resources.custom}
+    if resources.gpus:
+        amounts["GPU"] = resources.gpus
+    if resources.memory_gb:
+        amounts["memory"] = resources.memory_gb * GIB
+    return amounts
+
+
+def bundles(arm: Arm) -> list[dict[str, float]]:
+    """What a trial of an arm reserves: its own bundle, then those of its tasks."""
+    return [bundle(arm.resources), *arm.config.task_bundles()]
+
+
+def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100_000) -> int:
+    """How many trials fit the nodes at once, placed one after the other where they first fit.
+
+    Args:
+        trial: bundles of one trial; each lies on one node, several may lie on different ones.
+        nodes: what each node has.
+        most: where to stop counting.
+    """
+    needs = [_steps(need) for need in trial]
+    free = [_steps(node) for node in nodes]
+    placed = 0
+    while placed < most and all(_take(need, free) for need in needs):
+        placed += 1
+    return placed
+
+
+def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[Amounts]) -> None:
+    """Refuse arms whose trials these nodes could never hold.
+
+    Args:
+        needs: the bundles of a trial of each arm.
+        nodes: what each node has.
+
+    Raises:
+        PlacementError: Names the arm, what it needs, and the most that there is.
+    """
+    for arm, trial in needs.items():
+        for need in trial:
+            if not slots([need], nodes, most=1):
+                _refuse(arm, need, nodes)
+        if not slots(trial, nodes, most=1):
+            total = {name: sum(n.get(name, 0.0) for n in trial) for n in trial for name in n}
+            all_nodes = {name: sum(node.get(name, 0.0) for node in nodes) for name in total}
+            raise PlacementError(
+                f"a trial's {len(trial)} bundles must fit the cluster together, but those of "
+                f"`{arm}` need {_text(total)} and the cluster has {_text(all_nodes)}. Add nodes, "
+                "or lower what its tasks ask for."
+            )
+
+
+def describe(amounts: Amounts) -> str:
+    """Amounts as a person writes them: `2 CPU, 0.5 GPU, 4 GB`."""
+    return ", ".join(
+        f"{amount / GIB:g} GB" if name == "memory" else f"{amount:g} {name}"
+        for name, amount in amounts.items()
+    )
+
+
+def _refuse(arm: str, need: Amounts, nodes: Sequence[Amounts]) -> None:
+    most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in need}
+    missing = [name for name, amount in need.items() if amount > most[name]]
+    together = "" if missing else ", though no node has them all together"
+    names = missing or list(need)
+    raise PlacementError(
+        f"a trial must fit one node, but `{arm}` needs {_text({n: need[n] for n in names})} and "
+        f"the cluster has {_text({n: most[n] for n in names})} on a node{together}. "
+        "Add a larger node, or lower the arm's resources."
+    )
+
+
+def _steps(amounts: Amounts) -> dict[str, int]:
+    return {name: round(amount * _STEP) for name, amount in amounts.items()}
+
+
+def _take(need: Mapping[str, int], free: Sequence[dict[str, int]]) -> bool:
+    """Take a bundle from the first node that has it; whether one did."""
+    if not any(need.values()):
+        return False  # what needs nothing is not a trial, and would fit without end
+    for node in free:
+        if all(node.get(name, 0) >= amount for name, amount in need.items()):
+            for name, amount in need.items():
+                if amount:
+                    node[name] -= amount
+            return True
+    return False
+
+
+def _text(amounts: Amounts) -> str:
+    return ", ".join(
+        f"memory {amount / GIB:g} GB" if name == "memory" else f"{name} {amount:g}"
+        for name, amount in amounts.items()
+    )

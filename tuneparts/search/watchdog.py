@@ -1,0 +1,40 @@
+"""Ends a worker whose interval never ends, after leaving word of it."""
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+GRACE = 30.0
+"""Seconds after which the worker ends even where no Python code can run any more."""
+
+
+@contextmanager
+def limit(seconds: float, leave_word: Callable[[], None]) -> Iterator[None]:
+    """End this process if the block takes longer; Ray then starts the segment again.
+
+    A block that hangs cannot be asked to stop, so the process goes. Where it hangs inside
+    compiled code that holds the interpreter, no word can be left; it still goes.
+
+    Args:
+        seconds: how long the block may take.
+        leave_word: called in another thread just before the end.
+    """
+
+    def expire() -> None:
+        try:
+            leave_word()
+        finally:
+            os._exit(1)
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=sys.__stderr__ or 2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        timer.cancel()
