@@ -5,6 +5,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from tuneparts.cli import remote
+
 app = typer.Typer(
     name="tuneparts",
     help="Search hyperparameters on Ray, compare with methods that learn them in one run, "
@@ -163,6 +165,14 @@ def ui(
 
 
 @app.command()
+def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501) -> None:
+    """Watch searches run and compare them in a browser, on this machine only."""
+    from tuneparts.cli import dashboard as app_of_it
+
+    app_of_it.dashboard(port)
+
+
+@app.command()
 def register(
     run: RunArgument = None,
     arm: Annotated[Optional[str], typer.Option(help="Not the best arm but this one.")] = None,  # noqa: UP045
@@ -187,6 +197,9 @@ def bench(
     from tuneparts.cli import benches
 
     benches.bench(name, as_json=as_json, quick=quick)
+
+
+remote.add_to(app)
 
 
 def main() -> None:

@@ -1,0 +1,108 @@
+"""`tuneparts cluster status`: what a cluster has, and what a search would make of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tuneparts.search.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
+
+_PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
+
+
+def status(name: str | None, *, address: str | None, scale: str) -> None:
+    """Print nodes and resources; with a search, how it would be placed and how long it would run.
+
+    Args:
+        name: a search; None for the nodes alone.
+        address: HOST:PORT of a cluster; this machine when not given.
+        scale: at which the search would run.
+    """
+    from tuneparts.search import cluster, load
+
+    console = Console()
+    search = None if name is None else load.load(name, scale=scale)
+    cluster.prepare(address)
+    import ray
+
+    with console.status("joining the cluster"):
+        cluster.connect(address)
+    try:
+        found = ray.nodes()
+        console.print(node_table(found))
+        free = ray.available_resources()
+        console.print(
+            f"free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU, "
+            f"{free.get('memory', 0) / GIB:.1f} GB",
+            highlight=False,
+        )
+        nodes = cluster.nodes()
+    finally:
+        ray.shutdown()
+    if search is not None:
+        _print_use(search, nodes, console)
+
+
+def node_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """One line per node that ever joined."""
+    table = Table("node", "address", "state", "CPUs", "GPUs", "memory", "custom")
+    for node in found:
+        has: Mapping[str, float] = node["Resources"]
+        custom = {k: v for k, v in has.items() if k not in _PLAIN and not k.startswith("node:")}
+        table.add_row(
+            str(node.get("NodeManagerHostname", "")),
+            str(node["NodeManagerAddress"]),
+            "alive" if node["Alive"] else "dead",
+            f"{has.get('CPU', 0):g}",
+            f"{has.get('GPU', 0):g}",
+            f"{has.get('memory', 0) / GIB:.1f} GB",
+            describe(custom),
+        )
+    return table
+
+
+def wall_seconds(
+    work: Mapping[str, float], longest: Mapping[str, float], at_once: Mapping[str, int]
+) -> float:
+    """How long a search runs when its arms share the slots: never less than its longest trial.
+
+    Args:
+        work: seconds of all trials of each arm, one after the other.
+        longest: seconds of one trial of each arm.
+        at_once: trials of each arm that the cluster holds.
+    """
+    shared = sum(seconds / max(1, at_once[arm]) for arm, seconds in work.items())
+    return max([shared, *longest.values()], default=0.0)
+
+
+def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
+    from tuneparts.cli import estimate
+
+    needs = {arm.name: bundles(arm) for arm in search.arms}
+    refuse_unplaceable(needs, nodes)
+    per_pass = estimate.seconds_per_arm(search, console)
+    table = Table("arm", "a trial takes", "trials", "at once", "hours, one after the other")
+    work: dict[str, float] = {}
+    longest: dict[str, float] = {}
+    at_once: dict[str, int] = {}
+    for arm in search.arms:
+        seeds = len(search.seeds_of(arm))
+        trials = arm.trials_per_seed * seeds
+        work[arm.name] = per_pass[arm.name] * estimate.passes_of(arm) * seeds
+        longest[arm.name] = per_pass[arm.name] * arm.config.passes
+        at_once[arm.name] = min(slots(needs[arm.name], nodes), trials)
+        table.add_row(
+            arm.name,
+            " + ".join(describe(need) for need in needs[arm.name]),
+            str(trials),
+            str(at_once[arm.name]),
+            f"{work[arm.name] / 3600:.3f}",
+        )
+    console.print(table)
+    hours = wall_seconds(work, longest, at_once) / 3600
+    console.print(
+        f"about {hours:.2f} hours on an idle cluster, from a few passes of each arm on one CPU of "
+        "this machine; a GPU is faster by a factor that this cannot know",
+        highlight=False,
+    )

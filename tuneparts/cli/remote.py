@@ -1,0 +1,73 @@
+"""The verbs that concern a cluster; each imports what it needs when it is called."""
+
+from typing import Annotated, Optional
+
+import typer
+
+cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs to the command line."""
+    app.command()(submit)
+    app.add_typer(cluster)
+
+
+def submit(
+    name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
+    address: Annotated[str, typer.Option(help="Job server of the head node, http://HOST:8265.")],
+    scale: Annotated[str, typer.Option(help="Size of the question.")] = "cpu",
+    trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
+    seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
+    changes: Annotated[
+        Optional[list[str]],  # noqa: UP045 - typer reads it at run time
+        typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
+    ] = None,
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
+    ] = None,
+    environment: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
+    ] = None,
+    follow: Annotated[bool, typer.Option(help="Print its output and wait for its end.")] = True,
+) -> None:
+    """Run a search as a job on a Ray cluster; its exit code is ours."""
+    from tuneparts.cli import drive, submitting
+
+    drive.parse_seeds(seeds)
+    words = ["--scale", scale]
+    words += [] if trials is None else ["--trials", str(trials)]
+    words += [] if seeds is None else ["--seeds", seeds]
+    words += [word for change in changes or [] for word in ("--set", change)]
+    raise typer.Exit(
+        submitting.submit(
+            name,
+            address=address,
+            words=words,
+            storage=storage,
+            environment=environment or [],
+            follow=follow,
+        )
+    )
+
+
+@cluster.callback()
+def _cluster() -> None:
+    """Look at a Ray cluster."""
+
+
+@cluster.command()
+def status(
+    name: Annotated[Optional[str], typer.Argument(help="A search to place on it.")] = None,  # noqa: UP045
+    address: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Ray cluster HOST:PORT; this machine when not given."),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="Size of the question.")] = "cpu",
+) -> None:
+    """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
+    from tuneparts.cli import clusters
+
+    clusters.status(name, address=address, scale=scale)

@@ -1,0 +1,165 @@
+"""`tuneparts submit`: a search as a Ray job, with the code it needs, its logs and its exit code."""
+
+import asyncio
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tuneparts
+from tuneparts import credentials, provenance
+from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.redaction import Redactor, redact
+from tuneparts.search import load
+from tuneparts.search.storage import refuse_keys
+
+STOPPED = 130
+"""Exit code of a job that somebody stopped."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LITTER = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+
+
+def submit(
+    name: str,
+    *,
+    address: str,
+    words: Sequence[str],
+    storage: str | None,
+    environment: Sequence[str],
+    follow: bool,
+) -> int:
+    """Send a search to a cluster; its exit code, or 0 at once when it is not followed.
+
+    Args:
+        name: a search file's name or path.
+        address: the head node's job server, `http://HOST:8265`.
+        words: options of `tuneparts search` besides storage.
+        storage: where checkpoints lie, reachable from all nodes.
+        environment: `NAME=VALUE` for the job; secrets are refused.
+        follow: print the job's output and wait for its end.
+    """
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"a job server is reached at http://HOST:PORT, but got `{address}`. Its port is 8265 "
+            "by default."
+        )
+    variables = parse_environment(environment)
+    if storage is not None:
+        words = [*words, "--storage", refuse_keys(storage)]
+    path = load.find(name)
+    client = _client(address)
+    with staged(path) as folder:
+        job = client.submit_job(
+            entrypoint=entrypoint(path.stem, words),
+            runtime_env={
+                "working_dir": str(folder),
+                "env_vars": {**variables, "TUNEPARTS_COMMIT": provenance.commit()},
+            },
+            metadata={"search": path.stem},
+        )
+    print(f"job {job} on {redact(address)}", flush=True)
+    if not follow:
+        print(f"Follow it with: ray job logs --address {redact(address)} --follow {job}")
+        return 0
+    return _follow(client, job)
+
+
+def entrypoint(name: str, words: Sequence[str]) -> str:
+    """The command that the head node runs; its driver joins the cluster it runs on."""
+    command = ["python", "-m", "tuneparts.cli.main", "search", f"searches/{name}.py"]
+    return shlex.join([*command, "--address", "auto", *words])
+
+
+@contextmanager
+def staged(search_file: Path) -> Iterator[Path]:
+    """A folder with this package and the search file, as the nodes will see it."""
+    with tempfile.TemporaryDirectory(prefix="tuneparts-submit-") as name:
+        folder = Path(name)
+        package = Path(tuneparts.__file__).parent
+        shutil.copytree(package, folder / "tuneparts", ignore=_LITTER)
+        (folder / "searches").mkdir()
+        shutil.copy(search_file, folder / "searches" / search_file.name)
+        yield folder
+
+
+def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` pairs; a job's environment is shown to everybody who sees the cluster."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise ConfigError(f"a variable reads `NAME=VALUE`, but got `{redact(pair)}`.")
+        if Redactor().texts({name.lower(): value}) != {name.lower(): value} or (
+            redact(value) != value
+        ):
+            raise ConfigError(
+                f"a job's environment is shown to all who see the cluster, but `{name}` looks "
+                "like a secret. Put it into a file on the cluster and name the file."
+            )
+        found[name] = value
+    return found
+
+
+def exit_code(status: str, driver_exit_code: int | None) -> int:
+    """Ours, from a job's: success is 0, and a failure is never 0."""
+    if status == "SUCCEEDED":
+        return 0
+    if status == "STOPPED":
+        return STOPPED
+    return driver_exit_code or 1
+
+
+def _client(address: str) -> Any:
+    credentials.use_ray_token()
+    from ray.exceptions import AuthenticationError
+    from ray.job_submission import JobSubmissionClient
+
+    try:
+        return JobSubmissionClient(address)
+    except AuthenticationError:
+        raise SecurityError(
+            f"the cluster at {redact(address)} asks for a token, and got none or a wrong one. Set "
+            "TUNEPARTS_RAY_TOKEN_FILE to the file that holds it."
+        ) from None
+    except (ImportError, RuntimeError, ConnectionError) as error:
+        raise ConfigError(
+            f"a job server must answer at {redact(address)}, but: {redact(str(error))}. Its head "
+            "node needs `ray[default]`, and its port must be open to you (try `ssh -L`)."
+        ) from error
+
+
+def _follow(client: Any, job: str) -> int:
+    """Print the job's output as it comes; Ctrl-C leaves the job running."""
+    try:
+        asyncio.run(_print_logs(client, job))
+    except KeyboardInterrupt:
+        print(f"\nThe job goes on. Stop it with: ray job stop {job}", flush=True)
+        return STOPPED
+    details: Mapping[str, Any] = client.get_job_info(job).__dict__
+    code = exit_code(str(details["status"].value), details.get("driver_exit_code"))
+    if code:
+        print(f"job {job} ended as {details['status'].value}: {details.get('message') or ''}")
+    return code
+
+
+async def _print_logs(client: Any, job: str) -> None:
+    """Until the job has ended; a connection that breaks before is made again."""
+    printed = 0
+    while True:
+        seen = 0
+        try:
+            async for text in client.tail_job_logs(job):
+                fresh = text[max(0, printed - seen) :]
+                seen += len(text)
+                if seen > printed:
+                    print(fresh, end="", flush=True)
+                    printed = seen
+        except (OSError, RuntimeError):
+            pass  # a proxy or the head went away; the job may well go on
+        if client.get_job_status(job).is_terminal():
+            return
+        await asyncio.sleep(1)
