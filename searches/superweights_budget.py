@@ -83,7 +83,7 @@ def search(scale: Scale) -> Search:
         passes=setting.passes(),
         arms=tuple(arms),
         figures=(
-            "accuracy",
+            "scores",
             "sweep:param.allocation.budget,test/accuracy",
             "sweep:param.allocation.budget,test/nll",
             "sweep:param.allocation.budget,test/ece",

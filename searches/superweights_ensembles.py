@@ -82,7 +82,13 @@ def search(scale: Scale) -> Search:
             setting.arm("swn_ho_large", shared.replaced(large_sharing)),
             setting.arm("deep_ensemble", DeepEnsembleConfig(**common, members=(net,) * num)),
         ),
-        figures=("accuracy", "accuracy:val/nll", "accuracy:val/diversity", "interpolation"),
+        figures=(
+            "scores",
+            "scores:corrupted/accuracy",
+            "calibration",
+            "accuracy:val/nll",
+            "interpolation",
+        ),
     )
 
 

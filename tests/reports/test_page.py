@@ -77,7 +77,7 @@ def test_every_figure_has_a_place_and_its_data(text):
     tags = Tags(bare(text)).tags
     places = {attrs["id"] for tag, attrs in tags if attrs.get("class") == "plot"}
     sources = [attrs["data-for"] for tag, attrs in tags if "data-for" in attrs]
-    assert places == set(sources) == {f"figure-{n}" for n in range(1, 5)}
+    assert places == set(sources) == {f"figure-{n}" for n in range(1, 6)}
     assert all(figure["data"] for figure in embedded(text))
 
 
@@ -86,8 +86,8 @@ def test_csv_links_hold_the_numbers(text, trials, outline):
         r'download="([^"]+)" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text
     )
     files = {name: pd.read_csv(io.BytesIO(base64.b64decode(data))) for name, data in links}
-    assert set(files) == {"table.csv", *(f"figure-{n}.csv" for n in range(1, 5))}
-    assert len(files["figure-3.csv"]) == (trials["outcome"] == "finished").sum()
+    assert set(files) == {"table.csv", *(f"figure-{n}.csv" for n in range(1, 6))}
+    assert len(files["figure-4.csv"]) == (trials["outcome"] == "finished").sum()
 
 
 def test_hostile_names_and_errors_stay_text(trials, steps, outline):
@@ -100,7 +100,7 @@ def test_hostile_names_and_errors_stay_text(trials, steps, outline):
     trials.loc[trials["outcome"] == "failed", ["error", "trial", "run_id"]] = HOSTILE
     text = page(Evidence(hostile, trials, steps))
     tags = Tags(bare(text)).tags
-    assert [tag for tag, _ in tags].count("script") == 4 + 2  # figures, plotly, ours
+    assert [tag for tag, _ in tags].count("script") == 5 + 2  # figures, plotly, ours
     assert not [attrs for tag, attrs in tags if "onerror" in attrs]
     assert "img" not in [tag for tag, _ in tags]
     assert "<script>alert" not in text
@@ -140,5 +140,5 @@ def test_a_browser_draws_every_figure_without_complaint(text, tmp_path):
         r'class="[^"]*js-plotly-plot[^"]*" id="(figure-\d)"',
         done.stdout,
     )
-    assert {a or b for a, b in drawn} == {f"figure-{n}" for n in range(1, 5)}
+    assert {a or b for a, b in drawn} == {f"figure-{n}" for n in range(1, 6)}
     assert done.stdout.count('class="main-svg"') >= 4

@@ -8,7 +8,7 @@ from typing import Any
 from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
 
-DEFAULT_FIGURES = ("accuracy", "hypers", "projections", "best_of_n")
+DEFAULT_FIGURES = ("scores", "accuracy", "hypers", "projections", "best_of_n")
 
 
 @dataclass(frozen=True)

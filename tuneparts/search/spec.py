@@ -187,7 +187,7 @@ class Search(Config):
     arms: tuple[Arm, ...] = Field(min_length=1)
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
-    figures: tuple[str, ...] = ("accuracy", "hypers", "projections", "best_of_n")
+    figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
 
@@ -233,7 +233,8 @@ class Search(Config):
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with anything that could change a number."""
-        facts = self.model_dump(mode="json", exclude={"keep_models"})
+        words = {"question", "notes", "figures", "keep_models"}
+        facts = self.model_dump(mode="json", exclude=words)
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

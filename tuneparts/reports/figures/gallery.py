@@ -24,12 +24,14 @@ from tuneparts.reports.figures.membership import membership
 from tuneparts.reports.figures.projections import projections
 from tuneparts.reports.figures.rounds import rounds
 from tuneparts.reports.figures.samples import samples
+from tuneparts.reports.figures.scores import scores
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
 
 Figure: TypeAlias = Callable[..., Drawing | Note]
 FIGURES: dict[str, Figure] = {
     "accuracy": accuracy,
+    "scores": scores,
     "hypers": hypers,
     "projections": projections,
     "best_of_n": best_of_n,
