@@ -23,6 +23,8 @@ VERBS = [
     "data",
     "doctor",
     "ui",
+    "dashboard",
+    "register",
     "bench",
 ]
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.reports.progress import clock, share
 from tuneparts.schema import lookup
 
 
@@ -25,12 +26,9 @@ class _ArmState:
 
     @property
     def fraction(self) -> float:
-        """Share of the arm's passes that is over; a trial that ended early counts as whole."""
-        over = sum(
-            self.budget if trial in self.ended else min(passes, self.budget)
-            for trial, passes in self.passes.items()
-        )
-        return over / (self.total * self.budget)
+        """Share of the arm's passes that is over."""
+        spent = [passes for trial, passes in self.passes.items() if trial not in self.ended]
+        return share(spent, len(self.ended), total=self.total, budget=self.budget)
 
     def count(self, outcome: str) -> int:
         return sum(1 for one in self.ended.values() if one == outcome)
@@ -114,12 +112,6 @@ class LiveView:
         elapsed = time.monotonic() - self._start
         gained = self.fraction - (self._fraction_at_start or 0.0)
         if self._fraction_at_start is None or gained <= 0:
-            return f"{_clock(elapsed)} elapsed"
+            return f"{clock(elapsed)} elapsed"
         left = elapsed * (1 - self.fraction) / gained
-        return f"{_clock(elapsed)} elapsed, about {_clock(left)} left"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        return f"{clock(elapsed)} elapsed, about {clock(left)} left"

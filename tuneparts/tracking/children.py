@@ -43,6 +43,17 @@ def read(uri: str, parent_run_id: str, *, params: bool = True) -> list[Child]:
     return _from_sql(uri, parent_run_id, params=params)
 
 
+def one(uri: str, run_id: str) -> Child | None:
+    """The run of one trial; None when there is no such run, or it is no trial's."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = store.client(uri).get_run(run_id)
+    except MlflowException:
+        return None
+    return _from_entity(run) if TRIAL_TAG in run.data.tags else None
+
+
 def _from_client(uri: str, parent_run_id: str) -> list[Any]:
     client = store.client(uri)
     parent = client.get_run(parent_run_id)

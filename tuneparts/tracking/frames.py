@@ -85,7 +85,12 @@ def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame
 
 def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them; all metrics when None."""
-    found = _children(uri, parent_run_id, params=False)
+    return _steps(uri, _children(uri, parent_run_id, params=False), metrics)
+
+
+def _steps(
+    uri: str, found: Sequence[children.Child], metrics: Sequence[str] | None
+) -> pd.DataFrame:
     trial_of = {run.run_id: run.tags[TRIAL_TAG] for run in found}
     metrics_of = {
         run.run_id: set(run.metrics).intersection(run.metrics if metrics is None else metrics)
@@ -103,6 +108,20 @@ def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) ->
     frame = frame.sort_values([*order, "milliseconds"], kind="stable")
     frame = frame.drop_duplicates(order)
     return frame[STEP_COLUMNS].reset_index(drop=True)
+
+
+def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
+    """One trial by its run id: its row as in `trials`, and its steps as in `steps`.
+
+    Raises:
+        DataMissingError: The store has no such trial.
+    """
+    child = children.one(uri, run_id) if store.exists(uri) else None
+    if child is None:
+        raise DataMissingError(
+            f"a trial has a run in the store, but {uri} has none of id {run_id}."
+        )
+    return _trial_row(child), _steps(uri, [child], None)
 
 
 def _children(uri: str, parent_run_id: str, *, params: bool) -> list[children.Child]:

@@ -1,0 +1,39 @@
+"""Two searches side by side: the same table and the same figure of each."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from tuneparts.reports import tables
+from tuneparts.reports.answer import answer
+from tuneparts.reports.figures.gallery import draw
+from views import parts, source
+
+
+def show() -> None:
+    """The page."""
+    place = source.uri()
+    runs = source.runs(place)
+    if runs.empty:
+        parts.empty(place)
+        return
+    st.title("Side by side")
+    for position, (column, key) in enumerate(zip(st.columns(2), ("left", "right"), strict=True)):
+        with column:
+            run = parts.chosen(runs, key=key, label=key, nth=position)
+            _half(place, run, key)
+
+
+def _half(place: str, run: "pd.Series[Any]", key: str) -> None:
+    told = source.outline(place, str(run["parent_run_id"]))
+    if told is None:
+        st.warning("This run has no outline: it began with an older version and never ended.")
+        return
+    st.subheader(told.question)
+    metric = "test/accuracy"
+    evidence = source.evidence(place, run, told, metric)
+    st.markdown(answer(evidence, metric))
+    parts.figure(draw(f"accuracy:{metric}", evidence), key=f"accuracy-{key}")
+    for table in tables.build(evidence.summary, told):
+        parts.table(table)

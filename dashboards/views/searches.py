@@ -1,0 +1,61 @@
+"""Searches running and done: how far each is, and the way to it."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from tuneparts.reports import progress
+from views import parts, source
+
+PER_PAGE = 15
+
+
+def show() -> None:
+    """The page."""
+    place = source.uri()
+    if source.runs(place).empty:
+        parts.empty(place)
+        return
+    st.title("Searches")
+    _listing(place)
+
+
+@st.fragment(run_every=source.SECONDS)
+def _listing(place: str) -> None:
+    runs = source.runs(place)
+    num_pages = -(-len(runs) // PER_PAGE)
+    page = int(st.number_input("page", 1, num_pages, 1)) if num_pages > 1 else 1
+    for _, run in runs.iloc[(page - 1) * PER_PAGE : page * PER_PAGE].iterrows():
+        _card(place, run)
+    st.caption(f"{len(runs)} searches in {place}")
+
+
+def _card(place: str, run: "pd.Series[Any]") -> None:
+    parent = str(run["parent_run_id"])
+    told = source.outline(place, parent)
+    with st.container(border=True):
+        left, right = st.columns([3, 1])
+        left.markdown(f"**{parts.title(run)}** · {str(run['status']).lower()}")
+        if told is not None:
+            left.markdown(told.question)
+        left.caption(_counts(run))
+        right.link_button("Open", f"search?run={parent}")
+        if run["status"] == source.RUNNING and told is not None:
+            trials = source.trials(place, run)
+            part = progress.fraction(told, progress.arms(told, trials))
+            left.progress(part, text=remaining(part, trials))
+
+
+def _counts(run: "pd.Series[Any]") -> str:
+    kinds = ("running", "finished", "stopped", "failed", "killed")
+    found = [f"{run[kind]} {kind}" for kind in kinds if run[kind]]
+    return "trials: " + (", ".join(found) or "none yet") + f" · commit {run['commit']}"
+
+
+def remaining(part: float, trials: pd.DataFrame) -> str:
+    """Share, time spent and time left, in words."""
+    spent = progress.seconds_spent(trials, source.now())
+    left = progress.seconds_left(part, spent)
+    text = f"{part:.0%} · {progress.clock(spent)} elapsed"
+    return text if left is None else f"{text}, about {progress.clock(left)} left"

@@ -1,0 +1,102 @@
+"""What the pages read, cached: a search that is over once, one that runs every few seconds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from tuneparts import settings
+from tuneparts.errors import DataMissingError
+from tuneparts.reports.evidence import STEP_COLUMNS, Evidence
+from tuneparts.reports.outline import Outline
+from tuneparts.tracking import artifacts, frames, store
+
+SECONDS = 3
+"""Between two looks at what runs."""
+RUNNING = "RUNNING"
+
+
+def uri() -> str:
+    """The store of this process."""
+    return store.resolve(settings.current().tracking_uri)
+
+
+@st.cache_data(ttl=SECONDS, show_spinner="reading the store")
+def runs(place: str) -> pd.DataFrame:
+    """One row per search that ever ran, newest first; empty when none did."""
+    try:
+        return frames.runs(place)
+    except DataMissingError:
+        return pd.DataFrame(columns=frames.RUN_COLUMNS)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _outline(place: str, parent: str) -> str | None:
+    return artifacts.text(place, parent, "outline.json") or artifacts.text(
+        place, parent, "report/outline.json"
+    )
+
+
+def outline(place: str, parent: str) -> Outline | None:
+    """The search as its report tells it; None for runs of older versions that never ended."""
+    found = _outline(place, parent)
+    if found is None:
+        _outline.clear(place, parent)
+        return None
+    return Outline.from_json(found)
+
+
+@st.cache_data(ttl=SECONDS, max_entries=20, show_spinner="reading trials")
+def _trials_now(place: str, parent: str) -> pd.DataFrame:
+    return frames.trials(place, parent, params=False)
+
+
+@st.cache_data(max_entries=20, show_spinner="reading trials")
+def _trials_over(place: str, parent: str) -> pd.DataFrame:
+    return frames.trials(place, parent, params=False)
+
+
+@st.cache_data(ttl=SECONDS, max_entries=40, show_spinner="reading curves")
+def _steps_now(place: str, parent: str, metrics: tuple[str, ...]) -> pd.DataFrame:
+    return frames.steps(place, parent, metrics)
+
+
+@st.cache_data(max_entries=40, show_spinner="reading curves")
+def _steps_over(place: str, parent: str, metrics: tuple[str, ...]) -> pd.DataFrame:
+    return frames.steps(place, parent, metrics)
+
+
+def trials(place: str, run: "pd.Series[Any]") -> pd.DataFrame:
+    """One row per trial of a run, without configs."""
+    read = _trials_now if run["status"] == RUNNING else _trials_over
+    found: pd.DataFrame = read(place, str(run["parent_run_id"]))
+    return found
+
+
+def evidence(place: str, run: "pd.Series[Any]", told: Outline, *metrics: str) -> Evidence:
+    """What figures of these metrics are drawn from."""
+    parent = str(run["parent_run_id"])
+    read = _steps_now if run["status"] == RUNNING else _steps_over
+    steps = read(place, parent, metrics) if metrics else pd.DataFrame(columns=list(STEP_COLUMNS))
+    return Evidence(told, trials(place, run), steps)
+
+
+@st.cache_data(ttl=SECONDS, max_entries=50, show_spinner="reading the trial")
+def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | None:
+    """A trial's row and steps; None when there is no such trial."""
+    try:
+        return frames.trial(place, run_id)
+    except DataMissingError:
+        return None
+
+
+@st.cache_data(max_entries=5, show_spinner="reading the report")
+def report(place: str, parent: str) -> str | None:
+    """The report page of a search that is over."""
+    return artifacts.text(place, parent, "report/report.html")
+
+
+def now() -> datetime:
+    """The time that progress is told for."""
+    return datetime.now(UTC)

@@ -1,0 +1,80 @@
+"""One trial: how it ended, its config, its metrics, its curves, and the tail of its log."""
+
+import pandas as pd
+import streamlit as st
+
+from tuneparts import schema
+from tuneparts.reports.tables import number
+from views import parts, source
+
+NUM_LINES = 30
+
+
+def show() -> None:
+    """The page."""
+    place = source.uri()
+    runs = source.runs(place)
+    if runs.empty:
+        parts.empty(place)
+        return
+    run_id = st.query_params.get("id", "")
+    found = source.trial(place, run_id) if run_id else None
+    if found is None:
+        st.title("Trial")
+        st.info("Choose a trial: open a search and follow `open` in its list of trials.")
+        return
+    row, steps = found
+    st.title(str(row["trial"]))
+    st.markdown(f"{row['outcome']} · run `{row['run_id']}`")
+    if row["error"]:
+        st.error("The trial failed:")
+        st.code(str(row["error"]), language=None)
+    _curves(steps)
+    left, right = st.columns(2)
+    with left:
+        st.subheader("Metrics at the end")
+        _metrics(row)
+    with right:
+        st.subheader("Config")
+        params = {
+            k.removeprefix("param."): str(v) for k, v in row.items() if k.startswith("param.")
+        }
+        st.dataframe(
+            pd.DataFrame(sorted(params.items()), columns=["field", "value"]), hide_index=True
+        )
+    st.subheader("Log")
+    st.code("\n".join(log_lines(steps)[-NUM_LINES:]) or "nothing reported yet", language=None)
+    st.caption("What the trial reported, newest last.")
+
+
+def _curves(steps: pd.DataFrame) -> None:
+    metrics = sorted(steps["metric"].unique())
+    if not metrics:
+        st.info("Nothing reported yet.")
+        return
+    usual = "val/accuracy" if "val/accuracy" in metrics else metrics[0]
+    metric = st.selectbox("Metric", metrics, index=metrics.index(usual))
+    own = steps[steps["metric"] == metric]
+    st.line_chart(own, x="step", y="value", x_label="passes", y_label=metric, height=280)
+
+
+def _metrics(row: dict[str, object]) -> None:
+    rows = [
+        (name, number(float(str(value)), schema.lookup(name).decimals), schema.lookup(name).meaning)
+        for name, value in row.items()
+        if "/" in name and not name.startswith("param.")
+    ]
+    st.dataframe(pd.DataFrame(rows, columns=["metric", "value", "meaning"]), hide_index=True)
+
+
+def log_lines(steps: pd.DataFrame) -> list[str]:
+    """A line per report, oldest first: when, how many passes, what."""
+    lines = []
+    for step, own in steps.sort_values(["step", "metric"]).groupby("step"):
+        words = ", ".join(
+            f"{name} {number(value, schema.lookup(name).decimals)}"
+            for name, value in zip(own["metric"], own["value"], strict=True)
+            if name.split("/")[0] in {"train", "val", "test", "hyper", "lml"}
+        )
+        lines.append(f"{own['time'].max():%H:%M:%S} {step:>7} passes: {words}")
+    return lines

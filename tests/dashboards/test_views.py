@@ -1,0 +1,165 @@
+"""The pages without a browser: what they say of an empty, a running and a finished store."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, insert
+
+from tuneparts import settings
+from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.search import load, runs
+from tuneparts.tracking import frames, store
+from tuneparts.tracking.tracker import Tracker
+
+pytestmark = pytest.mark.mlflow
+
+
+def open_page(name: str, **query: str) -> Any:
+    from streamlit.testing.v1 import AppTest
+
+    app = AppTest.from_string(f"from views import {name}\n{name}.show()", default_timeout=120)
+    app.query_params.update(query)
+    app.run()
+    assert not app.exception, app.exception
+    return app
+
+
+def words(app: Any) -> str:
+    kinds = ("title", "header", "subheader", "markdown", "caption", "code", "info", "error")
+    return "\n".join(str(e.value) for kind in kinds for e in getattr(app, kind))
+
+
+@pytest.mark.parametrize("page", ["searches", "search", "trial", "compare", "report"])
+def test_an_empty_store_teaches_the_first_command(page: str) -> None:
+    assert "tuneparts search rotated_digits" in words(open_page(page))
+
+
+@pytest.fixture
+def under_way(here: Path, run_here: Callable[..., Iterator[None]]) -> Iterator[Any]:
+    """A search with three reports so far, and the iterator that goes on with it."""
+    from tuneparts.cli import answers
+
+    search = load.load("rotated_digits", scale="smoke")
+    run = runs.create(here, search, command="", commit="c0ffee", versions={}, storage=None)
+    tracker = Tracker(
+        settings.current().tracking_uri,
+        folder=run.folder,
+        search=answers.card(run, search),
+        interval=0.01,
+    )
+    steps = run_here(run, tracker)
+    for _ in range(3):
+        next(steps)
+    assert tracker.flush()
+    yield run, tracker, steps
+    tracker.close("KILLED")
+
+
+def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
+    import streamlit
+
+    run, tracker, steps = under_way
+    text = words(open_page("searches"))
+    assert "rotated_digits (smoke)" in text
+    assert "running" in text
+    app = open_page("search")
+    assert app.title[0].value == run.search().question
+    arms = app.dataframe[0].value.set_index("arm")
+    so_far = frames.trials(store.resolve(), str(tracker.parent_run_id))["cost/passes"].max()
+    assert 0 < so_far < 20
+    assert arms["fraction"]["partitioned"] == pytest.approx(so_far / 20)
+    assert arms["open"].sum() >= 1
+    assert "A report is written when" in words(open_page("report"))
+
+    for _ in steps:
+        pass
+    assert tracker.close() == []
+    streamlit.cache_data.clear()
+    app = open_page("search")
+    assert app.dataframe[0].value["fraction"].tolist() == [1.0] * 5
+    assert "has the highest mean test accuracy" in words(app)
+    assert "6 of 6 trials" in words(app)
+    assert words(open_page("compare")).count("has the highest mean test accuracy") == 2
+    trials = frames.trials(store.resolve(), str(tracker.parent_run_id))
+    found = open_page("trial", id=trials["run_id"][0])
+    assert found.title[0].value == trials["trial"][0]
+    assert "20 passes:" in found.code[-1].value
+
+
+def test_a_failed_trial_shows_its_error(here: Path) -> None:
+    uri, parent = synthetic(num_trials=8)
+    trials = frames.trials(uri, parent)
+    failed = trials[trials["outcome"] == "failed"].iloc[0]
+    app = open_page("trial", id=failed["run_id"])
+    assert "the loss is NaN" in words(app)
+    assert "Choose a trial" in words(open_page("trial", id="nonsense"))
+
+
+@pytest.mark.slow
+def test_ten_thousand_trials_open_with_a_handful_of_queries(here: Path) -> None:
+    synthetic(num_trials=10_000)
+    statements: list[str] = []
+
+    def count(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("SELECT"):
+            statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        app = open_page("search")
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    assert "10,000 of 10,000 trials" in words(app)
+    assert len(app.dataframe[-1].value) == 50  # a page of them
+    assert len(statements) < 100
+
+
+def synthetic(num_trials: int) -> tuple[str, str]:
+    """A finished search written straight into the tables; every eighth trial failed."""
+    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlRun, SqlTag
+
+    uri = store.resolve()
+    client = store.client(uri)
+    arms = ("random", "tpe")
+    told = Outline(
+        name="big",
+        question="How many trials are many?",
+        metric="val/accuracy",
+        arms=tuple(ArmOutline(arm, "standard", num_trials // 2, (0,), passes=20) for arm in arms),
+    )
+    experiment = client.create_experiment("big", artifact_location=store.artifact_root(uri))
+    tags = {"tuneparts.kind": "search", "tuneparts.run": "r", "search": "big", "scale": "cpu"}
+    run = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
+    parent = run.info.run_id
+    client.log_text(parent, told.to_json(), "outline.json")
+    client.set_terminated(parent)
+    rows: dict[Any, list[dict[str, Any]]] = {
+        SqlRun: [], SqlTag: [], SqlLatestMetric: [], SqlMetric: [],
+    }  # fmt: skip
+    for number in range(num_trials):
+        run_id, arm, index = f"{number:032x}", arms[number % 2], number // 2
+        failed = number % 8 == 7
+        status = "FAILED" if failed else "FINISHED"
+        rows[SqlRun].append(
+            {"run_uuid": run_id, "name": "t", "source_type": "LOCAL", "status": status,
+             "start_time": 1000 * number, "end_time": 1000 * number + 900, "user_id": "",
+             "lifecycle_stage": "active", "experiment_id": int(experiment), "artifact_uri": ""}
+        )  # fmt: skip
+        texts = {
+            "tuneparts.kind": "trial",
+            "mlflow.parentRunId": parent,
+            "tuneparts.trial": f"{arm}/seed0/{index:05d}",
+            "outcome": status.lower(),
+            "error": "the loss is NaN" if failed else "",
+        }
+        rows[SqlTag] += [{"run_uuid": run_id, "key": k, "value": v} for k, v in texts.items()]
+        for name, value in {"val/accuracy": number / num_trials, "cost/passes": 20.0}.items():
+            point = {"run_uuid": run_id, "key": name, "value": value, "timestamp": number}
+            rows[SqlLatestMetric].append({**point, "step": 20, "is_nan": False})
+            rows[SqlMetric] += [{**point, "step": step, "is_nan": False} for step in (10, 20)]
+    with create_engine(uri).begin() as connection:
+        for table, content in rows.items():
+            connection.execute(insert(table.__table__), content)
+    return uri, parent
