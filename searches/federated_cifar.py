@@ -20,8 +20,8 @@ and dropout of 0.1 inside its blocks; two chunks and partitions of 90 and 10 per
 epsilon 1e-7; one batch for a client's gradient of the hypers; 10 augmentation samples; 5,000
 rounds, scored on 5,000 validation images. How many clients take part in a round is not stated: ten,
 a choice. `paper` scale has all images; 1,250 and 5,000 by `data.num_train`. At `cpu` scale: 2,000
-images of 16 x 16 pixels, a net of 8 channels at its stem, 2 samples, 120 rounds, and a larger
-rate for the hypers. The arms are those of `federated_mnist`.
+images of 16 x 16 pixels, a net of 8 channels at its stem, 2 samples, 120 rounds, a larger rate for
+the hypers, and learnt ranges that start at 0.3. The arms are those of `federated_mnist`.
 """
 
 
@@ -51,6 +51,7 @@ def search(scale: Scale) -> Search:
         proportions=(0.9, 0.1),
         hyper_lr=scale.pick(smoke=0.05, cpu=0.05, paper=1e-3),
         hyper_batches=1,
+        start=scale.pick(smoke=0.3, cpu=0.3, paper=0.05),
         num_trials=scale.pick(smoke=2, cpu=4, paper=50),
         resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
     )

@@ -39,6 +39,8 @@ class Federation(Config):
     """Of clients and weights."""
     hyper_lr: float
     hyper_batches: int | None = None
+    start: float = 0.05
+    """Where all six learnt ranges start."""
     dropout: float = 0.1
     """Where rates start, and where they stay when they are not learnt."""
     num_trials: int = Field(gt=0)
@@ -77,7 +79,7 @@ class Federation(Config):
 
     def _federated(self) -> FederatedConfig:
         config = FederatedConfig(
-            **self._fields(affine={}),
+            **self._fields(affine=dict.fromkeys(lila.NAMES, self.start)),
             proportions=self.proportions,
             hyper_lr=self.hyper_lr,
             hyper_batches=self.hyper_batches,
