@@ -26,11 +26,33 @@ class Halt(Stopper):  # type: ignore[misc]
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Take a storage error inside Ray's event loop as a reason; Ray would blame a trial."""
+        """Take a full disk as a reason: inside its event loop Ray would blame a trial for it.
+
+        Ray's own files lie on the disk too, and it wraps what it meets there in other errors.
+        """
         try:
             yield
         except StorageError as error:
             self.reason = str(error)
+        except Exception as error:
+            chain = [error, error.__cause__, error.__context__]
+            if self.reason is None and not any(_is_full(one) for one in chain):
+                raise
+            self.reason = self.reason or full(error)
+
+
+def full(error: object) -> str:
+    """What to tell the user of a full disk."""
+    return (
+        f"results and checkpoints need space, but: {error}. Make space, then run "
+        "`tuneparts resume`; nothing is lost."
+    )
+
+
+def _is_full(error: BaseException | None) -> bool:
+    return error is not None and (
+        (isinstance(error, OSError) and is_full(error)) or "No space left" in str(error)
+    )
 
 
 def is_full(error: OSError) -> bool:

@@ -134,7 +134,8 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
                 ),
             ),
         )
-        tuner.fit()
+        with halt.guard():
+            tuner.fit()
     finally:
         if started_here:
             ray.shutdown()

@@ -5,7 +5,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from tuneparts.search.halt import Halt
+from tuneparts.search.halt import Halt, full
 from tuneparts.search.plan import Plan
 from tuneparts.search.runner import MAX_WORKER_FAILURES, to_rows
 from tuneparts.search.segment import Segment
@@ -56,10 +56,7 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
     def _is_halted(self, result: dict[str, Any]) -> bool:
         """Whether the search stops: what Ray then ends early has not ended for the plan."""
         if "halt" in result and self._halt.reason is None:
-            self._halt.reason = (
-                f"a checkpoint is on disk before its row is reported, but a worker says: "
-                f"{result['halt']}. Make space, then run `tuneparts resume`; nothing is lost."
-            )
+            self._halt.reason = full(result["halt"])
         return self._halt.reason is not None
 
     def __getstate__(self) -> dict[str, Any]:
