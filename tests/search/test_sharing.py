@@ -28,8 +28,9 @@ def test_every_arm_has_the_same_batches_and_resources(name: str, scale: Scale) -
 
 
 def test_paper_scale_is_the_published_one() -> None:
-    setting = Sharing(scale=Scale.PAPER)
+    setting = Sharing(scale=Scale.PAPER, small_lr=0.03)
     fields = setting.training(epochs=10, milestones=(0.5,), cutout=True)
+    assert fields["optimiser"]["lr"] == 0.1
     assert fields["passes"] == 10 * EPOCH == setting.passes(10)
     assert fields["optimiser"]["milestones"] == (0.5,)
     assert fields["augmentation"].cutout == 16
@@ -41,8 +42,9 @@ def test_paper_scale_is_the_published_one() -> None:
 
 
 def test_smaller_scales_are_short_and_keep_validation_data() -> None:
-    setting = Sharing(scale=Scale.CPU, cpu_passes=200)
+    setting = Sharing(scale=Scale.CPU, cpu_passes=200, small_lr=0.03)
     fields = setting.training(epochs=10, milestones=(0.5,), cutout=True)
+    assert fields["optimiser"]["lr"] == 0.03
     assert (fields["passes"], fields["interval"]) == (200, 50)
     assert fields["optimiser"]["schedule"] == "cosine"
     assert fields["augmentation"].cutout == 0

@@ -33,6 +33,8 @@ class Sharing(Config):
     scale: Scale
     cpu_passes: int = 120
     """At `cpu` scale, in four reports."""
+    small_lr: float = 0.1
+    """Learning rate at the smaller scales; the published one is 0.1."""
 
     @property
     def is_paper(self) -> bool:
@@ -59,7 +61,8 @@ class Sharing(Config):
             cutout: whether images have a hole besides being shifted and flipped.
             holds_out: whether validation data is kept at `paper` scale too.
         """
-        optimiser = {"kind": "sgd", "lr": 0.1, "nesterov": True, "weight_decay": 5e-4}
+        lr = 0.1 if self.is_paper else self.small_lr
+        optimiser = {"kind": "sgd", "lr": lr, "nesterov": True, "weight_decay": 5e-4}
         steps = {"schedule": "steps", "milestones": milestones}
         fixed = FixedConfig(crop_padding=4, flip=True, cutout=16 if cutout else 0)
         return {
