@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import json
 import sys
 from collections.abc import Mapping
@@ -10,10 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tuneparts.errors import UnknownNameError
+from tuneparts.errors import ConfigError, UnknownNameError
 
 BENCHES = {
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
+    "faults": "what breaks, and whether the answer changes: ten faults, struck for real",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "a trial through our runner, stock Ray Tune and Optuna",
@@ -22,8 +24,25 @@ BENCHES = {
 }
 
 
-def bench(name: str | None, *, as_json: bool, quick: bool) -> None:
-    """Run one bench, or list them."""
+def bench(
+    name: str | None,
+    *,
+    as_json: bool,
+    quick: bool,
+    simulate: bool = False,
+    trials: int | None = None,
+    only: str | None = None,
+) -> None:
+    """Run one bench, or list them.
+
+    Args:
+        name: the bench; None lists them.
+        as_json: print the result as it is.
+        quick: smaller, for trying out.
+        simulate: of `search`, many trials that sleep.
+        trials: how many of them.
+        only: of `faults`, the one to strike.
+    """
     console = Console()
     if name is None:
         table = Table("bench", "what it measures")
@@ -33,13 +52,34 @@ def bench(name: str | None, *, as_json: bool, quick: bool) -> None:
         return
     if name not in BENCHES:
         raise UnknownNameError("bench", name, BENCHES)
-    run = importlib.import_module(f"tuneparts.bench.{name}").run
+    options: dict[str, Any] = {"quick": quick}
+    module = name
+    if simulate or trials is not None:
+        _belongs("--simulate and --trials", "search", name)
+        module = "scale"
+        options |= {"trials": trials, "report": _report}
+    if only is not None:
+        _belongs("--only", "faults", name)
+        options["only"] = only
+    run = importlib.import_module(f"tuneparts.bench.{module}").run
     with contextlib.redirect_stdout(sys.stderr), Console(stderr=True).status(f"bench {name}"):
-        result: Mapping[str, Any] = run(quick=quick)
+        result: Mapping[str, Any] = run(**options)
     if as_json:
         print(json.dumps(result))
         return
     _print(console, result)
+
+
+def _belongs(option: str, owner: str, name: str) -> None:
+    if name != owner:
+        raise ConfigError(f"{option} belong to `bench {owner}`, not to `bench {name}`.")
+
+
+def _report(run: Any) -> None:
+    """Make a run's report, as `tuneparts report` does, without a word."""
+    from tuneparts.cli import answers
+
+    answers.write_report(run, answers.gather(run), Console(file=io.StringIO()))
 
 
 def _print(console: Console, result: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The `tuneparts` command: verbs only, each imports what it needs when it is called."""
 
+import errno
 import sys
 from typing import Annotated, Optional
 
@@ -192,11 +193,14 @@ def bench(
     name: Annotated[Optional[str], typer.Argument(help="Which bench; none lists them.")] = None,  # noqa: UP045
     as_json: JsonOption = False,
     quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
+    simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
+    trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
+    only: Annotated[Optional[str], typer.Option(help="`faults`: strike this one.")] = None,  # noqa: UP045
 ) -> None:
     """Measure what it costs, as a ratio to what one would run instead."""
     from tuneparts.cli import benches
 
-    benches.bench(name, as_json=as_json, quick=quick)
+    benches.bench(name, as_json=as_json, quick=quick, simulate=simulate, trials=trials, only=only)
 
 
 remote.add_to(app)
@@ -211,6 +215,12 @@ def main() -> None:
         app()
     except TunepartsError as error:
         print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        cure = "Make space, then run `tuneparts resume`; nothing is lost."
+        print(f"tuneparts: the disk is full: {redact(str(error))}. {cure}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -1,0 +1,254 @@
+"""A small world to break: Ray nodes, an MLflow server and drivers, each a process of its own.
+
+Everything listens on this machine, has ports and folders of its own, and is ended by the process
+id under which it was started.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuneparts.journal import Journal, read
+
+PATIENCE = 300.0
+"""Seconds after which something that should happen is taken not to happen."""
+TRIAL_COLUMNS = ["run_id", "cost/seconds", "start", "end"]
+"""What may differ between two runs of one search, besides the times of steps."""
+
+SEARCH = '''"""Does the search survive?"""
+
+from tuneparts.bench.null import NullConfig
+from tuneparts.data.config import DataConfig
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
+
+FAULTS = {faults!r}
+
+
+def search(scale: Scale) -> Search:
+    space = {{"x": Uniform(low=0.0, high=1.0)}}
+    null = NullConfig(passes=8, interval=2, seconds={seconds})
+    asha = Asha(num_trials=4, min_passes=2, reduction=2)
+    bad = tuple(
+        Arm(name=f"bad_{{number}}", config=null.replaced(fault))
+        for number, fault in enumerate(FAULTS)
+    )
+    return Search(
+        name="null",
+        question="Does the search survive?",
+        scale=scale,
+        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        metric="val/accuracy",
+        passes=8,
+        seeds=(0,),
+        arms=(
+            *bad,
+            Arm(name="random", config=null, algorithm=RandomSearch(num_trials=4), space=space),
+            Arm(name="asha", config=null, algorithm=asha, space=space),
+            Arm(name="pbt", config=null, algorithm=Pbt(population=4, num_rounds=2), space=space),
+            Arm(name="again", config=null, follows="random"),
+        ),
+    )
+'''
+
+
+class Process:
+    """A child in a group of its own."""
+
+    def __init__(
+        self, command: list[str], environment: Mapping[str, str], log: Path | None = None
+    ) -> None:
+        output = subprocess.DEVNULL if log is None else log.open("ab")
+        self.child = subprocess.Popen(
+            command,
+            env=dict(environment),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self.child.poll() is None
+
+    def kill(self) -> None:
+        """End it and all that it started, at once."""
+        if self.is_running:
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+    def wait(self) -> int:
+        return self.child.wait(PATIENCE)
+
+
+class Cluster:
+    """Ray nodes on this machine that ask for a token of their own."""
+
+    def __init__(self) -> None:
+        # Ray keeps sockets in its folder, and the path of a socket has at most 107 characters.
+        self._folder = tempfile.TemporaryDirectory(prefix="tp", ignore_cleanup_errors=True)
+        self.token = Path(self._folder.name) / "token"
+        self.token.touch(mode=0o600)
+        self.token.write_text(secrets.token_hex(32))
+        self.nodes: list[Process] = []
+        self.address = ""
+
+    def start(self, *, nodes: int) -> None:
+        """A head and further nodes, one CPU each."""
+        from ray._private.services import get_node_ip_address
+
+        port = unused_port()
+        self.address = f"{get_node_ip_address()}:{port}"
+        self._start_node("--head", "--port", str(port), "--include-dashboard", "false")
+        wait_until(lambda: _answers(self.address), "the head of the cluster")
+        for _ in range(nodes - 1):
+            self.add_node()
+
+    def add_node(self) -> None:
+        """One more node with one CPU."""
+        self._start_node("--address", self.address)
+
+    def kill(self) -> None:
+        """All nodes at once."""
+        for node in self.nodes:
+            node.kill()
+        self.nodes.clear()
+
+    def _start_node(self, *words: str) -> None:
+        folder = Path(self._folder.name) / str(len(os.listdir(self._folder.name)))
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+        command += ["--num-cpus", "1", "--disable-usage-stats", *words]
+        command += ["--temp-dir", str(folder)] if "--head" in words else []
+        environment = os.environ | {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token),
+        }
+        environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
+        folder.mkdir(exist_ok=True)
+        self.nodes.append(Process(command, environment))
+
+
+class Scene:
+    """One search in a folder of its own, its drivers and its store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: Cluster,
+        *,
+        uri: str,
+        faults: tuple[Mapping[str, Any], ...] = (),
+        seconds: float = 0.3,
+        storage: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.cluster, self.uri = folder, cluster, uri
+        self.results = folder / "results"
+        self._storage = storage
+        self._variables = dict(variables or {})
+        self._file = folder / "null.py"
+        self._file.write_text(SEARCH.format(faults=list(faults), seconds=seconds))
+
+    def search(self) -> Process:
+        """A driver that starts the search."""
+        words = [] if self._storage is None else ["--storage", str(self._storage)]
+        return self._driver("search", str(self._file), "--scale", "smoke", *words)
+
+    def resume(self) -> Process:
+        """A driver that continues it."""
+        return self._driver("resume")
+
+    def _driver(self, *words: str) -> Process:
+        environment = {
+            **os.environ,
+            "TUNEPARTS_RESULTS": str(self.results),
+            "TUNEPARTS_TRACKING_URI": self.uri,
+            "TUNEPARTS_RAY_TOKEN_FILE": str(self.cluster.token),
+            **self._variables,
+        }
+        command = [sys.executable, "-m", "tuneparts.cli.main", *words]
+        return Process(
+            [*command, "--address", self.cluster.address], environment, self.folder / "driver.log"
+        )
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the only run."""
+        (run,) = self.results.glob("null/*")
+        return run
+
+    def rows(self) -> int:
+        """Rows in the journal so far."""
+        return sum(path.read_text().count('"row"') for path in self._journals())
+
+    def ends(self) -> int:
+        """Trials that have ended so far."""
+        return sum(path.read_text().count('"kind": "end"') for path in self._journals())
+
+    def _journals(self) -> list[Path]:
+        return list(self.results.glob("null/*/journal.jsonl"))
+
+    def await_rows(self, count: int, driver: Process) -> float:
+        """Wait for so many rows; seconds that it took."""
+        start = time.monotonic()
+        wait_until(
+            lambda: self.rows() >= count or not driver.is_running, f"{count} rows in the journal"
+        )
+        if self.rows() < count:
+            raise RuntimeError(f"the driver ended early; see {self.folder / 'driver.log'}")
+        return time.monotonic() - start
+
+    def finish(self, driver: Process) -> None:
+        """Wait for an end without failure."""
+        code = driver.wait()
+        if code != 0:
+            raise RuntimeError(f"a driver ended with {code}; see {self.folder / 'driver.log'}")
+
+    def journal(self) -> Journal:
+        """The journal of the only run."""
+        journal = Journal(self.run_folder / "journal.jsonl")
+        journal.close()
+        return journal
+
+    def duplicates(self) -> int:
+        """Events that stand twice in the journal: the same row or end of a trial."""
+        keys = [
+            (str(event.trial), type(event).__name__, getattr(event, "step", None))
+            for event in read(self.run_folder / "journal.jsonl")
+            if type(event).__name__ != "TrialStarted"
+        ]
+        return len(keys) - len(set(keys))
+
+
+def unused_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Look every so often; gives up after `PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {PATIENCE:g} s.")
+        time.sleep(0.05)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, int(port))) == 0
