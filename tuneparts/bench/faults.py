@@ -310,7 +310,7 @@ def _trials(stage: Stage) -> tuple[Scene, int, float]:
 
 def _second_driver(stage: Stage) -> tuple[Scene, int, float]:
     """A second driver is started on the run and must be refused at once."""
-    scene = stage.scene()
+    scene = stage.scene(seconds=2.0)  # long enough for it to start
     driver = scene.search()
     scene.await_rows(3, driver)
     start = time.monotonic()

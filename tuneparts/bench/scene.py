@@ -20,7 +20,7 @@ from tuneparts.journal import Journal, read
 
 PATIENCE = 300.0
 """Seconds after which something that should happen is taken not to happen."""
-TRIAL_COLUMNS = ["run_id", "cost/seconds", "start", "end"]
+TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
 """What may differ between two runs of one search, besides the times of steps."""
 
 SEARCH = '''"""Does the search survive?"""

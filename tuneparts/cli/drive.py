@@ -67,6 +67,14 @@ def resume(name: str | None, *, address: str | None) -> None:
 
 
 def _drive(run: runs.Run, search: Any, address: str | None) -> None:
+    """Run what is left, under the lock: a second driver must not touch the runs in MLflow."""
+    from tuneparts.search import runner
+
+    with runner.exclusive(run.folder):
+        _drive_held(run, search, address)
+
+
+def _drive_held(run: runs.Run, search: Any, address: str | None) -> None:
     from tuneparts.search import runner
     from tuneparts.tracking.tracker import Tracker
 
@@ -78,7 +86,7 @@ def _drive(run: runs.Run, search: Any, address: str | None) -> None:
     status = "FAILED"
     try:
         with LiveView(search, console) as view:
-            ending = runner.run(
+            ending = runner.run_held(
                 search,
                 folder=run.folder,
                 observers=[tracker, view],

@@ -49,18 +49,32 @@ def run(
         storage: where checkpoints lie (path or URI that all nodes reach); inside `folder`
             when not given.
     """
-    start = time.monotonic()
     with exclusive(folder):
-        journal = Journal(folder / "journal.jsonl")
-        try:
-            plan = Plan(search, journal, observers)
-            if not plan.done:
-                _run_on_ray(plan, folder, address, storage or default_storage(folder))
-            status: Literal["done", "interrupted"] = "done"
-        except KeyboardInterrupt:
-            status = "interrupted"
-        finally:
-            journal.close()
+        return run_held(
+            search, folder=folder, observers=observers, address=address, storage=storage
+        )
+
+
+def run_held(
+    search: Search,
+    *,
+    folder: Path,
+    observers: Sequence[Observer] = (),
+    address: str | None = None,
+    storage: str | None = None,
+) -> Ending:
+    """As `run`, for a caller that holds the lock: one that tracks must, before it tracks."""
+    start = time.monotonic()
+    journal = Journal(folder / "journal.jsonl")
+    try:
+        plan = Plan(search, journal, observers)
+        if not plan.done:
+            _run_on_ray(plan, folder, address, storage or default_storage(folder))
+        status: Literal["done", "interrupted"] = "done"
+    except KeyboardInterrupt:
+        status = "interrupted"
+    finally:
+        journal.close()
     return Ending(status, time.monotonic() - start)
 
 
