@@ -25,6 +25,8 @@ VERBS = [
     "ui",
     "dashboard",
     "register",
+    "submit",
+    "cluster",
     "bench",
 ]
 
