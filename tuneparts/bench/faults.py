@@ -50,7 +50,9 @@ class Stage:
         if "uri" not in options:
             shutil.copy(self.empty_store, folder / "mlflow.db")
             options["uri"] = f"sqlite:///{folder / 'mlflow.db'}"
-        return Scene(folder, self.cluster, **options)
+        scene = Scene(folder, self.cluster, **options)
+        self.stack.callback(scene.close)
+        return scene
 
 
 def run(*, quick: bool = False, only: str | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tuneparts.journal import Journal, read
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
 TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
 """What may differ between two runs of one search, besides the times of steps."""
@@ -156,6 +156,7 @@ class Scene:
         self.results = folder / "results"
         self._storage = storage
         self._variables = dict(variables or {})
+        self._drivers: list[Process] = []
         self._file = folder / "null.py"
         self._file.write_text(SEARCH.format(faults=list(faults), seconds=seconds))
 
@@ -177,9 +178,16 @@ class Scene:
             **self._variables,
         }
         command = [sys.executable, "-m", "tuneparts.cli.main", *words]
-        return Process(
+        driver = Process(
             [*command, "--address", self.cluster.address], environment, self.folder / "driver.log"
         )
+        self._drivers.append(driver)
+        return driver
+
+    def close(self) -> None:
+        """End drivers that a failed fault left behind."""
+        for driver in self._drivers:
+            driver.kill()
 
     @property
     def run_folder(self) -> Path:
