@@ -35,6 +35,8 @@
   }
   paint(dark.matches);
   dark.addEventListener("change", () => paint(dark.matches));
-  addEventListener("beforeprint", () => paint(false));
-  addEventListener("afterprint", () => paint(dark.matches));
+  // A sheet of paper is narrower than a screen, and a drawing does not shrink by itself.
+  const resize = (width) => plots.map((plot) => Plotly.relayout(plot, width ? { width: Math.min(width, plot.clientWidth) } : { width: null, autosize: true }));
+  addEventListener("beforeprint", () => { paint(false); resize(690); });
+  addEventListener("afterprint", () => { resize(0); paint(dark.matches); });
 })();

@@ -23,6 +23,8 @@ from tuneparts.reports.tables import Table, build, to_csv
 
 MAX_LISTED = 200
 """Failed trials listed on the page; the rest are counted and in trials.csv."""
+MAX_ROOMY = 9
+"""Columns that fit a screen in ordinary letters; wider tables are set smaller."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -93,9 +95,10 @@ def html_table(table: Table) -> str:
             cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_best else text}</td>')
         cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
         rows.append(f"<tr>{''.join(cells)}</tr>")
+    dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in (*table.notes, table.provenance))
     return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
     )
 

@@ -19,6 +19,8 @@ def test_marks_are_the_seeds_and_their_mean(trials, steps, outline):
             assert mean.x[0] == pytest.approx(values.mean())
             assert mean.error_x.array[0] == pytest.approx(values.std(ddof=1) / np.sqrt(3))
     assert len(drawing.data) == 3 * 4 * 3
+    names = [drawing.figure.layout[f"yaxis{n}"].showticklabels for n in ("", 2, 3)]
+    assert names == [True, False, True]  # long names would run into the panel at the left
 
 
 def test_only_what_was_reported_has_a_panel(trials, steps, outline):

@@ -53,7 +53,9 @@ def calibration(evidence: Evidence) -> Drawing | Note:
                 ),
                 **where,
             )
-        figure.update_yaxes(autorange="reversed", **where)
+        # Panels share their arms, so names stand at the left ones only.
+        is_left = where["col"] == 1
+        figure.update_yaxes(autorange="reversed", showticklabels=is_left, **where)
         figure.update_xaxes(title_text=label(metric), nticks=5, **where)
     meanings = ", ".join(f"{label(m)}: {schema.lookup(m).meaning}" for m in shown)
     caption = (
