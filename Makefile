@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help install quickstart test test-all lint format clean
+.PHONY: help install quickstart test test-slow test-all lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -25,8 +25,10 @@ quickstart: install ## Answer a question on this machine in minutes (handwritten
 test: install ## Run the tests (minutes)
 	$(BIN)/pytest -m "not slow"
 
-test-all: install ## Run the tests with the slow tier
-	$(BIN)/pytest
+test-slow: install ## Run the slow tier: faults struck for real, browsers, fuzzing
+	$(BIN)/pytest -m slow
+
+test-all: test test-slow ## Run all tests
 
 lint: install ## Check format, style, types and known vulnerabilities
 	$(BIN)/ruff format --check .
