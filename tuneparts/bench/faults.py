@@ -181,9 +181,15 @@ def _node(stage: Stage) -> tuple[Scene, int, float]:
     scene = stage.scene()
     driver = scene.search()
     scene.await_rows(4, driver)
+    before = scene.progress()
     stage.cluster.nodes.pop().kill()
-    rows = scene.rows()
-    seconds = scene.await_rows(rows + 2, driver)
+    start = time.monotonic()
+    under_way = [trial for trial, (_, is_over) in before.items() if not is_over]
+    wait_until(
+        lambda: all(scene.progress()[trial] > before[trial] for trial in under_way),
+        "further rows of every trial that was under way",
+    )
+    seconds = time.monotonic() - start
     stage.cluster.add_node()
     scene.finish(driver)
     return scene, 1, seconds

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tuneparts.journal import Journal, read
+from tuneparts.journal import Journal, Row, TrialEnded, read
 
 PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
@@ -205,6 +205,18 @@ class Scene:
 
     def _journals(self) -> list[Path]:
         return list(self.results.glob("null/*/journal.jsonl"))
+
+    def progress(self) -> dict[str, tuple[int, bool]]:
+        """Rows so far of every trial that has any, and whether it has ended."""
+        found: dict[str, tuple[int, bool]] = {}
+        for path in self._journals():
+            for event in read(path):
+                rows, is_over = found.get(str(event.trial), (0, False))
+                if isinstance(event, Row):
+                    found[str(event.trial)] = rows + 1, is_over
+                elif isinstance(event, TrialEnded):
+                    found[str(event.trial)] = rows, True
+        return found
 
     def await_rows(self, count: int, driver: Process) -> float:
         """Wait for so many rows; seconds that it took."""
