@@ -4,6 +4,8 @@ Tau splits clusters by gradient conflict, beta unties coefficients. Random clust
 sizes that each tau gives are the control.
 """
 
+from typing import Any
+
 from tuneparts.search.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import GridSearch, Scale, Search
@@ -40,8 +42,14 @@ def search(scale: Scale) -> Search:
         cpu=(-1.1, 0.1, 0.5, 0.9, 1.1),
         paper=(-1.1, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.1),
     )
-    swept_tau = {"algorithm": GridSearch(), "space": {"sharing.tau": Choice(options=taus)}}
-    swept_beta = {"algorithm": GridSearch(), "space": {"sharing.beta": Choice(options=betas)}}
+    swept_tau: dict[str, Any] = {
+        "algorithm": GridSearch(),
+        "space": {"sharing.tau": Choice(options=taus)},
+    }
+    swept_beta: dict[str, Any] = {
+        "algorithm": GridSearch(),
+        "space": {"sharing.beta": Choice(options=betas)},
+    }
     random = base.replaced({"sharing.clusters": "random"})
     return setting.search(
         name="superweights_thresholds",
