@@ -15,7 +15,7 @@ urlencode() {
   python3 -c 'import sys, urllib.parse; print(urllib.parse.quote(sys.stdin.read().strip(), safe=""))'
 }
 password="$(urlencode <"$secrets/postgres_password")"
-database="postgresql://mlflow:$password@${POSTGRES_HOST:-postgres}:${POSTGRES_PORT:-5432}/mlflow"
+database="postgresql+psycopg2://mlflow:$password@${POSTGRES_HOST:-postgres}:${POSTGRES_PORT:-5432}/mlflow"
 
 umask 077
 cat >"$state/auth.ini" <<SETTINGS

@@ -148,7 +148,7 @@ def test_the_server_script_hands_passwords_over_by_the_environment(tmp_path: Pat
     assert "planted" not in (tmp_path / "called").read_text()
     handed = (tmp_path / "env").read_text()
     assert (
-        "MLFLOW_BACKEND_STORE_URI=postgresql://mlflow:planted%2Fpostgres_password@postgres"
+        "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:planted%2Fpostgres_password@postgres"
         in handed
     )
     assert "MLFLOW_AUTH_ADMIN_PASSWORD=planted/admin_password" in handed

@@ -48,7 +48,7 @@ class Postgres:
     @property
     def uri(self) -> str:
         """The database, as MLflow takes it."""
-        return f"postgresql://mlflow:{self._password}@127.0.0.1:{self._port}/postgres"
+        return f"postgresql+psycopg2://mlflow:{self._password}@127.0.0.1:{self._port}/postgres"
 
     def __enter__(self) -> "Postgres":
         if os.geteuid() == 0:
