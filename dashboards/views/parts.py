@@ -1,5 +1,6 @@
 """What several pages show alike: how a run is named and chosen, tables and figures."""
 
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -38,6 +39,22 @@ def chosen(
     )
     st.query_params[key] = picked
     return runs.iloc[ids.index(picked)]
+
+
+def telling(counts: Mapping[Hashable, int], *first: str) -> str:
+    """The metric to show before anybody chose: of the usual ones the one that most have.
+
+    Args:
+        counts: how many trials or steps have each metric.
+        first: preferred where as many have it.
+    """
+    usual = [name for name in (*first, "val/accuracy", "test/accuracy", "train/loss") if name]
+    found = [name for name in usual if counts.get(name)]
+    return (
+        max(found, key=lambda name: counts[name])
+        if found
+        else min(str(name) for name in counts if "/" in str(name))
+    )
 
 
 def table(built: Table) -> None:

@@ -1,10 +1,13 @@
 """The report of a search that is over, as it lies on its run."""
 
-import base64
+from html import escape
 
 import streamlit as st
 
 from views import parts, source
+
+HEIGHT = 1600
+_STYLE = f'style="border: 0; width: 100%; height: {HEIGHT - 20}px"'
 
 
 def show() -> None:
@@ -21,6 +24,6 @@ def show() -> None:
         st.info("A report is written when the search is over; until then see its page.")
         return
     st.download_button("Download", text, file_name="report.html", mime="text/html")
-    # A data address has an origin of its own: what the file does cannot reach this app.
-    data = base64.b64encode(text.encode()).decode()
-    st.iframe(f"data:text/html;charset=utf-8;base64,{data}", height=1600, alt="report")
+    # Inside a sandbox of its own: what the file does cannot reach this app.
+    inner = f'<iframe sandbox="allow-scripts allow-downloads" srcdoc="{escape(text)}" {_STYLE}>'
+    st.iframe(f"<!DOCTYPE html>{inner}</iframe>", height=HEIGHT, alt="report")

@@ -27,7 +27,7 @@ def show() -> None:
     if told is None:
         st.warning("This run has no outline: it began with an older version and never ended.")
         return
-    st.title(told.question)
+    st.header(told.question)
     is_running = run["status"] == source.RUNNING
     live = st.fragment(_live, run_every=source.SECONDS if is_running else None)
     live(place, str(run["parent_run_id"]), told)
@@ -49,8 +49,8 @@ def _live(place: str, parent: str, told: Outline) -> None:
     if not metrics:
         st.info("No trial has reported anything yet.")
         return
-    first = metrics.index(told.metric) if told.metric in metrics else 0
-    metric = st.selectbox("Metric", metrics, index=first, key="metric")
+    first = parts.telling(trials.notna().sum().to_dict(), told.metric)
+    metric = st.selectbox("Metric", metrics, index=metrics.index(first), key="metric")
     parts.figure(draw(f"trials:{metric}", source.evidence(place, run, told, metric)), key="trials")
     if (trials["outcome"] == "finished").any():
         st.subheader("Scores and costs")
@@ -63,6 +63,7 @@ def _arms(told: Outline, of_arms: pd.DataFrame) -> None:
     st.dataframe(
         of_arms,
         hide_index=True,
+        placeholder="",
         column_config={
             "fraction": st.column_config.ProgressColumn("progress", format="percent"),
             "best": st.column_config.NumberColumn(f"best {told.metric}", format=f"%.{decimals}f"),

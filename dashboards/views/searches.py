@@ -28,7 +28,7 @@ def _listing(place: str) -> None:
     page = int(st.number_input("page", 1, num_pages, 1)) if num_pages > 1 else 1
     for _, run in runs.iloc[(page - 1) * PER_PAGE : page * PER_PAGE].iterrows():
         _card(place, run)
-    st.caption(f"{len(runs)} searches in {place}")
+    st.caption(f"{len(runs)} so far, in {place}")
 
 
 def _card(place: str, run: "pd.Series[Any]") -> None:
@@ -48,8 +48,11 @@ def _card(place: str, run: "pd.Series[Any]") -> None:
 
 
 def _counts(run: "pd.Series[Any]") -> str:
-    kinds = ("running", "finished", "stopped", "failed", "killed")
-    found = [f"{run[kind]} {kind}" for kind in kinds if run[kind]]
+    kinds = {
+        "open": "running",
+        **{kind: kind for kind in ("finished", "stopped", "failed", "killed")},
+    }
+    found = [f"{run[kind]} {words}" for words, kind in kinds.items() if run[kind]]
     return "trials: " + (", ".join(found) or "none yet") + f" · commit {run['commit']}"
 
 

@@ -52,8 +52,8 @@ def _curves(steps: pd.DataFrame) -> None:
     if not metrics:
         st.info("Nothing reported yet.")
         return
-    usual = "val/accuracy" if "val/accuracy" in metrics else metrics[0]
-    metric = st.selectbox("Metric", metrics, index=metrics.index(usual))
+    first = parts.telling(steps["metric"].value_counts().to_dict())
+    metric = st.selectbox("Metric", metrics, index=metrics.index(first))
     own = steps[steps["metric"] == metric]
     st.line_chart(own, x="step", y="value", x_label="passes", y_label=metric, height=280)
 

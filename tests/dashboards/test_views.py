@@ -65,7 +65,7 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     assert "rotated_digits (smoke)" in text
     assert "running" in text
     app = open_page("search")
-    assert app.title[0].value == run.search().question
+    assert app.header[0].value == run.search().question
     arms = app.dataframe[0].value.set_index("arm")
     so_far = frames.trials(store.resolve(), str(tracker.parent_run_id))["cost/passes"].max()
     assert 0 < so_far < 20
@@ -86,6 +86,15 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     found = open_page("trial", id=trials["run_id"][0])
     assert found.title[0].value == trials["trial"][0]
     assert "20 passes:" in found.code[-1].value
+
+
+def test_the_first_metric_shown_is_the_one_that_most_trials_have() -> None:
+    from views.parts import telling
+
+    counts = {"cost/passes": 9, "val/accuracy": 3, "test/accuracy": 7, "train/loss": 7, "arm": 9}
+    assert telling(counts) == "test/accuracy"
+    assert telling(counts, "train/loss") == "train/loss"
+    assert telling({"arm": 2, "hyper/shear": 2, "cost/passes": 2}) == "cost/passes"
 
 
 def test_a_failed_trial_shows_its_error(here: Path) -> None:

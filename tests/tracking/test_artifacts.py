@@ -1,6 +1,8 @@
 from collections.abc import Callable
 
+import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from tuneparts.errors import DataMissingError
 from tuneparts.journal import Event
@@ -23,9 +25,10 @@ def test_files_and_single_trials_are_read_back(
     assert artifacts.text(uri, "0" * 32, "search.json") is None
 
     trials, steps = frames.trials(uri, parent), frames.steps(uri, parent)
-    for expected in trials.to_dict("records"):
+    for _, expected in trials.iterrows():
         row, own = frames.trial(uri, expected["run_id"])
-        assert str({k: expected[k] for k in row}) == str(row)  # as text NaN equals itself
+        told = trials[trials["run_id"] == expected["run_id"]][list(row)].reset_index(drop=True)
+        assert_frame_equal(pd.DataFrame([row]), told, check_dtype=False)
         assert own.equals(steps[steps["trial"] == expected["trial"]].reset_index(drop=True))
     with pytest.raises(DataMissingError, match="none of id"):
         frames.trial(uri, parent)  # a search, not a trial

@@ -16,6 +16,7 @@ _OPTIONS = {
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
     "theme.base": "light",
+    "theme.primaryColor": "#0072B2",  # Streamlit's own red would look like failure
 }
 
 
