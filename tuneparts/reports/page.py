@@ -91,7 +91,7 @@ def html_table(table: Table) -> str:
         cells = []
         for kind, cell in zip(kinds, row, strict=True):
             # A count stays with what it counts where a cell breaks.
-            text = re.sub(r"(\d) ([a-z])", r"\1&nbsp;\2", escape(cell.text))
+            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
             cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_best else text}</td>')
         cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
         rows.append(f"<tr>{''.join(cells)}</tr>")

@@ -26,6 +26,7 @@ def view_state() -> str:
         },
         "runsHiddenMode": "SHOWALL",
         "hideEmptyCharts": True,
+        "chartsSearchFilter": "accuracy|nll|loss",  # costs and the rest by clearing it
     }
     return json.dumps(state)
 
@@ -65,9 +66,10 @@ def _artifact(experiment_id: str, run_id: str) -> str:
 
 
 def _ways(experiment_id: str) -> str:
-    runs = f"#/experiments/{experiment_id}/runs"
+    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
+    charts = f"#/experiments/{experiment_id}/runs?{view}"
     return (
-        f"- [Charts, averaged by arm]({runs}?viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART)\n"
+        f"- [Charts, averaged by arm]({charts})\n"
         f"- one arm: filter by `tags.arm = 'NAME'`\n"
         f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
     )

@@ -1,0 +1,59 @@
+"""MLflow's own UI over our store: run list, charts by arm, compare, artifacts."""
+
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+KNOWN = (
+    "/mlflow/users/current",  # MLflow asks for the login that only its accounts have
+    "ResizeObserver loop",  # a harmless word of Chromium about MLflow's resizable panes
+)
+
+
+def test_runs_charts_compare_and_artifacts(
+    story: Any, serve: Any, new_page: Any, shoot: Any
+) -> None:
+    from playwright.sync_api import expect
+
+    from tuneparts.tracking import frames, store
+
+    story.finish()
+    address = serve("ui")
+    parent = story.tracker.parent_run_id
+    experiment = store.client(story.uri).get_run(parent).info.experiment_id
+    page = new_page(width=1440, known=KNOWN)
+
+    page.goto(f"{address}/#/experiments?workflowType=machine_learning")
+    expect(page.get_by_role("link", name="rotated_digits").first).to_be_visible()
+    assistant = page.get_by_role("button", name=re.compile("close", re.IGNORECASE))
+    if assistant.count():
+        assistant.last.click()
+    page.goto(f"{address}/#/experiments/{experiment}/runs")
+    expect(page.get_by_text(story.run.folder.name).first).to_be_visible()
+    shoot(page, "mlflow-runs")
+
+    charts = "viewStateShareKey=arms&compareRunsMode=CHART&workflowType=machine_learning"
+    page.goto(f"{address}/#/experiments/{experiment}/runs?{charts}")
+    for arm in ("partitioned", "random", "none"):
+        expect(page.get_by_text(re.compile(rf"\b{arm}\b")).first).to_be_visible()
+    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    shoot(page, "mlflow-charts")
+
+    page.goto(f"{address}/#/experiments/{experiment}/runs/{parent}")
+    expect(page.get_by_text("has the highest mean test accuracy").first).to_be_visible()
+    shoot(page, "mlflow-run")
+    way = page.get_by_role("link", name="Report", exact=True).first.get_attribute("href")
+    page.goto(f"{address}/{way}")
+    inside = page.frame_locator("iframe").first
+    expect(inside.get_by_role("heading", name=story.search.question)).to_be_visible()
+    expect(inside.locator(".js-plotly-plot").first).to_be_visible()
+    shoot(page, "mlflow-report")
+
+    trials = frames.trials(story.uri, parent)
+    chosen = trials[(trials["index"] == 0) & (trials["seed"] == 0)]["run_id"].tolist()[:3]
+    pair = f"runs={quote(json.dumps(chosen))}&experiments={quote(json.dumps([experiment]))}"
+    page.goto(f"{address}/#/compare-runs?{pair}")
+    expect(page.get_by_text("partitioned/seed0/00000").first).to_be_visible()
+    expect(page.get_by_text("test/accuracy").first).to_be_visible()
+    shoot(page, "mlflow-compare")
