@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -179,4 +179,5 @@ def _log_to(path: Path) -> logging.Handler:
 
 def _stop_logging(handler: logging.Handler) -> None:
     logging.getLogger("ray").removeHandler(handler)
-    handler.close()
+    with suppress(OSError):  # a full disk is told of by the journal, and must not be told by a log
+        handler.close()
