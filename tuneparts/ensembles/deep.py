@@ -11,10 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts import seeding
 from tuneparts.ensembles.thin import thinned
 from tuneparts.models import Net, NetConfig
-from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
@@ -72,10 +70,5 @@ class DeepEnsembleLearner(MembersLearner):
                 in_shape=task.in_shape,
                 num_classes=task.num_classes,
             )
-        built = []
-        for member, net in enumerate(nets):
-            with seeding.isolated(context.seed, "init", member):
-                built.append(net.build(task.in_shape, task.num_classes))
-        flops = [count_flops(net, task.in_shape) for net in built]
-        self.model = DeepEnsemble(built, flops).to(context.device)
+        self.model = DeepEnsemble(*self.initial_nets(nets)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)

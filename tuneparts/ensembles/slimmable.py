@@ -13,10 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models import Net
-from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.lending import give_up_weights, lent
@@ -97,13 +95,7 @@ class SlimmableLearner(MembersLearner):
 
     def __init__(self, config: SlimmableConfig, context: Context) -> None:
         super().__init__(config, context)
-        task = context.task
-        nets = []
-        for member, net in enumerate(config.members):
-            with seeding.isolated(context.seed, "init", member):
-                nets.append(net.build(task.in_shape, task.num_classes))
-        flops = [count_flops(net, task.in_shape) for net in nets]
-        self.model = Slimmable(nets, flops).to(context.device)
+        self.model = Slimmable(*self.initial_nets(config.members)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)
 
 

@@ -24,7 +24,6 @@ from tuneparts.data.batches import Batches
 from tuneparts.ensembles.thin import narrowed
 from tuneparts.errors import ConfigError
 from tuneparts.models import DigitsCnn, Net, NetConfig
-from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
@@ -132,14 +131,8 @@ class UniversallySlimmableLearner(MembersLearner):
 
     def __init__(self, config: UniversallySlimmableConfig, context: Context) -> None:
         super().__init__(config, context)
-        task = context.task
         members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
-        nets = []
-        for member, net in enumerate(members):
-            with seeding.isolated(context.seed, "init", member):
-                nets.append(net.build(task.in_shape, task.num_classes))
-        flops = [count_flops(net, task.in_shape) for net in nets]
-        self.model = UniversallySlimmable(nets, flops).to(context.device)
+        self.model = UniversallySlimmable(*self.initial_nets(members)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)
         self._narrowest = members[-1]
         self._empty: dict[NetConfig, Empty] = {}

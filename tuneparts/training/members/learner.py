@@ -6,12 +6,12 @@ A pass is one batch through all members: methods are compared at equally many up
 Legend: M members, B batch, N examples, K classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts import seeding
@@ -21,7 +21,8 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
-from tuneparts.models.sizes import count_parameters
+from tuneparts.models.net import NetConfig
+from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.evaluate import EVAL_BATCH
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
@@ -92,6 +93,14 @@ class MembersLearner(LoopLearner):
     def generator(self, *stream: str) -> torch.Generator:
         """A named stream of this run, on the device."""
         return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
+
+    def initial_nets(self, members: Sequence[NetConfig]) -> tuple[list[nn.Module], list[int]]:
+        """A net per member, each from a seed of its own, and the FLOPs of each for one example."""
+        task, nets = self.context.task, []
+        for member, config in enumerate(members):
+            with seeding.isolated(self.context.seed, "init", member):
+                nets.append(config.build(task.in_shape, task.num_classes))
+        return nets, [count_flops(net, task.in_shape) for net in nets]
 
     @property
     def schedule_progress(self) -> float:
