@@ -55,7 +55,7 @@ def search(scale: Scale) -> Search:
         num_trials=scale.pick(smoke=2, cpu=4, paper=50),
         resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
     )
-    return Search(
+    return federation.search(
         name="federated_cifar",
         question="Can clients with photographs learn the augmentation that their data needs?",
         notes=NOTES,
@@ -67,19 +67,5 @@ def search(scale: Scale) -> Search:
             num_val=scale.pick(smoke=50, cpu=500, paper=5000),
             num_test=scale.pick(smoke=50, cpu=1000, paper=None),
             pool=scale.pick(smoke=4, cpu=2, paper=1),
-        ),
-        metric="val/accuracy",
-        passes=federation.passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
-        arms=federation.arms(),
-        figures=(
-            scale.pick(
-                smoke="communication",
-                cpu="communication",
-                paper="communication:val/accuracy,10",
-            ),
-            "hypers",
-            "accuracy:val/accuracy",
-            "projections",
         ),
     )

@@ -57,7 +57,7 @@ def search(scale: Scale) -> Search:
         num_trials=scale.pick(smoke=2, cpu=4, paper=50),
         resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.25)),
     )
-    return Search(
+    return federation.search(
         name="federated_mnist",
         question="Can clients learn the augmentation that their data needs, and at what cost?",
         notes=NOTES,
@@ -69,19 +69,5 @@ def search(scale: Scale) -> Search:
             num_val=scale.pick(smoke=50, cpu=1000, paper=10_000),
             num_test=scale.pick(smoke=50, cpu=2000, paper=None),
             pool=scale.pick(smoke=2, cpu=2, paper=1),
-        ),
-        metric="val/accuracy",
-        passes=federation.passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
-        arms=federation.arms(),
-        figures=(
-            scale.pick(
-                smoke="communication",
-                cpu="communication",
-                paper="communication:val/accuracy,10",
-            ),
-            "hypers",
-            "accuracy:val/accuracy",
-            "projections",
         ),
     )

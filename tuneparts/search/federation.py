@@ -14,7 +14,7 @@ from tuneparts.config import Config
 from tuneparts.federated.config import ExchangeConfig, FedAvgConfig, FederatedConfig
 from tuneparts.search.comparison import TIGHT_RANGE, space
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Resources
+from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 
 C = TypeVar("C", bound=ExchangeConfig)
 MORE_PASSES = (
@@ -75,6 +75,24 @@ class Federation(Config):
             ),
             self._arm("oracle", self._averaging(affine={**affine, "rotation": math.pi})),
             self._arm("retrained", augmented, follows="federated"),
+        )
+
+    def search(self, *, scale: Scale, **fields: Any) -> Search:
+        """The arms as a search; the rest of its fields are given."""
+        is_long = scale is Scale.PAPER  # the paper averages ten scores along its curves
+        return Search(
+            **fields,
+            scale=scale,
+            metric="val/accuracy",
+            passes=self.passes,
+            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
+            arms=self.arms(),
+            figures=(
+                "communication:val/accuracy,10" if is_long else "communication",
+                "hypers",
+                "accuracy:val/accuracy",
+                "projections",
+            ),
         )
 
     def _federated(self) -> FederatedConfig:
