@@ -73,7 +73,7 @@ def test_gradient_agrees_with_finite_differences():
     ends = [
         end.raw.detach().clone().requires_grad_() for end in (module.theta_min, module.theta_max)
     ]
-    torch.autograd.gradcheck(matrices, ends)
+    assert torch.autograd.gradcheck(matrices, ends)
 
 
 def test_values_name_both_ends():
