@@ -64,5 +64,5 @@ def search(scale: Scale) -> Search:
             ),
         ),
         score_test_always=True,
-        figures=("accuracy", "hypers", "samples", "projections", "best_of_n"),
+        figures=("accuracy", "scores", "hypers", "samples", "projections", "best_of_n"),
     )

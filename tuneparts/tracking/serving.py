@@ -5,6 +5,7 @@ administrator is that login. Nothing secret stands on the command line, which ev
 machine can read: it travels in the environment of the server.
 """
 
+import importlib.util
 import os
 import secrets
 from dataclasses import dataclass
@@ -70,13 +71,11 @@ def run(server: Server) -> None:
 
 def _accounts(login: Login, folder: Path) -> dict[str, str]:
     """Write the settings of basic-auth, without the password; the rest is environment."""
-    try:
-        import flask_wtf  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("flask_wtf") is None:
         raise ConfigError(
             "a server with accounts needs a package of MLflow's `auth` extra, which is not "
             "installed. Run `pip install 'mlflow[auth]'`."
-        ) from None
+        )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mlflow_auth.ini"
     database = folder / "mlflow_auth.db"
