@@ -42,7 +42,7 @@ def _run_here(run: Any, *observers: Any) -> Iterator[None]:
     from tuneparts.training.learner import Context
 
     search = run.search()
-    task, shelf = search.data.load(), Shelf(Folder(runner.default_storage(run.folder)))
+    task, shelf = search.data.load(), Shelf(Folder(run.storage()))
     journal = Journal(run.folder / "journal.jsonl")
     plan = Plan(search, journal, observers)
     while (segment := plan.next()) is not None:

@@ -7,9 +7,13 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts import settings
-from tuneparts.errors import DataMissingError
+from tuneparts.errors import DataMissingError, TunepartsError
+from tuneparts.journal import TrialId
 from tuneparts.reports.evidence import STEP_COLUMNS, Evidence
 from tuneparts.reports.outline import Outline
+from tuneparts.search import logs
+from tuneparts.search import runs as folders
+from tuneparts.search.storage import Folder
 from tuneparts.tracking import artifacts, frames, store
 
 SECONDS = 3
@@ -89,6 +93,18 @@ def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | N
         return frames.trial(place, run_id)
     except DataMissingError:
         return None
+
+
+@st.cache_data(ttl=SECONDS, max_entries=50, show_spinner=False)
+def log(place: str, parent: str, trial: str) -> list[str]:
+    """What a trial's worker said, oldest first; nothing where its folder is not on this machine."""
+    found = runs(place)
+    row = found[found["parent_run_id"] == parent].iloc[0]
+    try:
+        run = folders.named(settings.current().results_dir, f"{row['search']}/{row['run']}")
+        return logs.read(Folder(run.storage()), TrialId.parse(trial))
+    except (TunepartsError, OSError):
+        return []
 
 
 @st.cache_data(max_entries=5, show_spinner="reading the report")

@@ -42,9 +42,16 @@ def show() -> None:
         st.dataframe(
             pd.DataFrame(sorted(params.items()), columns=["field", "value"]), hide_index=True
         )
-    st.subheader("Log")
-    st.code("\n".join(log_lines(steps)[-NUM_LINES:]) or "nothing reported yet", language=None)
+    st.subheader("Reports")
+    st.code("\n".join(report_lines(steps)[-NUM_LINES:]) or "nothing reported yet", language=None)
     st.caption("What the trial reported, newest last.")
+    st.subheader("Log")
+    said = source.log(place, str(row["parent_run_id"]), str(row["trial"]))
+    st.code("\n".join(said[-NUM_LINES:]) or "nothing here", language=None)
+    st.caption(
+        "What its worker printed, warned of and died of, newest last. It lies beside the trial's "
+        "checkpoints, and is read where the folder of results is the one that the search wrote to."
+    )
 
 
 def _curves(steps: pd.DataFrame) -> None:
@@ -67,7 +74,7 @@ def _metrics(row: dict[str, object]) -> None:
     st.dataframe(pd.DataFrame(rows, columns=["metric", "value", "meaning"]), hide_index=True)
 
 
-def log_lines(steps: pd.DataFrame) -> list[str]:
+def report_lines(steps: pd.DataFrame) -> list[str]:
     """A line per report, oldest first: when, how many passes, what."""
     lines = []
     for step, own in steps.sort_values(["step", "metric"]).groupby("step"):

@@ -88,9 +88,9 @@ def server(monkeypatch) -> Iterator[JobServer]:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     made = JobServer()
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(made.start())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
     yield made
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)

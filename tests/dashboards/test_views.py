@@ -8,8 +8,11 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts import settings
+from tuneparts.journal import TrialId
 from tuneparts.reports.outline import ArmOutline, Outline
 from tuneparts.search import load, runs
+from tuneparts.search.logs import TrialLog
+from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.tracker import Tracker
 
@@ -85,7 +88,14 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     trials = frames.trials(store.resolve(), str(tracker.parent_run_id))
     found = open_page("trial", id=trials["run_id"][0])
     assert found.title[0].value == trials["trial"][0]
-    assert "20 passes:" in found.code[-1].value
+    assert "20 passes:" in found.code[-2].value
+    assert found.code[-1].value == "nothing here"
+    log = TrialLog(Folder(run.storage()), TrialId.parse(trials["trial"][0]))
+    log.add("a word from the worker")
+    log.keep()
+    streamlit.cache_data.clear()
+    found = open_page("trial", id=trials["run_id"][0])
+    assert "a word from the worker" in found.code[-1].value
 
 
 def test_the_first_metric_shown_is_the_one_that_most_trials_have() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from tuneparts.errors import BusyError, PlacementError, StorageError
 from tuneparts.journal import Event, Journal, Row, TrialId
-from tuneparts.search import load, runner
+from tuneparts.search import load, logs, runner
+from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search
+from tuneparts.search.storage import Folder
 
 pytestmark = pytest.mark.ray
 TIMES = ("cost/seconds",)
@@ -103,6 +105,15 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     assert message in bad.end.message
     assert list(bad.rows) == [2]
     assert good.end.outcome == "finished"
+    storage = Folder(default_storage(tmp_path))
+    lines = [logs.read(storage, TrialId(arm.name, 0, 0)) for arm in arms]
+    assert len(lines[1]) == 1
+    assert "null from 0 to 8 passes on " in lines[1][0]
+    if fault == "killed":
+        assert [("from 2 to 8" in line) for line in lines[0]] == [False, True, True, True]
+    else:
+        assert message in lines[0][-1]
+        assert any("Traceback" in line for line in lines[0])
 
 
 @pytest.mark.parametrize("where", ["journal", "checkpoints"])

@@ -57,7 +57,6 @@ def report(name: str | None, *, open_page: bool) -> None:
 def gather(run: runs.Run, console: Console | None = None) -> Any:
     """Everything that a report of the run is made from (`reports.evidence.Evidence`)."""
     from tuneparts.reports.evidence import Evidence
-    from tuneparts.search import runner
     from tuneparts.search.exhibits import Exhibits
     from tuneparts.search.storage import Folder
     from tuneparts.tracking import frames, runmap
@@ -65,13 +64,12 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
     uri = settings.current().tracking_uri
     known = runmap.load(run.folder)
     outline = outline_of(run, (known.parent if known is not None else None) or "")
-    storage = run.card()["storage"] or runner.default_storage(run.folder)
     with (console or Console(quiet=True)).status("reading the run"):
         evidence = Evidence(
             outline,
             frames.trials(uri, outline.parent_run_id),
             frames.steps(uri, outline.parent_run_id),
-            find=Exhibits(Folder(storage)).find,
+            find=Exhibits(Folder(run.storage())).find,
         )
         if "samples" not in outline.figures:
             return evidence

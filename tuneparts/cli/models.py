@@ -59,7 +59,6 @@ def _learner(run: runs.Run, search: Any, trial: TrialId) -> Any:
 
     from tuneparts import catalog
     from tuneparts.config import parse
-    from tuneparts.search import runner
     from tuneparts.search.shelf import Shelf
     from tuneparts.search.storage import Folder
     from tuneparts.training.learner import Context
@@ -72,12 +71,11 @@ def _learner(run: runs.Run, search: Any, trial: TrialId) -> Any:
     if not configs:
         raise ConfigError(f"{run.name} has no trial {trial}. See `tuneparts report {run.name}`.")
     config = parse(catalog.config_class(configs[-1]["method"]), configs[-1])
-    storage = run.card()["storage"] or runner.default_storage(run.folder)
-    state = Shelf(Folder(storage)).last(trial)
+    state = Shelf(Folder(run.storage())).last(trial)
     if state is None:
         raise DataMissingError(
             f"a model is made from the last checkpoint of its trial, but {trial} has none in "
-            f"{storage}. Run the search again, with `keep_models=True` in its file."
+            f"{run.storage()}. Run the search again, with `keep_models=True` in its file."
         )
     device = torch.device("cpu")
     learner = config.build(Context(task=search.data.load(), seed=trial.seed, device=device))

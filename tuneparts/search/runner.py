@@ -17,6 +17,7 @@ from tuneparts.redaction import RedactingFilter
 from tuneparts.search import cluster
 from tuneparts.search.placement import bundles, refuse_unplaceable
 from tuneparts.search.plan import Plan
+from tuneparts.search.runs import default_storage
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
@@ -76,11 +77,6 @@ def run_held(
     finally:
         journal.close()
     return Ending(status, time.monotonic() - start)
-
-
-def default_storage(folder: Path) -> str:
-    """Where the trials of a run lie unless told otherwise."""
-    return str(folder.absolute() / "trials")
 
 
 @contextmanager

@@ -37,11 +37,20 @@ class Run:
             ) from error
         return card
 
+    def storage(self) -> str:
+        """Path or URI where the states, tables and logs of its trials lie."""
+        return str(self.card()["storage"] or default_storage(self.folder))
+
     def search(self) -> Any:
         """The resolved search (`spec.Search`), as it was when the run began."""
         from tuneparts.search.spec import Search  # brings torch
 
         return parse(Search, self.card()["search"])
+
+
+def default_storage(folder: Path) -> str:
+    """Where the trials of a run folder lie unless told otherwise."""
+    return str(folder.absolute() / "trials")
 
 
 def create(root: Path, search: Any, **facts: Any) -> Run:

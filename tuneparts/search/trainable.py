@@ -1,6 +1,10 @@
 """The Ray Tune trainable: any learner, one interval per step. No training code."""
 
+import os
+import platform
 import time
+import traceback
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,6 +17,7 @@ from tuneparts.errors import HangError
 from tuneparts.redaction import redact
 from tuneparts.search.exhibits import Exhibits
 from tuneparts.search.halt import is_full
+from tuneparts.search.logs import TrialLog
 from tuneparts.search.segment import Segment
 from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
@@ -32,8 +37,9 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
         self._task: Task = shared["task"]
-        self._shelf = Shelf(Folder(shared["storage"]))
-        self._exhibits = Exhibits(Folder(shared["storage"]))
+        self._folder = Folder(shared["storage"])
+        self._shelf = Shelf(self._folder)
+        self._exhibits = Exhibits(self._folder)
         self._score_test_always: bool = shared["score_test_always"]
         self._interval_limit: float = shared["interval_limit"]
         keep_freed_memory()
@@ -49,19 +55,27 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._rows: list[dict[str, float]] = []
         self._seconds = 0.0
         self._learner: Any = None
+        self._log: Any = None
 
     def step(self) -> dict[str, Any]:
         try:
-            if self._learner is None:
-                self._build()
-            if not self._over():
-                self._advance()
+            if self._log is None:
+                self._log = TrialLog(self._folder, self._segment.trial)
+            with self._log.listen():
+                if self._learner is None:
+                    self._build()
+                if not self._over():
+                    self._advance()
+            self._log.keep()
         except OSError as error:
             if is_full(error):
                 return {"rows": [], "halt": redact(str(error)), "done": True}
             raise  # storage may come back: Ray starts the segment again
         except Exception as error:  # the same config would fail the same way: no second try
             failure = redact(f"{type(error).__name__}: {error}")
+            with suppress(OSError):
+                self._log.add(traceback.format_exc())
+                self._log.keep()
             return {"rows": self._rows, "failure": failure, "done": True}
         rows, self._rows = self._rows, []
         return {"rows": rows, "finished": self._learner.finished, "done": self._over()}
@@ -85,6 +99,12 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
             self._seconds = found.state["seconds"]
             self._rows = found.state["rows"]
         self._history = list(self._rows)
+        self._log.add(
+            f"{segment.config['method']} from {self._learner.passes} to {segment.until} passes on "
+            f"{platform.node()}, process {os.getpid()}, {available_device()}, "
+            f"{torch.get_num_threads()} threads"
+        )
+        self._log.keep()  # a worker that dies at once has said where it ran
 
     def _advance(self) -> None:
         segment, passes = self._segment, self._learner.passes

@@ -68,7 +68,7 @@ def _from_entity(run: Any) -> Child:
         status=str(info.status),
         start=info.start_time,
         end=info.end_time,
-        tags={name: data.tags[name] for name in _TAGS if name in data.tags},
+        tags={name: data.tags[name] for name in (*_TAGS, PARENT_TAG) if name in data.tags},
         metrics={name: history.restore_infinity(value) for name, value in data.metrics.items()},
         params=dict(data.params),
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from tuneparts.errors import DataMissingError
 from tuneparts.journal import TrialId
 from tuneparts.tracking import children, history, store
-from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, RUN_TAG, TRIAL_TAG
+from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG
 from tuneparts.tracking.params import decode
 
 RUN_COLUMNS = [
@@ -111,7 +111,7 @@ def _steps(
 
 
 def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
-    """One trial by its run id: its row as in `trials`, and its steps as in `steps`.
+    """One trial by its run id: its row as in `trials` with its parent, its steps as in `steps`.
 
     Raises:
         DataMissingError: The store has no such trial.
@@ -121,7 +121,8 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
         raise DataMissingError(
             f"a trial has a run in the store, but {uri} has none of id {run_id}."
         )
-    return _trial_row(child), _steps(uri, [child], None)
+    row = {**_trial_row(child), "parent_run_id": child.tags[PARENT_TAG]}
+    return row, _steps(uri, [child], None)
 
 
 def _children(uri: str, parent_run_id: str, *, params: bool) -> list[children.Child]:
