@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="Chromium is not installed"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     api.expect.set_options(timeout=WAIT)
@@ -80,7 +80,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shoot() -> Callable[..., None]:
     """Keeps a screenshot under a name; the folder is kept by CI."""
     folder = Path(os.environ.get("TUNEPARTS_SCREENSHOTS", ROOT / "build" / "screenshots"))
@@ -134,7 +134,7 @@ class Story:
         self._is_over = True
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def story(
     tmp_path_factory: pytest.TempPathFactory, run_here: Callable[..., Iterator[None]]
 ) -> Iterator[Story]:
@@ -146,7 +146,7 @@ def story(
         yield Story(folder, run_here)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def serve(story: Story) -> Iterator[Callable[..., str]]:
     """Starts `tuneparts VERB --port N` over the story's store and returns its address."""
     started: list[subprocess.Popen[bytes]] = []
