@@ -18,6 +18,15 @@ from tuneparts.tracking import frames
 pytestmark = [pytest.mark.ray, pytest.mark.mlflow]
 
 
+COMMAND = """
+import signal
+from tuneparts.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+"""The command line; it hears Ctrl-C also when the tests run in the background of a shell."""
+
+
 class Driver:
     """The command line in a folder of its own."""
 
@@ -34,7 +43,7 @@ class Driver:
         }
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tuneparts.cli.main", *words]
+        command = [sys.executable, "-c", COMMAND, *words]
         return subprocess.Popen(command, env=self.environment, start_new_session=True)
 
     def finish(self, *words: str) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -150,6 +151,7 @@ def _run_on_ray(plan: Plan, folder: Path, address: str | None, storage: str) -> 
         if started_here:
             ray.shutdown()
         _stop_logging(log)
+        shutil.rmtree(folder / "ray", ignore_errors=True)  # Ray's own records: nobody reads them
     if halt.reason is not None:
         raise StorageError(halt.reason)
     if not plan.done:

@@ -47,7 +47,10 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
         segment = self._segments.pop(trial_id)
         failure = result.get("failure")
         if error:
-            failure = f"the worker process died {MAX_WORKER_FAILURES + 1} times."
+            failure = (
+                f"the worker process died {MAX_WORKER_FAILURES + 1} times; what it said last is in "
+                "the trial's log."
+            )
         with self._halt.guard():
             if not error:
                 self._plan.rows(segment, to_rows(segment, result.get("rows", [])))

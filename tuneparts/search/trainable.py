@@ -13,7 +13,7 @@ from ray import tune
 from tuneparts import catalog
 from tuneparts.config import parse
 from tuneparts.data.task import Task
-from tuneparts.errors import HangError
+from tuneparts.errors import HangError, StorageError
 from tuneparts.redaction import redact
 from tuneparts.search.exhibits import Exhibits
 from tuneparts.search.halt import is_full
@@ -70,15 +70,21 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         except OSError as error:
             if is_full(error):
                 return {"rows": [], "halt": redact(str(error)), "done": True}
-            raise  # storage may come back: Ray starts the segment again
+            self._log_failure()
+            # Storage may come back: Ray starts the segment again. It logs what it is given.
+            raise StorageError(redact(f"{type(error).__name__}: {error}")) from None
         except Exception as error:  # the same config would fail the same way: no second try
             failure = redact(f"{type(error).__name__}: {error}")
-            with suppress(OSError):
-                self._log.add(traceback.format_exc())
-                self._log.keep()
+            self._log_failure()
             return {"rows": self._rows, "failure": failure, "done": True}
         rows, self._rows = self._rows, []
         return {"rows": rows, "finished": self._learner.finished, "done": self._over()}
+
+    def _log_failure(self) -> None:
+        if self._log is not None:
+            with suppress(OSError):
+                self._log.add(traceback.format_exc())
+                self._log.keep()
 
     def _build(self) -> None:
         segment = self._segment
