@@ -14,10 +14,7 @@ from views import parts, source
 def show() -> None:
     """The page."""
     place = source.uri()
-    runs = source.runs(place)
-    if runs.empty:
-        parts.empty(place)
-        return
+    runs = parts.some_runs(place)
     st.title("Side by side")
     for position, (column, key) in enumerate(zip(st.columns(2), ("left", "right"), strict=True)):
         with column:

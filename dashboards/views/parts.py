@@ -8,16 +8,26 @@ import streamlit as st
 
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.tables import Table
+from views import source
 
 FIRST_COMMAND = "tuneparts search rotated_digits"
 
 
-def empty(place: str) -> None:
+def _empty(place: str) -> None:
     """An empty store teaches the first command."""
     st.header("No search has run yet")
     st.markdown("Ask the first question; this page shows it as soon as it starts:")
     st.code(FIRST_COMMAND, language="bash")
     st.caption(f"Store: {place}. `tuneparts searches` lists the other questions.")
+
+
+def some_runs(place: str) -> pd.DataFrame:
+    """The runs of the store; where there are none the page ends with the first command."""
+    found = source.runs(place)
+    if found.empty:
+        _empty(place)
+        st.stop()
+    return found
 
 
 def title(run: "pd.Series[Any]") -> str:

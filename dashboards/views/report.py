@@ -13,10 +13,7 @@ _STYLE = f'style="border: 0; width: 100%; height: {HEIGHT - 20}px"'
 def show() -> None:
     """The page."""
     place = source.uri()
-    runs = source.runs(place)
-    if runs.empty:
-        parts.empty(place)
-        return
+    runs = parts.some_runs(place)
     run = parts.chosen(runs)
     text = source.report(place, str(run["parent_run_id"]))
     if text is None:

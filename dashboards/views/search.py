@@ -18,10 +18,7 @@ _SHOWN = ("trial", "arm", "seed", "outcome", "error", "start")
 def show() -> None:
     """The page."""
     place = source.uri()
-    runs = source.runs(place)
-    if runs.empty:
-        parts.empty(place)
-        return
+    runs = parts.some_runs(place)
     run = parts.chosen(runs)
     told = source.outline(place, str(run["parent_run_id"]))
     if told is None:

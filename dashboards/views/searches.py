@@ -14,9 +14,7 @@ PER_PAGE = 15
 def show() -> None:
     """The page."""
     place = source.uri()
-    if source.runs(place).empty:
-        parts.empty(place)
-        return
+    parts.some_runs(place)
     st.title("Searches")
     _listing(place)
 

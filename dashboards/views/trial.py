@@ -13,10 +13,7 @@ NUM_LINES = 30
 def show() -> None:
     """The page."""
     place = source.uri()
-    runs = source.runs(place)
-    if runs.empty:
-        parts.empty(place)
-        return
+    parts.some_runs(place)
     run_id = st.query_params.get("id", "")
     found = source.trial(place, run_id) if run_id else None
     if found is None:
