@@ -6,7 +6,7 @@ trials against methods that learn the same six ranges in one, at the same passes
 
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.comparison import Comparison, Trials
+from tuneparts.search.comparison import Comparison
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """
@@ -28,7 +28,7 @@ and the table says so.
 def search(scale: Scale) -> Search:
     """Every arm of the comparison, with the best of each kind retrained."""
     passes = scale.pick(smoke=40, cpu=2400, paper=60_000)
-    arms = Comparison(
+    comparison = Comparison(
         shared={
             "passes": passes,
             "interval": passes // 10,
@@ -47,16 +47,8 @@ def search(scale: Scale) -> Search:
         ),
         resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
     )
-    trials = Trials(
-        random=scale.pick(smoke=2, cpu=64, paper=200),
-        tpe=scale.pick(smoke=2, cpu=24, paper=64),
-        asha=scale.pick(smoke=4, cpu=64, paper=200),
-        population=scale.pick(smoke=4, cpu=8, paper=16),
-        num_rounds=scale.pick(smoke=2, cpu=5, paper=10),
-    )
-    return Search(
+    return comparison.search(
         name="random_vs_partitioned_mnist",
-        question="How many random-search trials does one run that learns its augmentation replace?",
         notes=NOTES,
         scale=scale,
         data=DataConfig(
@@ -67,19 +59,4 @@ def search(scale: Scale) -> Search:
             num_test=scale.pick(smoke=100, cpu=2000, paper=None),
             pool=scale.pick(smoke=2, cpu=2, paper=1),
         ),
-        metric="val/accuracy",
-        passes=passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
-        arms=(
-            *arms.learners(),
-            *arms.references(),
-            *arms.searches(trials),
-            *arms.retrained(["partitioned", "validation", "augerino", "laplace"]),
-            *arms.retrained(
-                ["random_paper", "random_tight", "tpe"],
-                dict.fromkeys(["random_paper", "random_tight", "tpe"], trials.seeds),
-            ),
-        ),
-        score_test_always=True,
-        figures=("accuracy", "scores", "hypers", "samples", "projections", "best_of_n"),
     )

@@ -14,10 +14,20 @@ from tuneparts.baselines.laplace import LaplaceConfig
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.config import Config
+from tuneparts.data.config import DataConfig
 from tuneparts.partition.config import PartitionedConfig
 from tuneparts.partition.released import ReleasedConfig
 from tuneparts.search.space import Dimension, Uniform
-from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Resources, Tpe
+from tuneparts.search.spec import (
+    Arm,
+    Asha,
+    Pbt,
+    RandomSearch,
+    Resources,
+    Scale,
+    Search,
+    Tpe,
+)
 
 PAPER_RANGE = 3.0
 """Largest nuisance range that random search draws in Mlodozeniec et al. (2023, appendix G)."""
@@ -153,6 +163,37 @@ class Comparison(Config):
                 space=tight,
                 seeds=seeds,
             ),
+        )
+
+    def search(self, *, name: str, notes: str, scale: Scale, data: DataConfig) -> Search:
+        """All of it as one search: learners, references, searching arms, and retrained nets."""
+        trials = Trials(
+            random=scale.pick(smoke=2, cpu=64, paper=200),
+            tpe=scale.pick(smoke=2, cpu=24, paper=64),
+            asha=scale.pick(smoke=4, cpu=64, paper=200),
+            population=scale.pick(smoke=4, cpu=8, paper=16),
+            num_rounds=scale.pick(smoke=2, cpu=5, paper=10),
+        )
+        searched = ["random_paper", "random_tight", "tpe"]
+        return Search(
+            name=name,
+            question="How many random-search trials does one run that learns its augmentation "
+            "replace?",
+            notes=notes,
+            scale=scale,
+            data=data,
+            metric="val/accuracy",
+            passes=self.shared["passes"],
+            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
+            arms=(
+                *self.learners(),
+                *self.references(),
+                *self.searches(trials),
+                *self.retrained(["partitioned", "validation", "augerino", "laplace"]),
+                *self.retrained(searched, dict.fromkeys(searched, trials.seeds)),
+            ),
+            score_test_always=True,
+            figures=("accuracy", "scores", "hypers", "samples", "projections", "best_of_n"),
         )
 
     def _arm(self, name: str, config: Any, **fields: Any) -> Arm:
