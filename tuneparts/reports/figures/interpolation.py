@@ -1,11 +1,10 @@
 """Accuracy on the straight line between two members: a dip says that they differ in kind."""
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.looks import add_lines
 from tuneparts.reports.statistics import estimate
 
 TITLE = "Accuracy between two members"
@@ -18,21 +17,7 @@ def interpolation(evidence: Evidence) -> Drawing | Note:
     if data.empty:
         return Note(TITLE, "No selected trial has interpolated between members.")
     figure = canvas()
-    for arm, look in looks(evidence.outline).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own["place"].tolist(),
-                y=own["accuracy"].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=look.name,
-                mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
-            )
-        )
+    add_lines(figure, evidence.outline, data, x="place", y="accuracy")
     figure.update_xaxes(title_text="place between first and second member")
     figure.update_yaxes(title_text="test accuracy")
     caption = (

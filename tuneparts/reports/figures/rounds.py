@@ -1,12 +1,11 @@
 """Any metric against rounds of fixing, as Subia-Waud & Dasmahapatra (2023, appendix) draw it."""
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.looks import add_lines
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
 
@@ -22,21 +21,7 @@ def rounds(evidence: Evidence, metric: str = "val/accuracy") -> Drawing | Note:
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} with rounds of fixing.")
     figure = canvas()
-    for arm, look in looks(evidence.outline).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own["round"].tolist(),
-                y=own["mean"].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=look.name,
-                mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
-            )
-        )
+    add_lines(figure, evidence.outline, data, x="round", y="mean")
     is_wide = data["mean"].min() > 0 and data["mean"].max() > WIDE * data["mean"].min()
     figure.update_xaxes(title_text="rounds of fixing so far", dtick=1)
     figure.update_yaxes(title_text=label(metric, arrow=True), type="log" if is_wide else "linear")
