@@ -58,6 +58,10 @@ class PlacementError(TunepartsError, RuntimeError):
     """A trial asks for resources that the cluster will never have."""
 
 
+class ClusterError(TunepartsError, ConnectionError):
+    """No Ray cluster could be joined at the address that was given."""
+
+
 class StorageError(TunepartsError, OSError):
     """A disk or store that cannot take what must be written; the search can be resumed."""
 

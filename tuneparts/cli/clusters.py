@@ -1,11 +1,13 @@
 """`tuneparts cluster status`: what a cluster has, and what a search would make of it."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tuneparts.reports.progress import clock
 from tuneparts.search.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 
 _PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
@@ -26,6 +28,7 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
     cluster.prepare(address)
     import ray
 
+    logging.getLogger("ray").handlers = [logging.NullHandler()]  # the table is the answer
     with console.status("joining the cluster"):
         cluster.connect(address)
     try:
@@ -82,7 +85,7 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
     needs = {arm.name: bundles(arm) for arm in search.arms}
     refuse_unplaceable(needs, nodes)
     per_pass = estimate.seconds_per_arm(search, console)
-    table = Table("arm", "a trial takes", "trials", "at once", "hours, one after the other")
+    table = Table("arm", "a trial takes", "trials", "at once", "one after the other")
     work: dict[str, float] = {}
     longest: dict[str, float] = {}
     at_once: dict[str, int] = {}
@@ -97,12 +100,12 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
             " + ".join(describe(need) for need in needs[arm.name]),
             str(trials),
             str(at_once[arm.name]),
-            f"{work[arm.name] / 3600:.3f}",
+            clock(work[arm.name]),
         )
     console.print(table)
-    hours = wall_seconds(work, longest, at_once) / 3600
+    seconds = wall_seconds(work, longest, at_once)
     console.print(
-        f"about {hours:.2f} hours on an idle cluster, from a few passes of each arm on one CPU of "
+        f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU of "
         "this machine; a GPU is faster by a factor that this cannot know",
         highlight=False,
     )

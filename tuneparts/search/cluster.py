@@ -1,12 +1,14 @@
 """Joining a Ray cluster, or starting one that only this machine can reach."""
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import tuneparts
 from tuneparts import credentials
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ClusterError, ConfigError
+from tuneparts.redaction import redact
 
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {
@@ -18,6 +20,8 @@ ENVIRONMENT = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Ray's own snapshots: the journal is what we resume from
 }
+
+KNOCK_SECONDS = 10
 
 
 def prepare(address: str | None) -> None:
@@ -38,6 +42,7 @@ def connect(address: str | None) -> None:
 
     Raises:
         ConfigError: The address is not that of a cluster's head.
+        ClusterError: Nobody answers there, or not to us.
     """
     prepare(address)
     options: dict[str, Any] = {}
@@ -52,7 +57,26 @@ def connect(address: str | None) -> None:
         options["runtime_env"] = {"py_modules": [str(Path(tuneparts.__file__).parent)]}
     import ray
 
-    ray.init(address=address, log_to_driver=False, include_dashboard=False, **options)
+    try:
+        if address is not None:
+            _knock(address)
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, **options)
+    except (OSError, RuntimeError, ray.exceptions.RayError) as error:
+        if address is None:
+            raise
+        why = redact(str(error)).strip().splitlines()[0]
+        raise ClusterError(
+            f"a Ray cluster answers at `{address}`, but this one did not: {why}. Check the "
+            "address with `ray status` on its head node, and the token in the file that "
+            "TUNEPARTS_RAY_TOKEN_FILE names."
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError where nobody listens; Ray itself would try for two minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():  # Ray knows names of its own, such as `auto`
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
 
 
 def nodes() -> list[dict[str, float]]:
