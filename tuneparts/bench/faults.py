@@ -181,14 +181,16 @@ def _node(stage: Stage) -> tuple[Scene, int, float]:
     scene = stage.scene()
     driver = scene.search()
     scene.await_rows(4, driver)
-    before = scene.progress()
     stage.cluster.nodes.pop().kill()
     start = time.monotonic()
-    under_way = [trial for trial, (_, is_over) in before.items() if not is_over]
-    wait_until(
-        lambda: all(scene.progress()[trial] > before[trial] for trial in under_way),
-        "further rows of every trial that was under way",
-    )
+    under_way = {trial: rows for trial, (rows, is_over) in scene.progress().items() if not is_over}
+
+    def go_on() -> bool:
+        """One row may have been on its way when the node died."""
+        now = scene.progress()
+        return all(now[t][1] or now[t][0] >= rows + 2 for t, rows in under_way.items())
+
+    wait_until(go_on, "further rows of every trial that was under way")
     seconds = time.monotonic() - start
     stage.cluster.add_node()
     scene.finish(driver)
