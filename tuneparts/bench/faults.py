@@ -178,17 +178,21 @@ def _worker(stage: Stage) -> tuple[Scene, int, float]:
 
 def _node(stage: Stage) -> tuple[Scene, int, float]:
     """A node dies under a trial, and another joins."""
-    scene = stage.scene()
+    scene = stage.scene(seconds=1.0)  # long enough to strike in the middle of trials
+
+    def under_way() -> dict[str, int]:
+        return {t: rows for t, (rows, is_over) in scene.progress().items() if not is_over}
+
     driver = scene.search()
-    scene.await_rows(4, driver)
+    wait_until(lambda: len(under_way()) == len(stage.cluster.nodes), "a trial on every node")
     stage.cluster.nodes.pop().kill()
     start = time.monotonic()
-    under_way = {trial: rows for trial, (rows, is_over) in scene.progress().items() if not is_over}
+    struck = under_way()
 
     def go_on() -> bool:
         """One row may have been on its way when the node died."""
         now = scene.progress()
-        return all(now[t][1] or now[t][0] >= rows + 2 for t, rows in under_way.items())
+        return all(now[t][1] or now[t][0] >= rows + 2 for t, rows in struck.items())
 
     wait_until(go_on, "further rows of every trial that was under way")
     seconds = time.monotonic() - start
