@@ -147,6 +147,7 @@ def outline_of(run: runs.Run, parent_run_id: str) -> Any:
                 trials_per_seed=arm.trials_per_seed,
                 seeds=search.seeds_of(arm),
                 follows=arm.follows,
+                is_adaptive=arm.algorithm.kind not in {"fixed", "grid", "random"},
                 passes=arm.config.passes,
                 budget_note=arm.budget_note,
             )

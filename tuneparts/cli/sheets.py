@@ -29,12 +29,16 @@ _UNSEEN = ("hyper/dropout.", "hyper/keep.", "hyper/num_kept", "hyper/temperature
 def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[Sheet, ...], str]:
     """A sheet for the first seed of every arm that augments images, or why there is none.
 
+    An arm that follows another trains at its leader's hypers, and has no sheet of its own.
+
     Args:
         search: the resolved search.
         selected: the trial that stands for each (arm, seed).
     """
     found = []
     for arm in search.arms:
+        if arm.follows is not None:
+            continue
         own = selected[selected["arm"] == arm.name]
         values = _values(own.iloc[0].to_dict()) if len(own) else {}
         if any(values.values()) and getattr(arm.config, "hypers", None) is not None:

@@ -23,6 +23,8 @@ class ArmOutline:
     """The arm whose findings this one starts from; its cost is part of this arm's answer."""
     passes: int = 0
     """Budget of one trial; 0 where it varies."""
+    is_adaptive: bool = False
+    """Whether its trials depend on each other, so that no subset of them is a smaller search."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
 

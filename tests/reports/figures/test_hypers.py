@@ -5,17 +5,20 @@ from tuneparts.reports.figures.drawing import Note
 from tuneparts.reports.figures.hypers import MAX_PANELS, hypers
 
 
-def test_a_line_per_arm_and_seed_of_the_selected_trials(trials, steps, outline):
+def test_a_line_per_seed_of_the_selected_trials_of_every_arm_that_follows_none(
+    trials, steps, outline
+):
     evidence = Evidence(outline, trials, steps)
     figure = hypers(evidence).figure
-    assert len(figure.data) == len(evidence.selected) == 12
-    assert sum(trace.showlegend for trace in figure.data) == 4
+    assert len(evidence.selected) == 12
+    assert len(figure.data) == 9
+    assert sum(trace.showlegend for trace in figure.data) == 3
 
 
 def test_given_values_are_dotted_and_learned_ones_are_not(trials, steps, outline):
     figure = hypers(Evidence(outline, trials, steps)).figure
     dashes = {trace.name: trace.line.dash for trace in figure.data}
-    assert dashes == {"none": "dot", "random": "dot", "partitioned": "solid", "retrained": "dot"}
+    assert dashes == {"none": "dot", "random": "dot", "partitioned": "solid"}
 
 
 def test_a_family_shares_a_panel_and_panels_are_limited(trials, steps, outline):

@@ -4,14 +4,18 @@ The curve (Dodge et al. 2019) is computed within each seed and averaged over see
 end is the table's mean wherever all seeds finished equally many trials.
 """
 
+from collections.abc import Hashable, Mapping
+from html import escape
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema, seeding
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
+from tuneparts.reports.figures.looks import Look, looks
 from tuneparts.reports.select import column, seed_cost
 from tuneparts.reports.statistics import equivalent_trials, expected_best_interval
 from tuneparts.reports.tables import label, number
@@ -20,86 +24,93 @@ TITLE = "Expected best of n trials"
 
 
 def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
-    """Curves of the arms that select, levels of those that do not, and where they meet."""
+    """Curves of the arms that draw and select, marks of those with one run where they meet."""
     curves = curve(evidence, metric)
     if curves.empty:
         return Note(TITLE, f"No arm has several finished trials per seed with {metric}.")
     equals = equivalents(evidence, metric, curves)
-    figure, known = canvas(), looks(evidence.outline)
-    for arm, own in curves.groupby("arm", sort=False):
-        look = known[str(arm)]
-        for edge, fill in (("high", None), ("low", "tonexty")):
+    known, arms = looks(evidence.outline), list(dict.fromkeys(curves["arm"]))
+    figure = canvas(len(arms), [f"best of n: {known[arm].name}" for arm in arms])
+    named: set[str] = set()
+    for panel, arm in enumerate(arms):
+        where, own = place(panel, len(arms)), curves[curves["arm"] == arm]
+        _add_curve(figure, own, known[arm], where)
+        for row in equals[equals["against"] == arm].to_dict("records"):
+            look, is_reached = known[row["arm"]], not np.isnan(row["trials"])
             figure.add_trace(
                 go.Scatter(
-                    x=own["n"].tolist(),
-                    y=own[edge].tolist(),
-                    mode="lines",
-                    line={"width": 0},
-                    fill=fill,
-                    fillcolor=look.wash,
-                    legendgroup=str(arm),
-                    showlegend=False,
-                    hoverinfo="skip",
-                )
+                    x=[row["trials"] if is_reached else len(own)],
+                    y=[row["score"]],
+                    name=f"{look.name}: {_count(row)}" if len(arms) == 1 else look.name,
+                    legendgroup=row["arm"],
+                    showlegend=row["arm"] not in named,
+                    mode="markers",
+                    marker={
+                        "color": look.colour,
+                        "symbol": look.symbol if is_reached else f"{look.symbol}-open",
+                        "size": 12,
+                        "line": {"width": 2, "color": look.colour},
+                    },
+                    hovertemplate=f"{look.name}: {_count(row)}<extra></extra>",
+                ),
+                **where,
             )
-        figure.add_trace(
-            go.Scatter(
-                x=own["n"].tolist(),
-                y=own["mean"].tolist(),
-                name=f"best of n: {look.name}",
-                legendgroup=str(arm),
-                mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
-            )
-        )
-    last = int(curves["n"].max())
-    for row in equals.to_dict("records"):
-        look, rival = known[row["arm"]], known[row["against"]]
-        ending = "s" if row["trials"] != 1 else ""
-        count = f"{row['says']} {rival.name} trial{ending}"
-        mark = [row["trials"]] if not np.isnan(row["trials"]) else []
-        figure.add_trace(
-            go.Scatter(
-                x=[1, last],
-                y=[row["score"]] * 2,
-                mode="lines",
-                name=f"{look.name}: {count}",
-                legendgroup=f"{row['arm']} {row['against']}",
-                line={"color": look.colour, "dash": "dash", "width": 2},
-            )
-        )
-        figure.add_trace(
-            go.Scatter(
-                x=mark,
-                y=[row["score"]] * len(mark),
-                mode="markers",
-                legendgroup=f"{row['arm']} {row['against']}",
-                showlegend=False,
-                marker={"color": look.colour, "symbol": look.symbol, "size": 14},
-                hovertemplate=f"{look.name}: {count}<extra></extra>",
-            )
-        )
-    figure.update_xaxes(title_text="n (trials)", range=[0.6, last + 0.4])
-    if last <= 12:
-        figure.update_xaxes(dtick=1)
-    figure.update_yaxes(title_text=label(metric, arrow=True))
+            named.add(row["arm"])
+        last = int(own["n"].max())
+        figure.update_xaxes(title_text="n (trials)", range=[1 - last / 40, last * 1.04], **where)
+        if last <= 12:
+            figure.update_xaxes(dtick=1, **where)
+        figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
-        f"Expected {label(metric)} of the best of n trials by {evidence.outline.metric}, over all "
-        "subsets of the finished trials of a seed, averaged over seeds; band: bootstrap interval "
-        "over trials, nominally 95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the "
-        "right end. Dashed: arms "
-        "with one trial per seed, marked where the curve first reaches them."
+        f"Lines: expected {label(metric)} of the best of n trials by {evidence.outline.metric}, "
+        "over all subsets of the finished trials of a seed, averaged over seeds, for the arms "
+        "whose trials do not depend on each other; band: bootstrap interval over trials, nominally "
+        "95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the right end. Marks: arms "
+        "with one trial per seed, at the n where the line first reaches them; open at the right "
+        "edge where it never does. "
+    ) + "; ".join(
+        f"{known[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
+        for arm, own in equals.groupby("arm", sort=False)
     )
     data = pd.concat([curves.assign(kind="curve"), equals.assign(kind="equivalent")])
-    return Drawing(TITLE, figure, caption, data.reset_index(drop=True))
+    wide = 560 if len(arms) > 1 else 0
+    return Drawing(TITLE, figure, f"{caption}.", data.reset_index(drop=True), min_width=wide)
+
+
+def _count(row: Mapping[Hashable, Any]) -> str:
+    return f"{row['says']} {escape(row['against'])} trial{'s' if row['trials'] != 1 else ''}"
+
+
+def _add_curve(figure: go.Figure, own: pd.DataFrame, look: Look, where: dict[str, int]) -> None:
+    shared = {"x": own["n"].tolist(), "mode": "lines", "showlegend": False}
+    for edge, fill in (("high", None), ("low", "tonexty")):
+        figure.add_trace(
+            go.Scatter(
+                **shared,
+                y=own[edge].tolist(),
+                line={"width": 0},
+                fill=fill,
+                fillcolor=look.wash,
+                hoverinfo="skip",
+            ),
+            **where,
+        )
+    figure.add_trace(
+        go.Scatter(
+            **shared,
+            y=own["mean"].tolist(),
+            name=look.name,
+            line={"color": look.colour, "dash": look.dash, "width": 2.5},
+        ),
+        **where,
+    )
 
 
 def curve(evidence: Evidence, metric: str) -> pd.DataFrame:
     """Columns arm, n, passes (what n trials cost on average), mean, low, high."""
     rows = []
     for arm in evidence.outline.arms:
-        if arm.trials_per_seed == 1:
+        if arm.trials_per_seed == 1 or arm.is_adaptive:
             continue
         rule = schema.selection_metric(evidence.outline.metric)
         own = evidence.trials[evidence.trials["arm"] == arm.name].sort_values("index")
@@ -126,18 +137,22 @@ def curve(evidence: Evidence, metric: str) -> pd.DataFrame:
 def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.DataFrame:
     """How many trials of each selecting arm match each arm with one trial per seed.
 
-    `curves` are those of `curve`.
+    Arms that follow a selecting one are left out: their bill holds all of its trials. `curves`
+    are those of `curve`.
 
     Columns arm, score, own_passes (leaders included), against, trials (NaN when never reached),
-    passes (of that many trials), says ("5", "more than 8").
+    passes (of that many trials), says ("at most 1", "5", "more than 8").
     """
     rows = []
     is_up = schema.lookup(metric).direction is schema.Direction.UP
+    several = {arm.name for arm in evidence.outline.arms if arm.trials_per_seed > 1}
     scores = dict(zip(evidence.summary["arm"], column(evidence.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
         for arm in evidence.outline.arms:
             score = scores[arm.name]
-            if arm.trials_per_seed > 1 or np.isnan(score):
+            if several.intersection([arm.name, *evidence.outline.leaders(arm.name)]):
+                continue
+            if np.isnan(score):
                 continue
             n = equivalent_trials(own["mean"].to_numpy(), score, larger_is_better=is_up)
             bill = seed_cost(
@@ -148,6 +163,7 @@ def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.Dat
             passes = float("nan") if n is None else float(own["passes"].iloc[n - 1])
             trials = float("nan") if n is None else float(n)
             says = f"more than {len(own)}" if n is None else number(trials, 0)
+            says = "at most 1" if n == 1 else says
             rows.append((arm.name, score, bill, against, trials, passes, says))
     names = ["arm", "score", "own_passes", "against", "trials", "passes", "says"]
     return pd.DataFrame(rows, columns=names)

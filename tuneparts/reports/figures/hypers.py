@@ -22,6 +22,7 @@ def hypers(evidence: Evidence) -> Drawing | Note:
     shown = stems[:MAX_PANELS]
     figure = canvas(len(shown), [label(stem) for stem in shown])
     known = looks(evidence.outline)
+    followers = {arm.name for arm in evidence.outline.arms if arm.follows is not None}
     named: set[str] = set()
     for panel, stem in enumerate(shown):
         where = place(panel, len(shown))
@@ -29,6 +30,8 @@ def hypers(evidence: Evidence) -> Drawing | Note:
         for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):
             look = known[str(arm)]
             is_given = line["value"].nunique() == 1
+            if is_given and arm in followers:
+                continue  # its leader's value
             figure.add_trace(
                 go.Scatter(
                     x=line["passes"].tolist(),
@@ -52,7 +55,7 @@ def hypers(evidence: Evidence) -> Drawing | Note:
     units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "
-        f"the value was given and stays. {units}."
+        f"the value was given and stays; not drawn where it is a leader's. {units}."
     )
     if len(stems) > MAX_PANELS:
         caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."

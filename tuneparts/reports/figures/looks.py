@@ -61,7 +61,7 @@ def looks(outline: Outline) -> dict[str, Look]:
             escape(name, quote=False),
             COLOURS[taken[name] % len(COLOURS)],
             _DASHES[taken[name] // len(COLOURS) % len(_DASHES)],
-            _SYMBOLS[taken[name] % len(_SYMBOLS)],
+            _SYMBOLS[(taken[name] + taken[name] // len(COLOURS)) % len(_SYMBOLS)],
         )
         for name in names
     }
