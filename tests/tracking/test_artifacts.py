@@ -27,6 +27,7 @@ def test_files_and_single_trials_are_read_back(
     trials, steps = frames.trials(uri, parent), frames.steps(uri, parent)
     for _, expected in trials.iterrows():
         row, own = frames.trial(uri, expected["run_id"])
+        assert row.pop("parent_run_id") == parent
         told = trials[trials["run_id"] == expected["run_id"]][list(row)].reset_index(drop=True)
         assert_frame_equal(pd.DataFrame([row]), told, check_dtype=False)
         assert own.equals(steps[steps["trial"] == expected["trial"]].reset_index(drop=True))

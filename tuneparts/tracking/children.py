@@ -19,6 +19,8 @@ class Child:
     """The run of one trial, as the store has it."""
 
     run_id: str
+    parent: str
+    """The run of its search."""
     status: str
     start: int | None
     """Milliseconds since 1970."""
@@ -65,10 +67,11 @@ def _from_entity(run: Any) -> Child:
     info, data = run.info, run.data
     return Child(
         run_id=str(info.run_id),
+        parent=str(data.tags[PARENT_TAG]),
         status=str(info.status),
         start=info.start_time,
         end=info.end_time,
-        tags={name: data.tags[name] for name in (*_TAGS, PARENT_TAG) if name in data.tags},
+        tags={name: data.tags[name] for name in _TAGS if name in data.tags},
         metrics={name: history.restore_infinity(value) for name, value in data.metrics.items()},
         params=dict(data.params),
     )
@@ -91,7 +94,7 @@ def _from_sql(uri: str, parent_run_id: str, *, params: bool) -> list[Child]:
             return connection.execute(select(*columns).where(columns[0].in_(trials)))
 
         found = {
-            row[0]: Child(*row[:4])
+            row[0]: Child(row[0], parent_run_id, *row[1:4])
             for row in rows(
                 run.run_uuid, run.status, run.start_time, run.end_time, run.lifecycle_stage
             )

@@ -10,7 +10,7 @@ import pandas as pd
 from tuneparts.errors import DataMissingError
 from tuneparts.journal import TrialId
 from tuneparts.tracking import children, history, store
-from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG
+from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, RUN_TAG, TRIAL_TAG
 from tuneparts.tracking.params import decode
 
 RUN_COLUMNS = [
@@ -121,7 +121,7 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
         raise DataMissingError(
             f"a trial has a run in the store, but {uri} has none of id {run_id}."
         )
-    row = {**_trial_row(child), "parent_run_id": child.tags[PARENT_TAG]}
+    row = {**_trial_row(child), "parent_run_id": child.parent}
     return row, _steps(uri, [child], None)
 
 
