@@ -80,5 +80,5 @@ def search(scale: Scale) -> Search:
             random,
             *arms.retrained(["partitioned", "validation", "laplace", "random_tight"]),
         ),
-        figures=("accuracy", "hypers"),
+        figures=("scores", "accuracy", "hypers", "samples", "calibration"),
     )

@@ -56,5 +56,5 @@ def search(scale: Scale) -> Search:
             for kind, net in (("normed", normed), ("plain", plain))
             for defaults in ("zero", "initial")
         ),
-        figures=("accuracy", "hypers"),
+        figures=("scores", "accuracy", "hypers"),
     )

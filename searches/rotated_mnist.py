@@ -93,4 +93,5 @@ def search(scale: Scale) -> Search:
                 resources=resources,
             ),
         ),
+        figures=("scores", "accuracy", "hypers", "samples", "projections", "best_of_n"),
     )

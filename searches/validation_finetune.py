@@ -92,5 +92,5 @@ def search(scale: Scale) -> Search:
             for name, config in configs.items()
         ),
         score_test_always=True,
-        figures=("accuracy", "hypers"),
+        figures=("scores", "accuracy", "hypers"),
     )
