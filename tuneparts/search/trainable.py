@@ -108,7 +108,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._log.add(
             f"{segment.config['method']} from {self._learner.passes} to {segment.until} passes on "
             f"{platform.node()}, process {os.getpid()}, {available_device()}, "
-            f"{torch.get_num_threads()} threads"
+            f"threads: {torch.get_num_threads()}"
         )
         self._log.keep()  # a worker that dies at once has said where it ran
 
