@@ -67,14 +67,16 @@ def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | No
         "whose trials do not depend on each other; band: bootstrap interval over trials, nominally "
         "95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the right end. Marks: arms "
         "with one trial per seed, at the n where the line first reaches them; open at the right "
-        "edge where it never does. "
-    ) + "; ".join(
+        "edge where it never does."
+    )
+    worth = "; ".join(
         f"{known[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
         for arm, own in equals.groupby("arm", sort=False)
     )
     data = pd.concat([curves.assign(kind="curve"), equals.assign(kind="equivalent")])
     wide = 560 if len(arms) > 1 else 0
-    return Drawing(TITLE, figure, f"{caption}.", data.reset_index(drop=True), min_width=wide)
+    caption += f" {worth}." if worth else ""
+    return Drawing(TITLE, figure, caption, data.reset_index(drop=True), min_width=wide)
 
 
 def _count(row: Mapping[Hashable, Any]) -> str:
@@ -162,8 +164,7 @@ def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.Dat
             )
             passes = float("nan") if n is None else float(own["passes"].iloc[n - 1])
             trials = float("nan") if n is None else float(n)
-            says = f"more than {len(own)}" if n is None else number(trials, 0)
-            says = "at most 1" if n == 1 else says
+            says = {None: f"more than {len(own)}", 1: "at most 1"}.get(n, number(trials, 0))
             rows.append((arm.name, score, bill, against, trials, passes, says))
     names = ["arm", "score", "own_passes", "against", "trials", "passes", "says"]
     return pd.DataFrame(rows, columns=names)

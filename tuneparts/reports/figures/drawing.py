@@ -9,6 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.outline import Outline
+
 PANEL_HEIGHT = 330
 _GRID = "#e3e5e8"
 _INK = "#24292f"
@@ -68,6 +71,33 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     for axes in (figure.update_xaxes, figure.update_yaxes):
         axes(gridcolor=_GRID, zeroline=False, automargin=True, ticks="outside", title_standoff=10)
     return figure
+
+
+def add_lines(figure: go.Figure, outline: Outline, data: pd.DataFrame, *, x: str, y: str) -> None:
+    """A line per arm through its means, with one standard error.
+
+    Args:
+        figure: to draw on.
+        outline: of the search.
+        data: columns `arm` and `se` besides those of `x` and `y`.
+        x: column of places.
+        y: column of means.
+    """
+    for arm, look in looks(outline).items():
+        own = data[data["arm"] == arm]
+        if own.empty:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=own[x].tolist(),
+                y=own[y].tolist(),
+                error_y={"type": "data", "array": own["se"].tolist()},
+                name=look.name,
+                mode="lines+markers",
+                line={"color": look.colour, "dash": look.dash, "width": 2.5},
+                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
+            )
+        )
 
 
 def place(panel: int, num_panels: int) -> dict[str, int]:

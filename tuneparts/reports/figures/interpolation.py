@@ -3,8 +3,7 @@
 import pandas as pd
 
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import add_lines
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
 from tuneparts.reports.statistics import estimate
 
 TITLE = "Accuracy between two members"

@@ -9,9 +9,6 @@ import hashlib
 from dataclasses import dataclass
 from html import escape
 
-import pandas as pd
-import plotly.graph_objects as go
-
 from tuneparts.reports.outline import Outline
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#7f868d")
@@ -65,33 +62,6 @@ def looks(outline: Outline) -> dict[str, Look]:
         )
         for name in names
     }
-
-
-def add_lines(figure: go.Figure, outline: Outline, data: pd.DataFrame, *, x: str, y: str) -> None:
-    """A line per arm through its means, with one standard error.
-
-    Args:
-        figure: to draw on.
-        outline: of the search.
-        data: columns `arm` and `se` besides those of `x` and `y`.
-        x: column of places.
-        y: column of means.
-    """
-    for arm, look in looks(outline).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own[x].tolist(),
-                y=own[y].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=look.name,
-                mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
-            )
-        )
 
 
 def _slot(name: str) -> int:

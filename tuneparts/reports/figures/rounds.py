@@ -4,8 +4,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import add_lines
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
 

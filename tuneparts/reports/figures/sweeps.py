@@ -7,8 +7,7 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
@@ -26,21 +25,7 @@ def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Dr
         rows.append((arm, value, point.mean, point.se, point.num))
     data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se", "trials"])
     figure = canvas()
-    for arm, look in looks(evidence.outline).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own[setting].tolist(),
-                y=own["mean"].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=look.name,
-                mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
-            )
-        )
+    add_lines(figure, evidence.outline, data, x=setting, y="mean")
     is_number = pd.api.types.is_numeric_dtype(data[setting])
     figure.update_xaxes(
         title_text=escape(_name(setting), quote=False), type="linear" if is_number else "category"
