@@ -99,7 +99,10 @@ def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | N
 def log(place: str, parent: str, trial: str) -> list[str]:
     """What a trial's worker said, oldest first; nothing where its folder is not on this machine."""
     found = runs(place)
-    row = found[found["parent_run_id"] == parent].iloc[0]
+    known = found[found["parent_run_id"] == parent]
+    if known.empty:  # the list of runs is a few seconds old
+        return []
+    row = known.iloc[0]
     try:
         run = folders.named(settings.current().results_dir, f"{row['search']}/{row['run']}")
         return logs.read(Folder(run.storage()), TrialId.parse(trial))
