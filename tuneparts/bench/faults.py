@@ -179,23 +179,27 @@ def _worker(stage: Stage) -> tuple[Scene, int, float]:
 def _node(stage: Stage) -> tuple[Scene, int, float]:
     """A node dies under a trial, and another joins."""
     scene = stage.scene(seconds=1.0)  # long enough to strike in the middle of trials
+    doomed = stage.cluster.nodes.pop()
+    struck: dict[str, tuple[int, int | None]] = {}
 
-    def under_way() -> dict[str, int]:
-        """Trials with one or two of their four rows: no two of them share a node."""
-        return {t: rows for t, (rows, _) in scene.progress().items() if rows in {1, 2}}
+    def is_under_way() -> bool:
+        """Whether the node runs a trial of random search, with one or two of its four rows."""
+        pids = doomed.pids()
+        for trial, (rows, _) in scene.progress().items():
+            if trial.startswith("random/") and rows in {1, 2} and scene.process(trial) in pids:
+                struck[trial] = rows, scene.process(trial)
+        return bool(struck)
+
+    def has_moved() -> bool:
+        """Whether another process has written a row of it; one may have been on its way."""
+        ((trial, (rows, process)),) = struck.items()
+        return scene.process(trial) != process and scene.progress()[trial][0] > rows + 1
 
     driver = scene.search()
-    wait_until(lambda: len(under_way()) == len(stage.cluster.nodes), "a trial on every node")
-    stage.cluster.nodes.pop().kill()
+    wait_until(is_under_way, "a trial on the node that will die")
+    doomed.kill()
     start = time.monotonic()
-    struck = under_way()
-
-    def go_on() -> bool:
-        """One row may have been on its way when the node died."""
-        now = scene.progress()
-        return all(now[t][1] or now[t][0] >= rows + 2 for t, rows in struck.items())
-
-    wait_until(go_on, "further rows of every trial that was under way")
+    wait_until(has_moved, "rows of the trial from another node")
     seconds = time.monotonic() - start
     stage.cluster.add_node()
     scene.finish(driver)

@@ -5,6 +5,7 @@ id under which it was started.
 """
 
 import os
+import re
 import secrets
 import signal
 import socket
@@ -13,10 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tuneparts.journal import Journal, Row, TrialEnded, read
+from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
+from tuneparts.search import logs
+from tuneparts.search.storage import Folder
 
 PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
@@ -80,10 +84,24 @@ class Process:
     def is_running(self) -> bool:
         return self.child.poll() is None
 
+    def pids(self) -> list[int]:
+        """Its process id and those of all that it started, whatever group they are in."""
+        children: dict[int, list[int]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # ended meanwhile
+                parent = stat.read_text().rpartition(")")[2].split()[1]
+                children.setdefault(int(parent), []).append(int(stat.parent.name))
+        found = [self.child.pid]
+        for pid in found:
+            found += children.get(pid, [])
+        return found
+
     def kill(self) -> None:
         """End it and all that it started, at once."""
         if self.is_running:
-            os.killpg(self.child.pid, signal.SIGKILL)
+            for pid in self.pids():  # Ray's workers have groups of their own
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.child.wait()
 
     def wait(self) -> int:
@@ -217,6 +235,13 @@ class Scene:
                 elif isinstance(event, TrialEnded):
                     found[str(event.trial)] = rows, True
         return found
+
+    def process(self, trial: str) -> int | None:
+        """The process that ran a trial last, as the trial's log says; none before it began."""
+        storage = Folder(str(self._storage or self.run_folder / "trials"))
+        lines = "\n".join(logs.read(storage, TrialId.parse(trial)))
+        found: list[str] = re.findall(r", process (\d+),", lines)
+        return int(found[-1]) if found else None
 
     def await_rows(self, count: int, driver: Process) -> float:
         """Wait for so many rows; seconds that it took."""
