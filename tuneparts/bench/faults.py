@@ -1,4 +1,4 @@
-"""What breaks, and whether the answer changes: ten faults against an undisturbed search.
+"""What breaks, and whether the answer changes: eleven faults against an undisturbed search.
 
 A fault is struck at a real cluster of Ray nodes, a real driver and a real MLflow store, with a
 learner that sleeps. Afterwards the store must hold every trial and every point once, and the
@@ -13,13 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tuneparts.bench import machine, postgres
+from tuneparts.bench import machine, postgres, wire
 from tuneparts.bench.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
 from tuneparts.errors import UnknownNameError
 from tuneparts.tracking import frames, history, store
@@ -178,32 +178,79 @@ def _worker(stage: Stage) -> tuple[Scene, int, float]:
 
 def _node(stage: Stage) -> tuple[Scene, int, float]:
     """A node dies under a trial, and another joins."""
-    scene = stage.scene(seconds=1.0)  # long enough to strike in the middle of trials
+    scene = stage.scene(seconds=1.0)
     doomed = stage.cluster.nodes.pop()
-    struck: dict[str, tuple[int, int | None]] = {}
-
-    def is_under_way() -> bool:
-        """Whether the node runs a trial of random search, with one or two of its four rows."""
-        pids = doomed.pids()
-        for trial, (rows, _) in scene.progress().items():
-            if trial.startswith("random/") and rows in {1, 2} and scene.process(trial) in pids:
-                struck[trial] = rows, scene.process(trial)
-        return bool(struck)
-
-    def has_moved() -> bool:
-        """Whether another process has written a row of it; one may have been on its way."""
-        ((trial, (rows, process)),) = struck.items()
-        return scene.process(trial) != process and scene.progress()[trial][0] > rows + 1
-
     driver = scene.search()
-    wait_until(is_under_way, "a trial on the node that will die")
+    victim = _victim(scene, doomed)
     doomed.kill()
-    start = time.monotonic()
-    wait_until(has_moved, "rows of the trial from another node")
-    seconds = time.monotonic() - start
+    seconds = _await_move(scene, victim)
     stage.cluster.add_node()
     scene.finish(driver)
     return scene, 1, seconds
+
+
+def _network(stage: Stage) -> tuple[Scene, int, float]:
+    """A node is cut off for a moment, and then until its trial runs elsewhere; then it is back."""
+    reason = wire.why_not()
+    if reason is not None:
+        raise Absent(reason)
+    line = stage.stack.enter_context(wire.Wire())
+    scene = stage.scene(seconds=2.0)
+    node = stage.cluster.add_node(line)
+    stage.stack.callback(node.kill)
+    stage.cluster.nodes.remove(node)
+    driver = scene.search()
+    victim = _victim(scene, node)
+    line.cut()
+    time.sleep(1)
+    line.mend()
+    wait_until(
+        lambda: scene.progress()[victim.trial][0] > victim.rows, "a row after a moment of silence"
+    )
+    victim = replace(victim, rows=scene.progress()[victim.trial][0])
+    line.cut()
+    seconds = _await_move(scene, victim)
+    line.mend()
+    scene.finish(driver)
+    return scene, 2, seconds
+
+
+@dataclass(frozen=True)
+class _Victim:
+    """A trial on a node that something will happen to."""
+
+    trial: str
+    rows: int
+    process: int
+
+
+def _victim(scene: Scene, node: Process) -> _Victim:
+    """Wait until the node runs a trial of random search with one or two of its four rows."""
+    found: list[_Victim] = []
+
+    def is_there() -> bool:
+        pids = node.pids()
+        for trial, (rows, _) in scene.progress().items():
+            process = scene.process(trial)
+            if trial.startswith("random/") and rows in {1, 2} and process in pids:
+                found.append(_Victim(trial, rows, process))
+        return bool(found)
+
+    wait_until(is_there, "a trial on the node")
+    return found[0]
+
+
+def _await_move(scene: Scene, victim: _Victim) -> float:
+    """Seconds until another process has written a row of it; one may have been on its way."""
+    start = time.monotonic()
+
+    def has_moved() -> bool:
+        rows, is_over = scene.progress()[victim.trial]
+        is_elsewhere = scene.process(victim.trial) != victim.process
+        return is_elsewhere and (is_over or rows > victim.rows + 1)
+
+    wait_until(has_moved, "rows of the trial from another node")
+    return time.monotonic() - start
 
 
 def _driver(stage: Stage) -> tuple[Scene, int, float]:
@@ -360,6 +407,7 @@ def _head(stage: Stage) -> tuple[Scene, int, float]:
 FAULTS: dict[str, Callable[[Stage], tuple[Scene, int, float]]] = {
     "worker killed": _worker,
     "node killed, one added": _node,
+    "node cut off": _network,
     "driver killed": _driver,
     "MLflow server killed": _tracking_server,
     "PostgreSQL restarted": _database,

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tuneparts.bench.wire import Wire
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
 from tuneparts.search import logs
 from tuneparts.search.storage import Folder
@@ -127,13 +128,13 @@ class Cluster:
         port = unused_port()
         self.address = f"{get_node_ip_address()}:{port}"
         self._start_node("--head", "--port", str(port), "--include-dashboard", "false")
-        wait_until(lambda: _answers(self.address), "the head of the cluster")
         for _ in range(nodes - 1):
             self.add_node()
 
-    def add_node(self) -> None:
-        """One more node with one CPU."""
-        self._start_node("--address", self.address)
+    def add_node(self, wire: Wire | None = None) -> Process:
+        """One more node with one CPU, at the far end of a wire where one is given."""
+        words = [] if wire is None else ["--node-ip-address", wire.address]
+        return self._start_node("--address", self.address, *words, wire=wire)
 
     def kill(self) -> None:
         """All nodes at once."""
@@ -141,7 +142,7 @@ class Cluster:
             node.kill()
         self.nodes.clear()
 
-    def _start_node(self, *words: str) -> None:
+    def _start_node(self, *words: str, wire: Wire | None = None) -> Process:
         folder = Path(self._folder.name) / str(len(os.listdir(self._folder.name)))
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
         command += ["--num-cpus", "1", "--disable-usage-stats", *words]
@@ -149,10 +150,15 @@ class Cluster:
         environment = os.environ | {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
+            "PYTHONUNBUFFERED": "1",
         }
         environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
         folder.mkdir(exist_ok=True)
-        self.nodes.append(Process(command, environment))
+        log = folder / "node.log"
+        node = Process(command if wire is None else wire.inside(command), environment, log)
+        self.nodes.append(node)
+        wait_until(lambda: "Ray runtime started" in log.read_text(), "a node of the cluster")
+        return node
 
 
 class Scene:
@@ -290,10 +296,3 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come within {PATIENCE:g} s.")
         time.sleep(0.05)
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((host, int(port))) == 0

@@ -15,7 +15,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 
 BENCHES = {
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
-    "faults": "what breaks, and whether the answer changes: ten faults, struck for real",
+    "faults": "what breaks, and whether the answer changes: eleven faults, struck for real",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "a trial through our runner, stock Ray Tune and Optuna",
