@@ -1,6 +1,6 @@
 import pytest
 
-from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.errors import ConfigError, DataMissingError, StorageError
 from tuneparts.search import runs
 
 
@@ -32,3 +32,11 @@ def test_a_damaged_card_is_refused(null_search, null_arm, tmp_path) -> None:
     (run.folder / "run.json").write_text("{")
     with pytest.raises(DataMissingError, match=r"run\.json"):
         run.card()
+
+
+def test_results_that_cannot_be_written_are_an_error_that_names_them(
+    null_search, null_arm, tmp_path
+) -> None:
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(StorageError, match=r"no run can begin in .*results"):
+        runs.create(tmp_path / "results", null_search(null_arm("a")))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts.config import parse
-from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.errors import ConfigError, DataMissingError, StorageError
 
 _RUN = re.compile(r"[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}")
 
@@ -54,14 +54,21 @@ def default_storage(folder: Path) -> str:
 
 
 def create(root: Path, search: Any, **facts: Any) -> Run:
-    """A new run folder with its card."""
+    """A new run folder with its card.
+
+    Raises:
+        StorageError: The folder cannot be made, or is there already.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     run = Run(root, f"{search.name}/{stamp}-{search.digest}")
-    run.folder.mkdir(parents=True, exist_ok=False)
     card = {"search": search.model_dump(mode="json"), "digest": search.digest, **facts}
     partial = run.folder / ".run.json.partial"
-    partial.write_text(json.dumps(card, indent=2), "utf-8")
-    partial.replace(run.folder / "run.json")
+    try:
+        run.folder.mkdir(parents=True, exist_ok=False)
+        partial.write_text(json.dumps(card, indent=2), "utf-8")
+        partial.replace(run.folder / "run.json")
+    except OSError as error:
+        raise StorageError(f"no run can begin in {root.absolute()}: {error}") from error
     return run
 
 
