@@ -119,15 +119,19 @@ class Cluster:
         self.token.touch(mode=0o600)
         self.token.write_text(secrets.token_hex(32))
         self.nodes: list[Process] = []
-        self.address = ""
+        self.address = self.jobs_address = ""
 
-    def start(self, *, nodes: int) -> None:
-        """A head and further nodes, one CPU each."""
+    def start(self, *, nodes: int, jobs_port: int | None = None) -> None:
+        """A head and further nodes, one CPU each; the head takes jobs where a port is given."""
         from ray._private.services import get_node_ip_address
 
         port = unused_port()
         self.address = f"{get_node_ip_address()}:{port}"
-        self._start_node("--head", "--port", str(port), "--include-dashboard", "false")
+        self.jobs_address = f"http://127.0.0.1:{jobs_port}"
+        words = ["--include-dashboard", "false"]
+        if jobs_port is not None:
+            words = ["--dashboard-host", "127.0.0.1", "--dashboard-port", str(jobs_port)]
+        self._start_node("--head", "--port", str(port), *words)
         for _ in range(nodes - 1):
             self.add_node()
 

@@ -142,7 +142,8 @@ def _follow(client: Any, job: str) -> int:
     details: Mapping[str, Any] = client.get_job_info(job).__dict__
     code = exit_code(str(details["status"].value), details.get("driver_exit_code"))
     if code:
-        print(f"job {job} ended as {details['status'].value}: {details.get('message') or ''}")
+        reason = (details.get("message") or "").partition(", last available logs")[0]
+        print(f"job {job} ended as {details['status'].value}: {reason}")  # logs are printed above
     return code
 
 
