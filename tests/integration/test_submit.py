@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 def cluster() -> Iterator[Cluster]:
     made = Cluster()
     try:
-        made.start(nodes=2, jobs_port=unused_port())
+        made.start(nodes=1, jobs_port=unused_port())
         yield made
     finally:
         made.kill()

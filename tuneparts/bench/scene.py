@@ -155,6 +155,8 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "PYTHONUNBUFFERED": "1",
+            # As in an activated environment: jobs call `python`.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
         folder.mkdir(exist_ok=True)
