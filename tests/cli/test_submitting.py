@@ -110,14 +110,15 @@ def invoke(*words: str) -> Any:
 def test_code_search_and_command_reach_the_cluster(server, search_file) -> None:
     done = invoke(
         str(search_file), "--address", server.address, "--scale", "smoke", "--trials", "3",
-        "--seeds", "0,1", "--set", "a.x=it's", "--storage", "s3://bucket/x", "--env", "A=b",
+        "--seeds", "0,1", "--arms", "a,b", "--set", "a.x=it's",
+        "--storage", "s3://bucket/x", "--env", "A=b",
     )  # fmt: skip
     assert done.exit_code == 0
     assert "first line\nsecond line\n" in done.output
     (job,) = server.jobs
     assert job["entrypoint"] == (
         "python -m tuneparts.cli.main search searches/asked.py --address auto --scale smoke "
-        "--trials 3 --seeds 0,1 --set 'a.x=it'\"'\"'s' --storage s3://bucket/x"
+        "--trials 3 --seeds 0,1 --arms a,b --set 'a.x=it'\"'\"'s' --storage s3://bucket/x"
     )
     assert job["runtime_env"]["env_vars"]["A"] == "b"
     assert job["runtime_env"]["env_vars"]["TUNEPARTS_COMMIT"]

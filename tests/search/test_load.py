@@ -70,3 +70,11 @@ def test_a_file_without_a_search_is_refused(tmp_path) -> None:
         load.load(str(path))
     with pytest.raises(ConfigError, match="there is none"):
         load.load(str(tmp_path / "nowhere.py"))
+
+
+def test_some_arms_bring_those_they_follow() -> None:
+    search = load.load("rotated_digits", scale="smoke", arms=["partitioned_retrained", "none"])
+    assert [arm.name for arm in search.arms] == ["partitioned", "none", "partitioned_retrained"]
+    assert search.digest != load.load("rotated_digits", scale="smoke").digest
+    with pytest.raises(UnknownNameError, match="nobody"):
+        load.load("rotated_digits", scale="smoke", arms=["none", "nobody"])

@@ -38,12 +38,13 @@ def search(
     address: str | None,
     trials: int | None,
     seeds: Sequence[int] | None,
+    arms: Sequence[str] | None,
     changes: Sequence[str],
     storage: str | None,
     dry_run: bool,
 ) -> None:
     """Resolve a search, then run it or print its plan."""
-    resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, changes=changes)
+    resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
     for figure in resolved.figures:
         gallery.parse(figure)
     if dry_run:

@@ -23,6 +23,10 @@ SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer reads it at run time
     typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
 ]
+ArmsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
+]
 RunArgument = Annotated[
     Optional[str],  # noqa: UP045
     typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run."),
@@ -37,6 +41,7 @@ def search(
     address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
     trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
     seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
+    arms: ArmsOption = None,
     changes: SetOption = None,
     storage: Annotated[
         Optional[str],  # noqa: UP045
@@ -55,6 +60,7 @@ def search(
         address=address,
         trials=trials,
         seeds=drive.parse_seeds(seeds),
+        arms=None if arms is None else arms.split(","),
         changes=changes or [],
         storage=storage,
         dry_run=dry_run,

@@ -19,6 +19,10 @@ def submit(
     scale: Annotated[str, typer.Option(help="Size of the question.")] = "cpu",
     trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
     seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
+    arms: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
+    ] = None,
     changes: Annotated[
         Optional[list[str]],  # noqa: UP045 - typer reads it at run time
         typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
@@ -40,6 +44,7 @@ def submit(
     words = ["--scale", scale]
     words += [] if trials is None else ["--trials", str(trials)]
     words += [] if seeds is None else ["--seeds", seeds]
+    words += [] if arms is None else ["--arms", arms]
     words += [word for change in changes or [] for word in ("--set", change)]
     raise typer.Exit(
         submitting.submit(

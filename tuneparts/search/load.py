@@ -59,6 +59,7 @@ def load(
     scale: str = "cpu",
     trials: int | None = None,
     seeds: Sequence[int] | None = None,
+    arms: Sequence[str] | None = None,
     changes: Iterable[str] = (),
 ) -> Any:
     """The resolved search (`spec.Search`) of a file.
@@ -68,6 +69,7 @@ def load(
         scale: smoke, cpu or paper.
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
+        arms: names of those to run, and with them the arms that they follow; all by default.
         changes: `arm.field=value` or `data.field=value`.
     """
     from tuneparts.search.spec import Scale, Search  # brings torch, which a listing can do without
@@ -82,6 +84,8 @@ def load(
     if not isinstance(search, Search):
         raise ConfigError(f"`search(scale)` of {path} must return a Search, not {type(search)}.")
     tree = search.model_dump(mode="json")
+    if arms is not None:
+        tree["arms"] = _chosen(tree["arms"], arms)
     if seeds is not None:
         tree["seeds"] = list(seeds)
         for arm in tree["arms"]:
@@ -107,6 +111,18 @@ def _module(path: Path) -> Any:
 def _question(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The named arms and their leaders, in the file's order."""
+    known = {arm["name"]: arm for arm in arms}
+    wanted = list(names)
+    for name in wanted:
+        if name not in known:
+            raise UnknownNameError("arm", name, known)
+        if known[name]["follows"] is not None:
+            wanted.append(known[name]["follows"])
+    return [arm for arm in arms if arm["name"] in wanted]
 
 
 def _set_trials(arms: list[dict[str, Any]], trials: int) -> None:
