@@ -105,6 +105,9 @@ def test_fit_trains_one_learner(monkeypatch) -> None:
         (["report"], "tuneparts search rotated_digits"),
         (["resume", "nothing"], "is not a run"),
         (["bench", "nothing"], "is not a known bench"),
+        (["bench", "search", "--plot", "x.html"], "belong to `bench complexity`"),
+        (["bench", "complexity", "--plot", "x.png"], "an .html or an .svg"),
+        (["bench", "complexity", "--plot", "nowhere/x.html"], "a folder that is there"),
     ],
 )
 def test_mistakes_are_answered_with_the_cure(words: list[str], message: str) -> None:
@@ -145,6 +148,16 @@ def test_bench_lists_its_benches_and_prints_one_json_object(monkeypatch) -> None
     monkeypatch.setattr(measured, "run", run)
     done = CliRunner().invoke(app, ["bench", "search", "--json"])
     assert json.loads(done.stdout) == result
+
+
+def test_bench_draws_its_plot(monkeypatch, tmp_path) -> None:
+    from tuneparts.bench import complexity as measured
+
+    row = {"net": "mlp", "width": 8, "weights": 9, "method": "standard", "ms": 1.0, "MB": 2.0}
+    result = {"bench": "complexity", "ratios": {}, "rows": [row], "machine": {}}
+    monkeypatch.setattr(measured, "run", lambda *, quick: result)
+    invoke("bench", "complexity", "--plot", str(tmp_path / "plot.html"))
+    assert "What a step costs as the net grows" in (tmp_path / "plot.html").read_text()
 
 
 @pytest.mark.mlflow

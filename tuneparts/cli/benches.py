@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +33,7 @@ def bench(
     simulate: bool = False,
     trials: int | None = None,
     only: str | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Run one bench, or list them.
 
@@ -42,6 +44,7 @@ def bench(
         simulate: of `search`, many trials that sleep.
         trials: how many of them.
         only: of `faults`, the one to strike.
+        plot: of `complexity`, the `.html` or `.svg` file to draw into.
     """
     console = Console()
     if name is None:
@@ -61,9 +64,14 @@ def bench(
     if only is not None:
         _belongs("--only", "faults", name)
         options["only"] = only
+    if plot is not None:
+        _belongs("--plot", "complexity", name)
+        _refuse_plot(plot)
     run = importlib.import_module(f"tuneparts.bench.{module}").run
     with contextlib.redirect_stdout(sys.stderr), Console(stderr=True).status(f"bench {name}"):
         result: Mapping[str, Any] = run(**options)
+    if plot is not None:
+        _plot(plot, result["rows"])
     if as_json:
         print(json.dumps(result))
         return
@@ -73,6 +81,32 @@ def bench(
 def _belongs(option: str, owner: str, name: str) -> None:
     if name != owner:
         raise ConfigError(f"{option} belong to `bench {owner}`, not to `bench {name}`.")
+
+
+def _refuse_plot(path: Path) -> None:
+    """What could not be drawn is said before the measuring, not after it."""
+    from tuneparts.reports import stills
+
+    if path.suffix not in {".html", ".svg"}:
+        raise ConfigError(f"a plot is an .html or an .svg file, but got `{path}`.")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"a plot goes into a folder that is there, but got `{path}`.")
+    if path.suffix == ".svg" and stills.browser() is None:
+        raise ConfigError("an .svg file is drawn by Chromium, which is not here; .html needs none.")
+
+
+def _plot(path: Path, rows: list[Mapping[str, Any]]) -> None:
+    import pandas as pd
+
+    from tuneparts.reports import page, stills
+    from tuneparts.reports.figures.complexity import complexity
+
+    drawing = complexity(pd.DataFrame(rows))
+    if path.suffix == ".html":
+        text = page.figure_page(drawing)
+    else:
+        text = stills.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _report(run: Any) -> None:

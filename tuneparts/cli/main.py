@@ -2,6 +2,7 @@
 
 import errno
 import sys
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -202,11 +203,23 @@ def bench(
     simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
     trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
     only: Annotated[Optional[str], typer.Option(help="`faults`: strike this one.")] = None,  # noqa: UP045
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="`complexity`: draw it into this .html or .svg file.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Measure what it costs, as a ratio to what one would run instead."""
     from tuneparts.cli import benches
 
-    benches.bench(name, as_json=as_json, quick=quick, simulate=simulate, trials=trials, only=only)
+    benches.bench(
+        name,
+        as_json=as_json,
+        quick=quick,
+        simulate=simulate,
+        trials=trials,
+        only=only,
+        plot=plot,
+    )
 
 
 remote.add_to(app)
