@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +79,45 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
         return dataclasses.replace(evidence, sheets=shown, sheets_note=note)
 
 
-def ranks(names: Sequence[str], *, metric: str) -> None:
+def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
     """Print the arms that several runs share, by mean rank over the runs."""
+    from tuneparts.cli import plots
     from tuneparts.reports import ranks as over_tasks
     from tuneparts.reports import tables
+    from tuneparts.reports.figures.tasks import tasks
 
-    found = [runs.named(settings.current().results_dir, name) for name in names]
+    if plot is not None:
+        plots.check(plot)
+    root = settings.current().results_dir
+    found = list(dict.fromkeys(runs.named(root, name) for name in names))
     console = Console()
     with console.status("reading the runs"):
-        read = [(run.name, gather(run)) for run in found]
-    for table in tables.to_rich([over_tasks.table(read, metric)], width=console.width):
-        console.print(table)
+        read = [gather(run) for run in found]
+    setting, values = difference({run.name: run.card()["search"]["data"] for run in found})
+    labels = [value if setting == "run" else f"{setting} {value}" for value in values]
+    table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
+    for part in tables.to_rich([table], width=console.width):
+        console.print(part)
+    if plot is not None:
+        plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
+    """The one field of the data in which runs of a search differ, with its values.
+
+    Where there is no such field, `run` and the runs' names.
+
+    Args:
+        data: the data config of each run, by the run's name.
+    """
+    first, *others = data.values()
+    fields = [key for key in first if any(other.get(key) != first[key] for other in others)]
+    searches = {name.partition("/")[0] for name in data}
+    if len(fields) == len(searches) == 1:
+        values = [config.get(fields[0]) for config in data.values()]
+        if len(set(map(str, values))) == len(values):
+            return fields[0], ["all" if value is None else value for value in values]
+    return "run", list(data)
 
 
 def write_report(run: runs.Run, evidence: Any, console: Console) -> dict[str, Path]:

@@ -65,13 +65,19 @@ def bench(
         _belongs("--only", "faults", name)
         options["only"] = only
     if plot is not None:
+        from tuneparts.cli import plots
+
         _belongs("--plot", "complexity", name)
-        _refuse_plot(plot)
+        plots.check(plot)
     run = importlib.import_module(f"tuneparts.bench.{module}").run
     with contextlib.redirect_stdout(sys.stderr), Console(stderr=True).status(f"bench {name}"):
         result: Mapping[str, Any] = run(**options)
     if plot is not None:
-        _plot(plot, result["rows"])
+        import pandas as pd
+
+        from tuneparts.reports.figures.complexity import complexity
+
+        plots.write(plot, complexity(pd.DataFrame(result["rows"])))
     if as_json:
         print(json.dumps(result))
         return
@@ -81,32 +87,6 @@ def bench(
 def _belongs(option: str, owner: str, name: str) -> None:
     if name != owner:
         raise ConfigError(f"{option} belong to `bench {owner}`, not to `bench {name}`.")
-
-
-def _refuse_plot(path: Path) -> None:
-    """What could not be drawn is said before the measuring, not after it."""
-    from tuneparts.reports import stills
-
-    if path.suffix not in {".html", ".svg"}:
-        raise ConfigError(f"a plot is an .html or an .svg file, but got `{path}`.")
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"a plot goes into a folder that is there, but got `{path}`.")
-    if path.suffix == ".svg" and stills.browser() is None:
-        raise ConfigError("an .svg file is drawn by Chromium, which is not here; .html needs none.")
-
-
-def _plot(path: Path, rows: list[Mapping[str, Any]]) -> None:
-    import pandas as pd
-
-    from tuneparts.reports import page, stills
-    from tuneparts.reports.figures.complexity import complexity
-
-    drawing = complexity(pd.DataFrame(rows))
-    if path.suffix == ".html":
-        text = page.figure_page(drawing)
-    else:
-        text = stills.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
-    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _report(run: Any) -> None:

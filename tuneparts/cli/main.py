@@ -97,11 +97,15 @@ def ranks(
         typer.Argument(help="Runs of searches that share arms, as of `report`.", metavar="RUN..."),
     ],
     metric: Annotated[str, typer.Option(help="What is ranked.")] = "test/accuracy",
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Draw it over the runs into this .html or .svg file.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Rank arms over several runs: which one is good on every task?"""
     from tuneparts.cli import answers
 
-    answers.ranks(names, metric=metric)
+    answers.ranks(names, metric=metric, plot=plot)
 
 
 @app.command()

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
 from tuneparts.reports.figures.looks import looks
 from tuneparts.reports.outline import ArmOutline
 from tuneparts.reports.select import column
@@ -66,7 +66,7 @@ def accuracy(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Not
                 marker={"color": look.colour, "symbol": look.symbol, "size": 7},
             )
         )
-    passes_axis(figure, curves["passes"].tolist(), {})
+    counts_axis(figure, "passes", curves["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
     return Drawing(title, figure, _caption(evidence, metric), curves)
 

@@ -106,9 +106,11 @@ def place(panel: int, num_panels: int) -> dict[str, int]:
     return {"row": panel // num_columns + 1, "col": panel % num_columns + 1}
 
 
-def passes_axis(figure: go.Figure, passes: Sequence[float], where: dict[str, int]) -> None:
-    """Label an axis of passes; logarithmic where the arms' bills differ more than tenfold."""
-    positive = [value for value in passes if value > 0]
+def counts_axis(
+    figure: go.Figure, title: str, counts: Sequence[float], where: dict[str, int]
+) -> None:
+    """Label an axis of counts, such as passes; logarithmic where they differ more than tenfold."""
+    positive = [value for value in counts if value > 0]
     options: dict[str, Any] = {}
     if positive and max(positive) > 10 * min(positive):
         low, high = min(positive) / 1.15, max(positive) * 1.15
@@ -119,4 +121,4 @@ def passes_axis(figure: go.Figure, passes: Sequence[float], where: dict[str, int
             "tickvals": ticks,
             "ticktext": [f"{tick:,}" for tick in ticks],
         }
-    figure.update_xaxes(title_text="passes", **options, **where)
+    figure.update_xaxes(title_text=title, **options, **where)

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis, place
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
 from tuneparts.reports.figures.looks import looks
 from tuneparts.reports.tables import label
 
@@ -51,7 +51,7 @@ def hypers(evidence: Evidence) -> Drawing | Note:
                 **where,
             )
             named.add(str(arm))
-        passes_axis(figure, own["passes"].tolist(), where)
+        counts_axis(figure, "passes", own["passes"].tolist(), where)
     units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "

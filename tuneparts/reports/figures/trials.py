@@ -4,7 +4,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, passes_axis
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
 from tuneparts.reports.figures.looks import looks
 from tuneparts.reports.tables import label
 
@@ -44,7 +44,7 @@ def trials(evidence: Evidence, metric: str = "") -> Drawing | Note:
                 hovertemplate="%{text}: %{y:.4f} at %{x} passes<extra></extra>",
             )
         )
-    passes_axis(figure, data["passes"].tolist(), {})
+    counts_axis(figure, "passes", data["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
     caption = f"{label(metric).capitalize()} of each trial against its own passes."
     num_left_out = evidence.trials["trial"].nunique() - data["trial"].nunique()

@@ -1,0 +1,50 @@
+import pandas as pd
+import pytest
+
+from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.figures.drawing import Drawing
+from tuneparts.reports.figures.tasks import tasks
+from tuneparts.reports.outline import ArmOutline, Outline
+
+
+def evidence(**scores: float) -> Evidence:
+    arms = tuple(ArmOutline(arm, "m", 1, (0, 1)) for arm in scores)
+    rows = [
+        {
+            "run_id": "r",
+            "trial": f"{arm}/seed{seed}/00000",
+            "arm": arm,
+            "seed": seed,
+            "index": 0,
+            "outcome": "finished",
+            "error": "",
+            "cost/passes": 10.0,
+            "test/accuracy": score + 0.02 * seed,
+        }
+        for arm, score in scores.items()
+        for seed in (0, 1)
+    ]
+    return Evidence(Outline("s", "q", arms), pd.DataFrame(rows), pd.DataFrame())
+
+
+def lines(drawing: Drawing) -> dict[str, tuple[list, list]]:
+    return {
+        line.name: (list(line.x), [round(y, 9) for y in line.y]) for line in drawing.figure.data
+    }
+
+
+def test_sizes_lie_in_order_on_an_axis_of_numbers() -> None:
+    runs = {2000: evidence(a=0.7, b=0.6), 500: evidence(a=0.5, b=0.2), 8000: evidence(a=0.9)}
+    drawing = tasks(runs, "num_train", "test/accuracy")
+    assert lines(drawing) == {
+        "a": ([500, 2000, 8000], [0.51, 0.71, 0.91]),
+        "b": ([500, 2000], [0.21, 0.61]),
+    }
+    assert drawing.figure.layout.xaxis.type == "log"
+    assert drawing.figure.data[0].error_y.array[0] == pytest.approx(0.01)
+
+
+def test_names_are_categories_in_the_order_given() -> None:
+    drawing = tasks({"y": evidence(a=0.5), "x": evidence(a=0.7)}, "run", "test/accuracy")
+    assert lines(drawing)["a"][0] == ["y", "x"]
+    assert drawing.figure.layout.xaxis.type == "category"
