@@ -8,7 +8,8 @@ them. Other sizes and the upright images are the same search with other data:
         tuneparts search invariances --set data.num_train=$n --set data.rotated=false
     done
 
-`tuneparts ranks RUN RUN ... --plot sizes.html` draws them over the sizes. CIFAR-10 takes `--set data.name=cifar10 --set data.pool=1`.
+`tuneparts ranks RUN RUN ... --plot sizes.html` draws them over the sizes. CIFAR-10 takes
+`--set data.name=cifar10 --set data.pool=1`.
 """
 
 from tuneparts.data.config import DataConfig
