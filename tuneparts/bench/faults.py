@@ -195,6 +195,8 @@ def _network(stage: Stage) -> tuple[Scene, int, float]:
     if reason is not None:
         raise Absent(reason)
     line = stage.stack.enter_context(wire.Wire())
+    if not line.reaches(stage.cluster.address):
+        raise Absent(f"the head at {stage.cluster.address} is not reached from a namespace")
     scene = stage.scene(seconds=2.0)
     node = stage.cluster.add_node(line)
     stage.stack.callback(node.kill)

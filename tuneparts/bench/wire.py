@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from types import TracebackType
 
 
@@ -13,12 +14,11 @@ def why_not() -> str | None:
         return "the program `ip` is not installed (Debian: apt-get install iproute2)"
     if os.geteuid() != 0:
         return "network namespaces are made by root only"
-    name = f"tp{secrets.token_hex(3)}"
-    probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
-    if probe.returncode:
-        return f"no network namespace can be made: {probe.stderr.decode().strip()}"
-    _ip("netns", "delete", name)
-    return None
+    try:
+        with Wire():
+            return None
+    except subprocess.CalledProcessError as error:
+        return f"no network namespace can be made: {error.stderr.decode().strip()}"
 
 
 class Wire:
@@ -37,6 +37,14 @@ class Wire:
         self._gate = f"198.18.{third}.{fourth + 1}"
 
     def __enter__(self) -> "Wire":
+        try:
+            self._lay()
+        except subprocess.CalledProcessError:
+            self._remove()
+            raise
+        return self
+
+    def _lay(self) -> None:
         _ip("netns", "add", self.name)
         _ip("link", "add", self._near, "type", "veth", "peer", "name", self._far)
         _ip("link", "set", self._far, "netns", self.name)
@@ -47,7 +55,6 @@ class Wire:
         _ip(*inside, "link", "set", "lo", "up")
         _ip(*inside, "link", "set", self._far, "up")
         _ip(*inside, "route", "add", "default", "via", self._gate)
-        return self
 
     def __exit__(
         self,
@@ -55,12 +62,22 @@ class Wire:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _ip("link", "delete", self._near)
-        _ip("netns", "delete", self.name)
+        self._remove()
+
+    def _remove(self) -> None:
+        for words in (["link", "delete", self._near], ["netns", "delete", self.name]):
+            subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def inside(self, command: list[str]) -> list[str]:
         """The command that runs another one at the far end."""
         return ["ip", "netns", "exec", self.name, *command]
+
+    def reaches(self, address: str) -> bool:
+        """Whether the far end can connect to HOST:PORT."""
+        host, _, port = address.rpartition(":")
+        program = f"import socket; socket.create_connection(({host!r}, {port}), timeout=1).close()"
+        command = self.inside([sys.executable, "-c", program])
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     def cut(self) -> None:
         """Nothing passes any more, and neither side is told."""
