@@ -30,7 +30,7 @@ def test_cut_and_mended(line: wire.Wire) -> None:
         assert line.reaches(address)
 
 
-def test_only_this_machine_is_reached(line: wire.Wire) -> None:
+def test_the_far_end_has_a_loopback_of_its_own(line: wire.Wire) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not line.reaches(f"127.0.0.1:{server.getsockname()[1]}")
 

@@ -24,7 +24,7 @@ def why_not() -> str | None:
 class Wire:
     """A namespace at the other end of a wire to this machine; a context manager.
 
-    What runs inside reaches this machine under any of its addresses, and nothing else.
+    What runs inside reaches this machine under its addresses on networks, and nothing else.
     """
 
     def __init__(self) -> None:
