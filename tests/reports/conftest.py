@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.outline import ArmOutline, Outline
 
 SEEDS = (0, 1, 2)
@@ -118,3 +119,32 @@ def trials(frames) -> pd.DataFrame:
 @pytest.fixture
 def steps(frames) -> pd.DataFrame:
     return frames[1].copy()
+
+
+@pytest.fixture(scope="session")
+def scored():
+    """Evidence of one trial per arm and seed, from the scores alone."""
+
+    def make(scores, metric="test/accuracy", seeds=None, **outline) -> Evidence:
+        """scores: arm -> {seed: score, or None for a failed trial}."""
+        arms = tuple(
+            ArmOutline(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
+        )
+        rows = [
+            {
+                "run_id": "r",
+                "trial": f"{arm}/seed{seed}/00000",
+                "arm": arm,
+                "seed": seed,
+                "index": 0,
+                "outcome": "failed" if score is None else "finished",
+                "error": "boom" if score is None else "",
+                "cost/passes": 10.0,
+                metric: score,
+            }
+            for arm, by_seed in scores.items()
+            for seed, score in by_seed.items()
+        ]
+        return Evidence(Outline("s", "q", arms, **outline), pd.DataFrame(rows), pd.DataFrame())
+
+    return make

@@ -1,38 +1,20 @@
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from tuneparts.reports.answer import answer
 from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.outline import ArmOutline, Outline
 
 
-def answered(scores, metric="test/accuracy", seeds=None):
-    """scores: arm -> {seed: score, or None for a failed trial}."""
-    arms = tuple(
-        ArmOutline(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
-    )
-    rows = [
-        {
-            "run_id": "r",
-            "trial": f"{arm}/seed{seed}/00000",
-            "arm": arm,
-            "seed": seed,
-            "index": 0,
-            "outcome": "failed" if score is None else "finished",
-            "error": "boom" if score is None else "",
-            "cost/passes": 10.0,
-            metric: score,
-        }
-        for arm, by_seed in scores.items()
-        for seed, score in by_seed.items()
-    ]
-    frame = pd.DataFrame(rows)
-    return answer(Evidence(Outline("s", "q", arms), frame, pd.DataFrame()), metric)
+@pytest.fixture
+def answered(scored):
+    def make(scores, metric="test/accuracy", seeds=None):
+        return answer(scored(scores, metric, seeds), metric)
+
+    return make
 
 
-def test_a_clear_winner():
+def test_a_clear_winner(answered):
     text = answered({"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}})
     assert text.startswith("a has the highest mean test accuracy, 0.9100 ± 0.0058 (3 seeds)")
     assert "ahead of b" in text
@@ -41,7 +23,7 @@ def test_a_clear_winner():
     assert "failed" not in text
 
 
-def test_an_interval_with_zero_claims_nothing():
+def test_an_interval_with_zero_claims_nothing(answered):
     text = answered(
         {
             "a": {0: 0.9, 1: 0.7},
@@ -55,7 +37,7 @@ def test_an_interval_with_zero_claims_nothing():
     assert "ahead" not in text
 
 
-def test_more_arms_make_a_claim_harder():
+def test_more_arms_make_a_claim_harder(answered):
     a, b = {0: 0.90, 1: 0.92, 2: 0.91}, {0: 0.88, 1: 0.895, 2: 0.895}
     assert "is ahead of b" in answered({"a": a, "b": b})
     far = {f"c{i}": {0: 0.1, 1: 0.2, 2: 0.15} for i in range(8)}
@@ -64,23 +46,23 @@ def test_more_arms_make_a_claim_harder():
     assert "95 % interval (jointly over 9 comparisons)" in text
 
 
-def test_one_seed_claims_nothing():
+def test_one_seed_claims_nothing(answered):
     text = answered({"a": {0: 0.9}, "b": {0: 0.1}})
     assert "one seed: no uncertainty" in text
     assert "±" not in text
 
 
-def test_unmatched_seeds_use_welch():
+def test_unmatched_seeds_use_welch(answered):
     text = answered({"a": {0: 0.9, 1: 0.91}, "b": {2: 0.1, 3: 0.12}})
     assert "Welch" in text
 
 
-def test_smaller_is_better_where_the_schema_says_so():
+def test_smaller_is_better_where_the_schema_says_so(answered):
     text = answered({"a": {0: 0.9, 1: 0.8}, "b": {0: 0.1, 1: 0.2}}, metric="test/nll")
     assert text.startswith("b has the lowest mean test nll")
 
 
-def test_failures_are_in_the_sentence():
+def test_failures_are_in_the_sentence(answered):
     text = answered(
         {"a": {0: 0.9, 1: 0.92, 2: None}, "b": {0: 0.8, 1: 0.81, 2: 0.8}, "c": {0: None, 1: None}},
         seeds=(0, 1, 2),
@@ -90,7 +72,7 @@ def test_failures_are_in_the_sentence():
     assert "no result from c" in text
 
 
-def test_lone_and_empty():
+def test_lone_and_empty(answered):
     assert "there is no other arm" in answered({"a": {0: 0.9, 1: 0.91}})
     assert "no other arm has any" in answered({"a": {0: 0.9}, "b": {0: None}})
     assert answered({"a": {0: None}}).startswith("No answer")
@@ -109,6 +91,6 @@ def test_cost_includes_the_leader(trials, steps, outline):
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
-def test_equal_arms_are_never_a_win(order):
+def test_equal_arms_are_never_a_win(answered, order):
     text = answered({name: {0: 0.5, 1: 0.6} for name in order})
     assert f"cannot be told apart from {order[1]}" in text

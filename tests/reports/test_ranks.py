@@ -1,13 +1,10 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tuneparts.errors import ConfigError
 from tuneparts.reports import tables
-from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.outline import ArmOutline, Outline
 from tuneparts.reports.ranks import ranks, table
 
 
@@ -45,27 +42,15 @@ def test_friedman_by_hand():
     assert math.isnan(ranks({"t": {"a": 1.0, "b": 2.0}}, larger_is_better=True).friedman)
 
 
-def evidence(scores):
-    arms = tuple(ArmOutline(arm, "m", 1, (0, 1)) for arm in scores)
-    rows = [
-        {
-            "run_id": "r",
-            "trial": f"{arm}/seed{seed}/00000",
-            "arm": arm,
-            "seed": seed,
-            "index": 0,
-            "outcome": "finished",
-            "error": "",
-            "cost/passes": 10.0,
-            "test/accuracy": score + 0.01 * seed,
-        }
-        for arm, score in scores.items()
-        for seed in (0, 1)
-    ]
-    return Evidence(Outline("s", "q", arms, digest="d1"), pd.DataFrame(rows), pd.DataFrame())
+@pytest.fixture
+def evidence(scored):
+    def make(scores):
+        return scored({arm: {0: s, 1: s + 0.01} for arm, s in scores.items()}, digest="d1")
+
+    return make
 
 
-def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out():
+def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out(evidence):
     runs = [
         ("one", evidence({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
         ("two", evidence({"a": 0.1, "b": 0.3, "c": 0.2})),

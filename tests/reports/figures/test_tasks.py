@@ -1,30 +1,12 @@
-import pandas as pd
 import pytest
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.tasks import tasks
-from tuneparts.reports.outline import ArmOutline, Outline
 
 
-def evidence(**scores: float) -> Evidence:
-    arms = tuple(ArmOutline(arm, "m", 1, (0, 1)) for arm in scores)
-    rows = [
-        {
-            "run_id": "r",
-            "trial": f"{arm}/seed{seed}/00000",
-            "arm": arm,
-            "seed": seed,
-            "index": 0,
-            "outcome": "finished",
-            "error": "",
-            "cost/passes": 10.0,
-            "test/accuracy": score + 0.02 * seed,
-        }
-        for arm, score in scores.items()
-        for seed in (0, 1)
-    ]
-    return Evidence(Outline("s", "q", arms), pd.DataFrame(rows), pd.DataFrame())
+@pytest.fixture
+def evidence(scored):
+    return lambda **scores: scored({arm: {0: s, 1: s + 0.02} for arm, s in scores.items()})
 
 
 def lines(drawing: Drawing) -> dict[str, tuple[list, list]]:
@@ -33,7 +15,7 @@ def lines(drawing: Drawing) -> dict[str, tuple[list, list]]:
     }
 
 
-def test_sizes_lie_in_order_on_an_axis_of_numbers() -> None:
+def test_sizes_lie_in_order_on_an_axis_of_numbers(evidence) -> None:
     runs = {2000: evidence(a=0.7, b=0.6), 500: evidence(a=0.5, b=0.2), 8000: evidence(a=0.9)}
     drawing = tasks(runs, "num_train", "test/accuracy")
     assert lines(drawing) == {
@@ -44,7 +26,7 @@ def test_sizes_lie_in_order_on_an_axis_of_numbers() -> None:
     assert drawing.figure.data[0].error_y.array[0] == pytest.approx(0.01)
 
 
-def test_names_are_categories_in_the_order_given() -> None:
+def test_names_are_categories_in_the_order_given(evidence) -> None:
     drawing = tasks({"y": evidence(a=0.5), "x": evidence(a=0.7)}, "run", "test/accuracy")
     assert lines(drawing)["a"][0] == ["y", "x"]
     assert drawing.figure.layout.xaxis.type == "category"
