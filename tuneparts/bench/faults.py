@@ -233,9 +233,10 @@ def _victim(scene: Scene, node: Process) -> _Victim:
     def is_there() -> bool:
         pids = node.pids()
         for trial, (rows, _) in scene.progress().items():
-            process = scene.process(trial)
-            if trial.startswith("random/") and rows in {1, 2} and process in pids:
-                found.append(_Victim(trial, rows, process))
+            if trial.startswith("random/") and rows in {1, 2}:
+                process = scene.process(trial)
+                if process in pids:
+                    found.append(_Victim(trial, rows, process))
         return bool(found)
 
     wait_until(is_there, "a trial on the node")

@@ -20,7 +20,7 @@ from typing import Any
 
 from tuneparts.bench.wire import Wire
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
-from tuneparts.search import logs
+from tuneparts.search import logs, runs
 from tuneparts.search.storage import Folder
 
 PATIENCE = 900.0
@@ -127,10 +127,10 @@ class Cluster:
 
         port = unused_port()
         self.address = f"{get_node_ip_address()}:{port}"
-        self.jobs_address = f"http://127.0.0.1:{jobs_port}"
         words = ["--include-dashboard", "false"]
         if jobs_port is not None:
             words = ["--dashboard-host", "127.0.0.1", "--dashboard-port", str(jobs_port)]
+            self.jobs_address = f"http://127.0.0.1:{jobs_port}"
         self._start_node("--head", "--port", str(port), *words)
         for _ in range(nodes - 1):
             self.add_node()
@@ -250,7 +250,7 @@ class Scene:
 
     def process(self, trial: str) -> int | None:
         """The process that ran a trial last, as the trial's log says; none before it began."""
-        storage = Folder(str(self._storage or self.run_folder / "trials"))
+        storage = Folder(str(self._storage or runs.default_storage(self.run_folder)))
         lines = "\n".join(logs.read(storage, TrialId.parse(trial)))
         found: list[str] = re.findall(r", process (\d+),", lines)
         return int(found[-1]) if found else None
