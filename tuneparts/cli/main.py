@@ -8,6 +8,14 @@ from typing import Annotated, Optional
 import typer
 
 from tuneparts.cli import remote
+from tuneparts.cli.options import (
+    ArmsOption,
+    ScaleOption,
+    SeedsOption,
+    SetOption,
+    StorageOption,
+    TrialsOption,
+)
 
 app = typer.Typer(
     name="tuneparts",
@@ -19,17 +27,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
-ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
-SetOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - typer reads it at run time
-    typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
-]
-ArmsOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
-]
 RunArgument = Annotated[
-    Optional[str],  # noqa: UP045
+    Optional[str],  # noqa: UP045 - typer reads it at run time
     typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
@@ -40,14 +39,11 @@ def search(
     name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
     scale: ScaleOption = "cpu",
     address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
-    trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
-    seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
     arms: ArmsOption = None,
     changes: SetOption = None,
-    storage: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
-    ] = None,
+    storage: StorageOption = None,
     dry_run: Annotated[
         bool, typer.Option(help="Print the plan and its cost; run nothing.")
     ] = False,

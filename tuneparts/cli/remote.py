@@ -4,6 +4,15 @@ from typing import Annotated, Optional
 
 import typer
 
+from tuneparts.cli.options import (
+    ArmsOption,
+    ScaleOption,
+    SeedsOption,
+    SetOption,
+    StorageOption,
+    TrialsOption,
+)
+
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
 
 
@@ -16,21 +25,12 @@ def add_to(app: typer.Typer) -> None:
 def submit(
     name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
     address: Annotated[str, typer.Option(help="Job server of the head node, http://HOST:8265.")],
-    scale: Annotated[str, typer.Option(help="Size of the question.")] = "cpu",
-    trials: Annotated[Optional[int], typer.Option(help="Trials per searching arm.")] = None,  # noqa: UP045
-    seeds: Annotated[Optional[str], typer.Option(help="Replicates, as in 0,1,2.")] = None,  # noqa: UP045
-    arms: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
-    ] = None,
-    changes: Annotated[
-        Optional[list[str]],  # noqa: UP045 - typer reads it at run time
-        typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
-    ] = None,
-    storage: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
-    ] = None,
+    scale: ScaleOption = "cpu",
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    arms: ArmsOption = None,
+    changes: SetOption = None,
+    storage: StorageOption = None,
     environment: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
@@ -70,7 +70,7 @@ def status(
         Optional[str],  # noqa: UP045
         typer.Option(help="Ray cluster HOST:PORT; this machine when not given."),
     ] = None,
-    scale: Annotated[str, typer.Option(help="Size of the question.")] = "cpu",
+    scale: ScaleOption = "cpu",
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
     from tuneparts.cli import clusters

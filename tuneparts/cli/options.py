@@ -1,0 +1,27 @@
+"""Options that several verbs share."""
+
+from typing import Annotated, Optional
+
+import typer
+
+ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
+TrialsOption = Annotated[
+    Optional[int],  # noqa: UP045 - typer reads it at run time
+    typer.Option(help="Trials per searching arm."),
+]
+SeedsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Replicates, as in 0,1,2."),
+]
+ArmsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
+]
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
+]
+StorageOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
+]
