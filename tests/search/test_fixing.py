@@ -28,6 +28,16 @@ def test_every_arm_has_the_same_net_batches_and_pretraining(name: str, scale: Sc
 
 
 @pytest.mark.parametrize("scale", list(Scale))
+def test_the_net_that_is_not_fixed_trains_as_long_and_on_the_same_images(scale: Scale) -> None:
+    arms = {arm.name: arm.config for arm in load("pwfn_baselines", scale=scale).arms}
+    unfixed = arms.pop("float")
+    assert unfixed.method == "standard"
+    assert {config.augmentation for config in arms.values()} == {unfixed.augmentation}
+    assert {config.passes for config in arms.values()} == {unfixed.passes}
+    assert {config.optimiser for config in arms.values()} == {unfixed.optimiser}
+
+
+@pytest.mark.parametrize("scale", list(Scale))
 def test_rounds_are_all_reported(scale: Scale) -> None:
     for arm in load("pwfn_rounds", scale=scale).arms:
         config = arm.config

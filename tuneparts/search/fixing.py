@@ -44,12 +44,11 @@ class Fixing(Config):
         return PwfnConfig(
             **self._shared(passes),
             pretrain=self.pretrain / passes,
-            augmentation=self.scale.pick(smoke={}, cpu={}, paper={"crop_padding": 4, "flip": True}),
             **fields,
         )
 
     def unfixed(self) -> StandardConfig:
-        """The same net trained as usual, for as long; it has no crops and flips."""
+        """The reference without fixing: the same net, augmentation and number of passes."""
         return StandardConfig(**self._shared(self.passes))
 
     def arm(self, name: str, config: MethodConfig, **fields: Any) -> Arm:
@@ -90,6 +89,9 @@ class Fixing(Config):
                 smoke={"lr": 0.005},
                 cpu={"lr": 0.005, "schedule": "cosine"},
                 paper={"kind": "sgd", "lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"},
+            ),
+            "augmentation": self.scale.pick(
+                smoke={}, cpu={}, paper={"crop_padding": 4, "flip": True}
             ),
         }
 
