@@ -13,11 +13,11 @@ NOTES = """
 Subia-Waud & Dasmahapatra (2023) compare final accuracies with published ones. Here every arm
 starts from the same pretrained net, seed by seed, trains for the same number of passes, and is
 compared with those of about its own size: entropy in bits a weight, or distinct values. Arms
-called `once` train on as usual and round at the end; all others fix in the same ten rounds. `float`
-is never rounded; it trains as long, and on the same crops and flips. `wfn` is Weight Fixing Networks
-(2022): clusters by relative distance, and a term of the loss that draws free weights to them;
-`wfn_unpulled` leaves out the term. At `paper` scale WFN trains as its authors
-do (Adam at 2e-5, gradients clipped at 0.5, their ten fractions); at the other scales it has the
+called `once` train on as usual and round at the end; all others fix in the same ten rounds.
+`float` is never rounded; it trains as long, and on the same crops and flips. `wfn` is Weight
+Fixing Networks (2022): clusters by relative distance, and a term of the loss that draws free
+weights to them; `wfn_unpulled` leaves out the term. At `paper` scale WFN trains as its authors do
+(Adam at 2e-5, gradients clipped at 0.5, their ten fractions); at the other scales it has the
 optimiser of all other arms, so that only the method differs. At `cpu` scale: 5,000 rotated MNIST
 digits at 14 x 14 pixels and a net of 6,218 weights without BatchNorm, on which rounding once to
 the grid of 1/16 costs about three points.
