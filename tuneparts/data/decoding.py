@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import settings
+from tuneparts import atomic, settings
 from tuneparts.data.stored import StoredImages
 from tuneparts.errors import DataError
 
@@ -80,7 +79,6 @@ def load_or_map(stored: StoredImages) -> npt.NDArray[np.uint8] | StoredImages:
 
 
 def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     first = _decode_one(encoded, 0, image_size)
     header = {
         "descr": np.lib.format.dtype_to_descr(first.dtype),
@@ -99,21 +97,16 @@ def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) 
         return array
 
     # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
-    with NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-        try:
-            np.lib.format.write_array_header_2_0(file, header)
-            with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(title, len(encoded)) as bar:
-                for start in range(0, len(encoded), _BLOCK):
-                    indices = range(start, min(start + _BLOCK, len(encoded)))
-                    file.write(np.stack(list(pool.map(image, indices))).tobytes())
-                    bar(len(indices))
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    with (
+        atomic.replacing(path, fsync=True) as file,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        _progress(title, len(encoded)) as bar,
+    ):
+        np.lib.format.write_array_header_2_0(file, header)
+        for start in range(0, len(encoded), _BLOCK):
+            indices = range(start, min(start + _BLOCK, len(encoded)))
+            file.write(np.stack(list(pool.map(image, indices))).tobytes())
+            bar(len(indices))
 
 
 def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:

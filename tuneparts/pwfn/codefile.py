@@ -12,7 +12,6 @@ order of the header. All little-endian.
 import hashlib
 import json
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from tuneparts import atomic
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import huffman
 from tuneparts.pwfn.conversion import tensors
@@ -91,10 +91,7 @@ def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> 
 def write(path: Path, net: nn.Module) -> int:
     """Write the file of a net, whole or not at all; its size in bytes."""
     content = encode(net)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+    atomic.write_bytes(path, content)
     return len(content)
 
 

@@ -1,11 +1,11 @@
 """A report on disk: page, tables, figures and the outline, each file replaced as a whole."""
 
-import os
 import re
 from pathlib import Path
 
 import pandas as pd
 
+from tuneparts import atomic
 from tuneparts.reports import tables
 from tuneparts.reports.evidence import Evidence, Finder
 from tuneparts.reports.figures.drawing import Drawing
@@ -58,16 +58,6 @@ def write_evidence(evidence: Evidence, folder: Path) -> dict[str, Path]:
             texts[f"{stem}.html"] = figure_page(drawing)
             texts[f"{stem}.json"] = drawing.figure.to_json()
             texts[f"{stem}.csv"] = drawing.data.to_csv(index=False, lineterminator="\n")
-    return {name: _replace(folder / name, text) for name, text in texts.items()}
-
-
-def _replace(path: Path, text: str) -> Path:
-    """A reader sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+    for name, text in texts.items():
+        atomic.write_text(folder / name, text)
+    return {name: folder / name for name in texts}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuneparts import atomic
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError, StorageError
 
@@ -62,11 +63,9 @@ def create(root: Path, search: Any, **facts: Any) -> Run:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     run = Run(root, f"{search.name}/{stamp}-{search.digest}")
     card = {"search": search.model_dump(mode="json"), "digest": search.digest, **facts}
-    partial = run.folder / ".run.json.partial"
     try:
         run.folder.mkdir(parents=True, exist_ok=False)
-        partial.write_text(json.dumps(card, indent=2), "utf-8")
-        partial.replace(run.folder / "run.json")
+        atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2))
     except OSError as error:
         raise StorageError(f"no run can begin in {root.absolute()}: {error}") from error
     return run

@@ -5,7 +5,6 @@ Loading never unpickles code: only tensors, numbers, strings and containers of t
 
 import hashlib
 import io
-import os
 import pickletools
 import zipfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tuneparts import atomic
 from tuneparts.errors import CheckpointError
 
 _MAGIC = b"tuneparts checkpoint 1\n"
@@ -94,13 +94,7 @@ def _is_tensor_part(name: str) -> bool:
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
     """Write a file that is either whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        file.write(to_bytes(state))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    atomic.write_bytes(path, to_bytes(state), fsync=True)
 
 
 def load(path: Path) -> dict[str, Any]:
