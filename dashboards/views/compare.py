@@ -23,14 +23,14 @@ def show() -> None:
 
 
 def _half(place: str, run: "pd.Series[Any]", key: str) -> None:
-    told = source.outline(place, str(run["parent_run_id"]))
+    told = source.metadata(place, str(run["parent_run_id"]))
     if told is None:
-        st.warning("This run has no outline: it began with an older version and never ended.")
+        st.warning("This run has no metadata: it began with an older version and never ended.")
         return
     st.subheader(told.question)
     metric = "test/accuracy"
-    evidence = source.evidence(place, run, told, metric)
-    st.markdown(answer(evidence, metric))
-    parts.figure(draw(f"accuracy:{metric}", evidence), key=f"accuracy-{key}")
-    for table in tables.build(evidence.summary, told):
+    run_data = source.run_data(place, run, told, metric)
+    st.markdown(answer(run_data, metric))
+    parts.figure(draw(f"accuracy:{metric}", run_data), key=f"accuracy-{key}")
+    for table in tables.build(run_data.summary, told):
         parts.table(table)

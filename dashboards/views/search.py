@@ -7,7 +7,7 @@ from tuneparts import schema
 from tuneparts.reports import progress, tables
 from tuneparts.reports.answer import answer
 from tuneparts.reports.figures.gallery import draw
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
 from views import parts, source
 from views.searches import remaining
 
@@ -20,9 +20,9 @@ def show() -> None:
     place = source.uri()
     runs = parts.some_runs(place)
     run = parts.chosen(runs)
-    told = source.outline(place, str(run["parent_run_id"]))
+    told = source.metadata(place, str(run["parent_run_id"]))
     if told is None:
-        st.warning("This run has no outline: it began with an older version and never ended.")
+        st.warning("This run has no metadata: it began with an older version and never ended.")
         return
     st.header(told.question)
     is_running = run["status"] == source.RUNNING
@@ -30,7 +30,7 @@ def show() -> None:
     live(place, str(run["parent_run_id"]), told)
 
 
-def _live(place: str, parent: str, told: Outline) -> None:
+def _live(place: str, parent: str, told: ReportMetadata) -> None:
     runs = source.runs(place)
     run = runs[runs["parent_run_id"] == parent].iloc[0]
     trials = source.trials(place, run)
@@ -39,7 +39,7 @@ def _live(place: str, parent: str, told: Outline) -> None:
         part = progress.fraction(told, of_arms)
         st.progress(part, text=remaining(part, trials))
     else:
-        st.markdown(f"**{answer(source.evidence(place, run, told))}**")
+        st.markdown(f"**{answer(source.run_data(place, run, told))}**")
         st.link_button("Report", f"report?run={parent}")
     _arms(told, of_arms)
     metrics = sorted(name for name in map(str, trials.columns) if "/" in name)
@@ -48,14 +48,14 @@ def _live(place: str, parent: str, told: Outline) -> None:
         return
     first = parts.telling(trials.notna().sum().to_dict(), told.metric)
     metric = st.selectbox("Metric", metrics, index=metrics.index(first), key="metric")
-    parts.figure(draw(f"trials:{metric}", source.evidence(place, run, told, metric)), key="trials")
+    parts.figure(draw(f"trials:{metric}", source.run_data(place, run, told, metric)), key="trials")
     if (trials["outcome"] == "finished").any():
         st.subheader("Scores and costs")
-        parts.table(tables.build(source.evidence(place, run, told).summary, told)[0])
+        parts.table(tables.build(source.run_data(place, run, told).summary, told)[0])
     _listing(trials, metric)
 
 
-def _arms(told: Outline, of_arms: pd.DataFrame) -> None:
+def _arms(told: ReportMetadata, of_arms: pd.DataFrame) -> None:
     decimals = schema.lookup(told.metric).decimals if told.metric else 4
     st.dataframe(
         of_arms,

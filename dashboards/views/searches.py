@@ -31,7 +31,7 @@ def _listing(place: str) -> None:
 
 def _card(place: str, run: "pd.Series[Any]") -> None:
     parent = str(run["parent_run_id"])
-    told = source.outline(place, parent)
+    told = source.metadata(place, parent)
     with st.container(border=True):
         left, right = st.columns([3, 1])
         left.markdown(f"**{parts.title(run)}** · {str(run['status']).lower()}")

@@ -9,8 +9,8 @@ import streamlit as st
 from tuneparts import settings
 from tuneparts.errors import DataMissingError, TunepartsError
 from tuneparts.journal import TrialId
-from tuneparts.reports.evidence import STEP_COLUMNS, Evidence
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.run_data import STEP_COLUMNS, RunData
 from tuneparts.search import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
@@ -36,19 +36,20 @@ def runs(place: str) -> pd.DataFrame:
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def _outline(place: str, parent: str) -> str | None:
-    return artifacts.text(place, parent, "outline.json") or artifacts.text(
-        place, parent, "report/outline.json"
-    )
+def _metadata(place: str, parent: str) -> str | None:
+    # Runs of earlier versions kept it under the second name.
+    names = ("metadata.json", "outline.json")
+    paths = [f"{folder}{name}" for name in names for folder in ("", "report/")]
+    return next((text for path in paths if (text := artifacts.text(place, parent, path))), None)
 
 
-def outline(place: str, parent: str) -> Outline | None:
+def metadata(place: str, parent: str) -> ReportMetadata | None:
     """The search as its report tells it; None for runs of older versions that never ended."""
-    found = _outline(place, parent)
+    found = _metadata(place, parent)
     if found is None:
-        _outline.clear(place, parent)
+        _metadata.clear(place, parent)
         return None
-    return Outline.from_json(found)
+    return ReportMetadata.from_json(found)
 
 
 @st.cache_data(ttl=SECONDS, max_entries=20, show_spinner="reading trials")
@@ -78,12 +79,12 @@ def trials(place: str, run: "pd.Series[Any]") -> pd.DataFrame:
     return found
 
 
-def evidence(place: str, run: "pd.Series[Any]", told: Outline, *metrics: str) -> Evidence:
+def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: str) -> RunData:
     """What figures of these metrics are drawn from."""
     parent = str(run["parent_run_id"])
     read = _steps_now if run["status"] == RUNNING else _steps_over
     steps = read(place, parent, metrics) if metrics else pd.DataFrame(columns=list(STEP_COLUMNS))
-    return Evidence(told, trials(place, run), steps)
+    return RunData(told, trials(place, run), steps)
 
 
 @st.cache_data(ttl=SECONDS, max_entries=50, show_spinner="reading the trial")

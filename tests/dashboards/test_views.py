@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts import settings
 from tuneparts.journal import TrialId
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load, runs
 from tuneparts.search.logs import TrialLog
 from tuneparts.search.storage import Folder
@@ -142,17 +142,17 @@ def synthetic(num_trials: int) -> tuple[str, str]:
     uri = store.resolve()
     client = store.client(uri)
     arms = ("random", "tpe")
-    told = Outline(
+    told = ReportMetadata(
         name="big",
         question="How many trials are many?",
         metric="val/accuracy",
-        arms=tuple(ArmOutline(arm, "standard", num_trials // 2, (0,), passes=20) for arm in arms),
+        arms=tuple(ArmMetadata(arm, "standard", num_trials // 2, (0,), passes=20) for arm in arms),
     )
     experiment = client.create_experiment("big", artifact_location=store.artifact_root(uri))
     tags = {"tuneparts.kind": "search", "tuneparts.run": "r", "search": "big", "scale": "cpu"}
     run = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
     parent = run.info.run_id
-    client.log_text(parent, told.to_json(), "outline.json")
+    client.log_text(parent, told.to_json(), "metadata.json")
     client.set_terminated(parent)
     rows: dict[Any, list[dict[str, Any]]] = {
         SqlRun: [], SqlTag: [], SqlLatestMetric: [], SqlMetric: [],

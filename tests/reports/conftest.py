@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.reports.evidence import Evidence
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.reports.run_data import RunData
 
 SEEDS = (0, 1, 2)
 PASSES, INTERVAL = 400, 40
 
 
-def make_outline(**changes) -> Outline:
+def make_metadata(**changes) -> ReportMetadata:
     fields = {
         "name": "rotated_digits",
         "question": "Does one partitioned run find the rotation that random trials look for?",
@@ -19,10 +19,10 @@ def make_outline(**changes) -> Outline:
         "scale": "cpu",
         "metric": "val/accuracy",
         "arms": (
-            ArmOutline("none", "standard", 1, SEEDS, passes=PASSES),
-            ArmOutline("random", "standard", 8, SEEDS, passes=PASSES),
-            ArmOutline("partitioned", "partitioned", 1, SEEDS, passes=PASSES),
-            ArmOutline(
+            ArmMetadata("none", "standard", 1, SEEDS, passes=PASSES),
+            ArmMetadata("random", "standard", 8, SEEDS, passes=PASSES),
+            ArmMetadata("partitioned", "partitioned", 1, SEEDS, passes=PASSES),
+            ArmMetadata(
                 "retrained",
                 "standard",
                 1,
@@ -38,7 +38,7 @@ def make_outline(**changes) -> Outline:
         "command": "tuneparts search rotated_digits --scale cpu",
         "versions": {"python": "3.11", "tuneparts": "0.1.0"},
     }
-    return Outline(**{**fields, **changes})
+    return ReportMetadata(**{**fields, **changes})
 
 
 def _score(rotation: float, arm: str, rng: np.random.Generator) -> float:
@@ -50,7 +50,7 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
     """trials and steps as `tracking.frames` gives them."""
     rng = np.random.default_rng(20)
     trials, steps = [], []
-    for arm in make_outline().arms:
+    for arm in make_metadata().arms:
         for seed in arm.seeds:
             for index in range(arm.trials_per_seed):
                 if (arm.name, seed, index) == ("random", 2, 7):
@@ -101,9 +101,9 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(trials), pd.DataFrame(steps)
 
 
-@pytest.fixture(name="outline", scope="session")
-def _outline() -> Outline:
-    return make_outline()
+@pytest.fixture(name="metadata", scope="session")
+def _metadata() -> ReportMetadata:
+    return make_metadata()
 
 
 @pytest.fixture(scope="session")
@@ -123,12 +123,12 @@ def steps(frames) -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def scored():
-    """Evidence of one trial per arm and seed, from the scores alone."""
+    """RunData of one trial per arm and seed, from the scores alone."""
 
-    def make(scores, metric="test/accuracy", seeds=None, **outline) -> Evidence:
+    def make(scores, metric="test/accuracy", seeds=None, **metadata) -> RunData:
         """scores: arm -> {seed: score, or None for a failed trial}."""
         arms = tuple(
-            ArmOutline(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
+            ArmMetadata(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
         )
         rows = [
             {
@@ -145,6 +145,8 @@ def scored():
             for arm, by_seed in scores.items()
             for seed, score in by_seed.items()
         ]
-        return Evidence(Outline("s", "q", arms, **outline), pd.DataFrame(rows), pd.DataFrame())
+        return RunData(
+            ReportMetadata("s", "q", arms, **metadata), pd.DataFrame(rows), pd.DataFrame()
+        )
 
     return make

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tuneparts.reports.answer import answer
-from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.run_data import RunData
 
 
 @pytest.fixture
@@ -78,14 +78,14 @@ def test_lone_and_empty(answered):
     assert answered({"a": {0: None}}).startswith("No answer")
 
 
-def test_running_trials_are_said(trials, steps, outline):
+def test_running_trials_are_said(trials, steps, metadata):
     trials.loc[trials["arm"] == "none", "outcome"] = ""
-    assert "3 not finished" in answer(Evidence(outline, trials, steps))
+    assert "3 not finished" in answer(RunData(metadata, trials, steps))
 
 
-def test_cost_includes_the_leader(trials, steps, outline):
-    short = replace(outline, arms=(outline.arms[0], *outline.arms[2:]))
-    text = answer(Evidence(short, trials[trials["arm"] != "random"], steps))
+def test_cost_includes_the_leader(trials, steps, metadata):
+    short = replace(metadata, arms=(metadata.arms[0], *metadata.arms[2:]))
+    text = answer(RunData(short, trials[trials["arm"] != "random"], steps))
     assert text.startswith("retrained has the highest")
     assert "at 800 passes per seed against 400" in text
 

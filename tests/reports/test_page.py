@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from plotly.offline import get_plotlyjs
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.page import MAX_LISTED, embedded, page
+from tuneparts.reports.run_data import RunData
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -37,12 +37,12 @@ def bare(text):
 
 
 @pytest.fixture(scope="session")
-def text(frames, outline):
-    return page(Evidence(outline, *frames))
+def text(frames, metadata):
+    return page(RunData(metadata, *frames))
 
 
-def test_same_frames_same_bytes(text, frames, outline):
-    again = page(Evidence(outline, frames[0].copy(), frames[1].copy()))
+def test_same_frames_same_bytes(text, frames, metadata):
+    again = page(RunData(metadata, frames[0].copy(), frames[1].copy()))
     assert again == text
 
 
@@ -54,19 +54,19 @@ def test_plotly_is_inlined_once_and_nothing_is_fetched(text):
     assert "default-src 'none'" in text
 
 
-def test_says_what_a_reader_needs(text, outline):
+def test_says_what_a_reader_needs(text, metadata):
     words = " ".join(Tags(bare(text)).words).replace("\N{NO-BREAK SPACE}", " ")
     for part in (
-        outline.question,
+        metadata.question,
         "cannot be told apart",
         "22/24 (1 failed, 1 missing)",
         "loss was nan at pass 160",
         "random/seed1/00003",
-        outline.notes,
-        outline.command,
-        outline.digest,
-        outline.commit,
-        outline.parent_run_id,
+        metadata.notes,
+        metadata.command,
+        metadata.digest,
+        metadata.commit,
+        metadata.parent_run_id,
         "tuneparts ui",
         "0.1.0",
     ):
@@ -81,7 +81,7 @@ def test_every_figure_has_a_place_and_its_data(text):
     assert all(figure["data"] for figure in embedded(text))
 
 
-def test_csv_links_hold_the_numbers(text, trials, outline):
+def test_csv_links_hold_the_numbers(text, trials, metadata):
     links = re.findall(
         r'download="([^"]+)" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text
     )
@@ -90,15 +90,15 @@ def test_csv_links_hold_the_numbers(text, trials, outline):
     assert len(files["figure-4.csv"]) == (trials["outcome"] == "finished").sum()
 
 
-def test_hostile_names_and_errors_stay_text(trials, steps, outline):
-    arms = (replace(outline.arms[0], name=HOSTILE, budget_note=HOSTILE), *outline.arms[1:])
+def test_hostile_names_and_errors_stay_text(trials, steps, metadata):
+    arms = (replace(metadata.arms[0], name=HOSTILE, budget_note=HOSTILE), *metadata.arms[1:])
     fields = ("question", "notes", "name", "scale", "command", "commit", "digest", "ui_command")
-    hostile = replace(outline, arms=arms, **dict.fromkeys(fields, HOSTILE))
+    hostile = replace(metadata, arms=arms, **dict.fromkeys(fields, HOSTILE))
     hostile = replace(hostile, versions={HOSTILE: HOSTILE}, parent_run_id=HOSTILE)
     trials = trials.replace({"arm": {"none": HOSTILE}})
     steps = steps.replace({"arm": {"none": HOSTILE}})
     trials.loc[trials["outcome"] == "failed", ["error", "trial", "run_id"]] = HOSTILE
-    text = page(Evidence(hostile, trials, steps))
+    text = page(RunData(hostile, trials, steps))
     tags = Tags(bare(text)).tags
     assert [tag for tag, _ in tags].count("script") == 5 + 2  # figures, plotly, ours
     assert not [attrs for tag, attrs in tags if "onerror" in attrs]
@@ -108,18 +108,18 @@ def test_hostile_names_and_errors_stay_text(trials, steps, outline):
     assert not any(name and "<" in name for name in names)
 
 
-def test_an_empty_run_still_makes_a_page(trials, steps, outline):
-    text = page(Evidence(outline, trials.iloc[:0], steps.iloc[:0]))
+def test_an_empty_run_still_makes_a_page(trials, steps, metadata):
+    text = page(RunData(metadata, trials.iloc[:0], steps.iloc[:0]))
     assert "No answer" in text
     assert "missing: 24/24" in text
     assert embedded(text) == []
 
 
-def test_a_long_list_of_failures_is_counted(trials, steps, outline):
-    many = replace(outline, arms=(replace(outline.arms[0], trials_per_seed=MAX_LISTED),))
+def test_a_long_list_of_failures_is_counted(trials, steps, metadata):
+    many = replace(metadata, arms=(replace(metadata.arms[0], trials_per_seed=MAX_LISTED),))
     failed = trials.iloc[:1].assign(outcome="failed", error="boom")
     rows = pd.concat([failed.assign(index=i) for i in range(MAX_LISTED + 5)], ignore_index=True)
-    text = page(Evidence(many, rows, steps.iloc[:0]))
+    text = page(RunData(many, rows, steps.iloc[:0]))
     assert f"unfinished trials ({MAX_LISTED + 5})" in text
     assert "5 more are listed" in text
 

@@ -10,8 +10,8 @@ from tuneparts.reports import progress
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_a_finished_search_is_whole_but_for_what_is_missing(trials, outline):
-    arms = progress.arms(outline, trials).set_index("arm")
+def test_a_finished_search_is_whole_but_for_what_is_missing(trials, metadata):
+    arms = progress.arms(metadata, trials).set_index("arm")
     assert arms["fraction"].to_dict() == {
         "none": 1.0, "random": 23 / 24, "partitioned": 1.0, "retrained": 1.0,
     }  # fmt: skip
@@ -19,13 +19,13 @@ def test_a_finished_search_is_whole_but_for_what_is_missing(trials, outline):
     own = trials[trials["arm"] == "random"]
     assert arms["best"]["random"] == own["val/accuracy"].max()
     assert pd.isna(arms["best"]["none"])
-    whole = progress.fraction(outline, arms.reset_index())
+    whole = progress.fraction(metadata, arms.reset_index())
     assert whole == pytest.approx((3 + 23 + 3 + 3) / 33)
 
 
-def test_open_trials_count_by_their_passes(trials, outline):
+def test_open_trials_count_by_their_passes(trials, metadata):
     running = trials[trials["arm"] == "none"].assign(outcome="running", **{"cost/passes": 100.0})
-    arms = progress.arms(outline, running).set_index("arm")
+    arms = progress.arms(metadata, running).set_index("arm")
     assert arms["fraction"]["none"] == pytest.approx(100 / 400)
     assert arms["open"]["none"] == 3
     assert arms["fraction"]["random"] == 0

@@ -43,17 +43,17 @@ def test_friedman_by_hand():
 
 
 @pytest.fixture
-def evidence(scored):
+def run_data(scored):
     def make(scores):
         return scored({arm: {0: s, 1: s + 0.01} for arm, s in scores.items()}, digest="d1")
 
     return make
 
 
-def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out(evidence):
+def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out(run_data):
     runs = [
-        ("one", evidence({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
-        ("two", evidence({"a": 0.1, "b": 0.3, "c": 0.2})),
+        ("one", run_data({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
+        ("two", run_data({"a": 0.1, "b": 0.3, "c": 0.2})),
     ]
     text = tables.to_markdown([table(runs, "test/accuracy")])
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]

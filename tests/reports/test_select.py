@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.errors import ConfigError, DataError
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.select import select, summarise
 
 
@@ -19,11 +19,11 @@ def row(arm, seed, index, outcome="finished", **metrics):
     return {**keys, "arm": arm, "seed": seed, "index": index, **state, **metrics}
 
 
-def outline_of(*arms, metric="val/accuracy"):
-    return Outline("s", "q?", arms, metric=metric)
+def metadata_of(*arms, metric="val/accuracy"):
+    return ReportMetadata("s", "q?", arms, metric=metric)
 
 
-PAIR = outline_of(ArmOutline("a", "m", 3, (0, 1)))
+PAIR = metadata_of(ArmMetadata("a", "m", 3, (0, 1)))
 
 
 def pair_frame():
@@ -46,7 +46,7 @@ def test_best_by_validation_among_finished_ties_by_index():
 
 def test_direction_comes_from_the_schema():
     frame = pair_frame().rename(columns={"val/accuracy": "val/nll"})
-    chosen = select(frame, outline_of(PAIR.arms[0], metric="val/nll"))
+    chosen = select(frame, metadata_of(PAIR.arms[0], metric="val/nll"))
     assert list(chosen["index"]) == [0, 2]
 
 
@@ -64,30 +64,33 @@ def test_summary_by_hand():
 
 
 def test_follower_is_billed_for_its_leader():
-    arms = (ArmOutline("lead", "m", 2, (0, 1)), ArmOutline("tail", "m", 1, (0, 1), follows="lead"))
+    arms = (
+        ArmMetadata("lead", "m", 2, (0, 1)),
+        ArmMetadata("tail", "m", 1, (0, 1), follows="lead"),
+    )
     frame = pd.DataFrame(
         [row("lead", s, i, val_accuracy=0.5, cost_passes=10 + s) for s in (0, 1) for i in (0, 1)]
         + [row("tail", s, 0, cost_passes=5) for s in (0, 1)]
     )
-    lead, tail = summarise(frame, outline_of(*arms)).to_dict("records")
+    lead, tail = summarise(frame, metadata_of(*arms)).to_dict("records")
     assert lead["passes"] == lead["passes_with_leader"] == 21
     assert (tail["passes"], tail["passes_with_leader"]) == (5, 26)
 
 
 def test_one_seed_has_no_error():
     frame = pair_frame().query("seed == 0")
-    (summary,) = summarise(frame, outline_of(ArmOutline("a", "m", 3, (0,)))).to_dict("records")
+    (summary,) = summarise(frame, metadata_of(ArmMetadata("a", "m", 3, (0,)))).to_dict("records")
     assert summary["test/accuracy"] == 0.6
     assert math.isnan(summary["test/accuracy:se"])
 
 
 def test_one_trial_per_seed_needs_no_metric():
     frame = pd.DataFrame([row("a", 0, 0, test_accuracy=0.9)])
-    outline = outline_of(ArmOutline("a", "m", 1, (0,)), metric="")
-    assert list(select(frame, outline)["test/accuracy"]) == [0.9]
+    metadata = metadata_of(ArmMetadata("a", "m", 1, (0,)), metric="")
+    assert list(select(frame, metadata)["test/accuracy"]) == [0.9]
     twice = pd.concat([frame, pd.DataFrame([row("a", 0, 1, test_accuracy=0.8)])], ignore_index=True)
     with pytest.raises(ConfigError, match="metric"):
-        select(twice, outline)
+        select(twice, metadata)
 
 
 def test_finished_without_the_metric_is_counted_not_selected():
@@ -132,10 +135,10 @@ def test_order_of_rows_changes_nothing(order):
 @settings(max_examples=15, deadline=None)
 @given(val=st.floats(0, 1), test=st.floats(0, 1), seed=st.sampled_from([0, 1]))
 def test_a_failed_trial_changes_the_count_and_no_mean(val, test, seed):
-    outline = outline_of(ArmOutline("a", "m", 4, (0, 1)))
+    metadata = metadata_of(ArmMetadata("a", "m", 4, (0, 1)))
     extra = row("a", seed, 3, "failed", val_accuracy=val, test_accuracy=test, cost_passes=3)
     more = pd.concat([pair_frame(), pd.DataFrame([extra])], ignore_index=True)
-    (before,), (after,) = (summarise(f, outline).to_dict("records") for f in (pair_frame(), more))
+    (before,), (after,) = (summarise(f, metadata).to_dict("records") for f in (pair_frame(), more))
     assert after["failed"] == before["failed"] + 1
     assert after["missing"] == before["missing"] - 1
     assert after["passes"] == pytest.approx(before["passes"] + 1.5)

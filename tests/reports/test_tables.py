@@ -7,18 +7,18 @@ import pytest
 from rich.console import Console
 
 from tuneparts.reports import tables
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.select import summarise
 
 
 @pytest.fixture
-def summary(trials, outline):
-    return summarise(trials, outline)
+def summary(trials, metadata):
+    return summarise(trials, metadata)
 
 
 @pytest.fixture
-def built(summary, outline):
-    return tables.build(summary, outline)
+def built(summary, metadata):
+    return tables.build(summary, metadata)
 
 
 def cells(table, header):
@@ -50,9 +50,9 @@ def test_failures_are_shown(built):
     assert any("loss was nan at pass 160" in note for note in built[0].notes)
 
 
-def test_an_arm_that_only_failed_says_so_in_the_place_of_its_score(trials, outline):
+def test_an_arm_that_only_failed_says_so_in_the_place_of_its_score(trials, metadata):
     trials.loc[trials["arm"] == "none", ["outcome", "error"]] = ["failed", "out of memory"]
-    table = tables.build(summarise(trials, outline), outline)[0]
+    table = tables.build(summarise(trials, metadata), metadata)[0]
     assert cells(table, "test accuracy")[0] == "failed: 3/3"
     assert cells(table, "seeds")[0] == "0/3"
     assert any("out of memory" in note for note in table.notes)
@@ -67,24 +67,24 @@ def test_best_is_bold_only_for_test_scores(built, summary):
 
 
 def test_arms_that_print_alike_are_bold_alike():
-    arms = tuple(ArmOutline(name, "m", 1, (0,)) for name in "ab")
+    arms = tuple(ArmMetadata(name, "m", 1, (0,)) for name in "ab")
     rows = [
         {"arm": a, "seed": 0, "index": 0, "outcome": "finished", "error": "", "test/accuracy": v}
         for a, v in (("a", 0.90001), ("b", 0.90002))
     ]
-    outline = Outline("s", "q", arms)
-    (table,) = tables.build(summarise(pd.DataFrame(rows), outline), outline)
+    metadata = ReportMetadata("s", "q", arms)
+    (table,) = tables.build(summarise(pd.DataFrame(rows), metadata), metadata)
     assert [cell.is_best for cell in table.columns[1].cells] == [True, True]
 
 
-def test_leader_columns_only_where_an_arm_follows(trials, outline, built):
+def test_leader_columns_only_where_an_arm_follows(trials, metadata, built):
     assert cells(built[0], "passes incl")[-1] == "800"
-    alone = replace(outline, arms=outline.arms[:3])
+    alone = replace(metadata, arms=metadata.arms[:3])
     table = tables.build(summarise(trials[trials["arm"] != "retrained"], alone), alone)[0]
     assert not [c for c in table.columns if "leader" in c.header]
 
 
-def test_every_rendering_carries_provenance_and_numbers(built, summary, outline):
+def test_every_rendering_carries_provenance_and_numbers(built, summary, metadata):
     mean = f"{summary['test/accuracy'][2]:.4f}"
     texts = [
         tables.to_markdown(built),
@@ -94,14 +94,14 @@ def test_every_rendering_carries_provenance_and_numbers(built, summary, outline)
     for text in texts:
         assert mean in text
         assert "1 failed, 1 missing" in text
-        for mark in (outline.parent_run_id, outline.digest, outline.commit):
+        for mark in (metadata.parent_run_id, metadata.digest, metadata.commit):
             assert mark in text
 
 
-def test_csv_reads_back_at_full_precision(summary, outline):
-    back = pd.read_csv(io.StringIO(tables.to_csv(summary, outline)))
+def test_csv_reads_back_at_full_precision(summary, metadata):
+    back = pd.read_csv(io.StringIO(tables.to_csv(summary, metadata)))
     assert list(back["test/accuracy"]) == list(summary["test/accuracy"])
-    assert set(back["digest"]) == {outline.digest}
+    assert set(back["digest"]) == {metadata.digest}
 
 
 @pytest.mark.parametrize("width", [80, 100, 130])
@@ -120,10 +120,10 @@ def test_narrow_terminal_drops_details_says_which_and_clips_nothing(built, summa
         assert re.search(rf"{row['arm']} +{cell}", table)
 
 
-def test_markup_in_names_stays_text(trials, outline):
+def test_markup_in_names_stays_text(trials, metadata):
     name = "[red]a|b_c & 5%[/red]"
-    arms = (replace(outline.arms[0], name=name), *outline.arms[1:])
-    hostile = replace(outline, arms=arms)
+    arms = (replace(metadata.arms[0], name=name), *metadata.arms[1:])
+    hostile = replace(metadata, arms=arms)
     built = tables.build(summarise(trials.replace({"arm": {"none": name}}), hostile), hostile)
     assert name in shown(tables.to_rich(built), 300)
     lines = tables.to_markdown(built).splitlines()
@@ -133,20 +133,20 @@ def test_markup_in_names_stays_text(trials, outline):
     assert r"a|b\_c \& 5\%" in tables.to_latex(built)
 
 
-def test_families_of_hypers_stay_in_the_csv(trials, outline):
+def test_families_of_hypers_stay_in_the_csv(trials, metadata):
     trials["hyper/keep.0"] = 0.5
     trials["hyper/keep.1"] = 0.7
-    summary = summarise(trials, outline)
-    table = tables.build(summary, outline)[1]
+    summary = summarise(trials, metadata)
+    table = tables.build(summary, metadata)[1]
     assert [c.header for c in table.columns] == ["arm", "rotation (rad)"]
     assert "2 values" in table.notes[0]
-    assert "hyper/keep.1" in tables.to_csv(summary, outline)
+    assert "hyper/keep.1" in tables.to_csv(summary, metadata)
 
 
-def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, outline):
+def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
     trials["corrupted/nll"] = trials["test/nll"] + 1
     trials["size/parameters"] = 1234.0
-    table = tables.build(summarise(trials, outline), outline)[0]
+    table = tables.build(summarise(trials, metadata), metadata)[0]
     names = [column.header for column in table.columns]
     assert "corrupted nll (nats) ↓" in names
     sizes = next(column for column in table.columns if "parameters" in column.header)

@@ -414,7 +414,7 @@ def test_descriptions_colours_data_and_tags_reach_the_store(
 ) -> None:
     data = DataFacts("digits", "abc123", '{"name": "digits", "num_val": 100}')
     card = dataclasses.replace(
-        card, question="Which is best?", outline="{}", colours={"random": "#123456"}, data=data
+        card, question="Which is best?", metadata="{}", colours={"random": "#123456"}, data=data
     )
     tracker = feed(Tracker(uri, folder=folder, search=card, interval=0.01), events)
     assert tracker.flush()
@@ -435,7 +435,7 @@ def test_descriptions_colours_data_and_tags_reach_the_store(
     for found in (run, trial):
         (given,) = found.inputs.dataset_inputs
         assert (given.dataset.name, given.dataset.digest) == ("digits", "abc123")
-    assert {file.path for file in client.list_artifacts(parent)} == {"search.json", "outline.json"}
+    assert {file.path for file in client.list_artifacts(parent)} == {"search.json", "metadata.json"}
     experiment = client.get_experiment(run.info.experiment_id)
     assert experiment.tags[NOTE_TAG].startswith("Which is best?")
     assert VIEW_TAG in experiment.tags

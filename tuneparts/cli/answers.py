@@ -19,11 +19,11 @@ LONGEST_NOTE = 7000
 
 def card(run: runs.Run, search: Any) -> Any:
     """What the parent run in MLflow shows."""
-    from tuneparts.reports.figures.looks import looks
+    from tuneparts.reports.figures.style import arm_styles
     from tuneparts.tracking.dataset import DataFacts
     from tuneparts.tracking.tracker import SearchCard
 
-    facts, outline = run.card(), outline_of(run, "")
+    facts, metadata = run.card(), metadata_of(run, "")
     data = search.data.model_dump_json()
     return SearchCard(
         name=search.name,
@@ -33,8 +33,8 @@ def card(run: runs.Run, search: Any) -> Any:
         resolved=json.dumps(facts["search"], indent=2),
         versions=facts["versions"],
         question=search.question,
-        outline=outline.to_json(),
-        colours={arm: look.colour for arm, look in looks(outline).items()},
+        metadata=metadata.to_json(),
+        colours={arm: style.colour for arm, style in arm_styles(metadata).items()},
         data=DataFacts(
             name=f"rotated_{search.data.name}" if search.data.rotated else search.data.name,
             digest=hashlib.sha256(data.encode()).hexdigest()[:12],
@@ -55,28 +55,28 @@ def report(name: str | None, *, open_page: bool) -> None:
 
 
 def gather(run: runs.Run, console: Console | None = None) -> Any:
-    """Everything that a report of the run is made from (`reports.evidence.Evidence`)."""
-    from tuneparts.reports.evidence import Evidence
+    """Everything that a report of the run is made from (`reports.run_data.RunData`)."""
+    from tuneparts.reports.run_data import RunData
     from tuneparts.search.exhibits import Exhibits
     from tuneparts.search.storage import Folder
     from tuneparts.tracking import frames, runmap
 
     uri = settings.current().tracking_uri
     known = runmap.load(run.folder)
-    outline = outline_of(run, (known.parent if known is not None else None) or "")
+    metadata = metadata_of(run, (known.parent if known is not None else None) or "")
     with (console or Console(quiet=True)).status("reading the run"):
-        evidence = Evidence(
-            outline,
-            frames.trials(uri, outline.parent_run_id),
-            frames.steps(uri, outline.parent_run_id),
+        run_data = RunData(
+            metadata,
+            frames.trials(uri, metadata.parent_run_id),
+            frames.steps(uri, metadata.parent_run_id),
             find=Exhibits(Folder(run.storage())).find,
         )
-        if "samples" not in outline.figures:
-            return evidence
-        from tuneparts.cli import sheets
+        if "samples" not in metadata.figures:
+            return run_data
+        from tuneparts.cli import sample_grids
 
-        shown, note = sheets.of(run.search(), evidence.selected)
-        return dataclasses.replace(evidence, sheets=shown, sheets_note=note)
+        shown, note = sample_grids.of(run.search(), run_data.selected)
+        return dataclasses.replace(run_data, sample_grids=shown, sample_grids_note=note)
 
 
 def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
@@ -120,30 +120,30 @@ def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
     return "run", list(data)
 
 
-def write_report(run: runs.Run, evidence: Any, console: Console) -> dict[str, Path]:
+def write_report(run: runs.Run, run_data: Any, console: Console) -> dict[str, Path]:
     """Print the table and the answer, and write tables, figures and the page."""
-    from tuneparts.reports import stills, tables
+    from tuneparts.reports import static_export, tables
     from tuneparts.reports.answer import answer
-    from tuneparts.reports.write import write_evidence
+    from tuneparts.reports.write import write_run_data
 
     folder = run.folder / "report"
     with console.status("writing the report"):
-        paths = write_evidence(evidence, folder)
-        paths |= stills.write(folder)
-    built = tables.build(evidence.summary, evidence.outline)
+        paths = write_run_data(run_data, folder)
+        paths |= static_export.write(folder)
+    built = tables.build(run_data.summary, run_data.metadata)
     for table in tables.to_rich(built, width=console.width):
         console.print(table)
-    console.print(answer(evidence), highlight=False)
+    console.print(answer(run_data), highlight=False)
     return paths
 
 
-def description(evidence: Any) -> str:
+def description(run_data: Any) -> str:
     """The answer and the tables in Markdown, as long as MLflow takes it."""
     from tuneparts.reports import tables
     from tuneparts.reports.answer import answer
 
-    text = answer(evidence)
-    for table in tables.build(evidence.summary, evidence.outline):
+    text = answer(run_data)
+    for table in tables.build(run_data.summary, run_data.metadata):
         longer = f"{text}\n\n{tables.to_markdown([table])}"
         if len(longer) > LONGEST_NOTE:
             return text
@@ -151,12 +151,12 @@ def description(evidence: Any) -> str:
     return text
 
 
-def outline_of(run: runs.Run, parent_run_id: str) -> Any:
+def metadata_of(run: runs.Run, parent_run_id: str) -> Any:
     """The run's search as a report tells it."""
-    from tuneparts.reports.outline import ArmOutline, Outline
+    from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 
     facts, search = run.card(), run.search()
-    return Outline(
+    return ReportMetadata(
         name=search.name,
         question=search.question,
         notes=search.notes,
@@ -169,7 +169,7 @@ def outline_of(run: runs.Run, parent_run_id: str) -> Any:
         versions=facts["versions"],
         parent_run_id=parent_run_id,
         arms=tuple(
-            ArmOutline(
+            ArmMetadata(
                 name=arm.name,
                 method=arm.config.model_dump()["method"],
                 trials_per_seed=arm.trials_per_seed,

@@ -111,17 +111,17 @@ def _publish(run: runs.Run, search: Any, tracker: Any, console: Console) -> None
     """Write the report, and put it with what it says onto the runs in MLflow."""
     from tuneparts.tracking.card import SELECTED_TAG
 
-    evidence = answers.gather(run, console)
-    answers.write_report(run, evidence, console)
+    run_data = answers.gather(run, console)
+    answers.write_report(run, run_data, console)
     tracker.log_artifact(run.folder / "report")
-    tracker.describe(answers.description(evidence))
-    for run_id in evidence.selected["run_id"]:
+    tracker.describe(answers.description(run_data))
+    for run_id in run_data.selected["run_id"]:
         tracker.tag(run_id, {SELECTED_TAG: "yes"})
     if search.keep_models and tracker.flush():
         from tuneparts.cli import models
 
         uri = settings.current().tracking_uri
-        for row in evidence.selected.to_dict("records"):
+        for row in run_data.selected.to_dict("records"):
             try:
                 models.keep(run, search, row["trial"], row["run_id"], uri)
             except TunepartsError as error:  # numbers are safe; a model is an extra

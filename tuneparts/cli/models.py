@@ -22,14 +22,14 @@ def register(name: str | None, *, arm: str | None, as_name: str | None) -> None:
 
     run = runs.named(settings.current().results_dir, name)
     console = Console()
-    evidence = answers.gather(run)
-    arms = ranked(evidence)
+    run_data = answers.gather(run)
+    arms = ranked(run_data)
     if not arms:
         raise DataMissingError(f"a model comes from a finished trial, but {run.name} has none yet.")
     chosen = arms[0] if arm is None else arm
     if chosen not in arms:
         raise UnknownNameError("arm with a finished trial", chosen, arms)
-    row = evidence.selected[evidence.selected["arm"] == chosen].iloc[0]
+    row = run_data.selected[run_data.selected["arm"] == chosen].iloc[0]
     uri = store.resolve(settings.current().tracking_uri)
     with console.status(f"registering the model of {row['trial']}"):
         model_uri = keep(run, run.search(), str(row["trial"]), str(row["run_id"]), uri)

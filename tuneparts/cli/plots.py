@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts.errors import ConfigError
-from tuneparts.reports import page, stills
+from tuneparts.reports import page, static_export
 
 
 def check(path: Path) -> None:
@@ -14,7 +14,7 @@ def check(path: Path) -> None:
         raise ConfigError(f"a plot is an .html or an .svg file, but got `{path}`.")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"a plot goes into a folder that is there, but got `{path}`.")
-    if path.suffix == ".svg" and stills.browser() is None:
+    if path.suffix == ".svg" and static_export.browser() is None:
         raise ConfigError("an .svg file is drawn by Chromium, which is not here; .html needs none.")
 
 
@@ -23,5 +23,5 @@ def write(path: Path, drawing: Any) -> None:
     if path.suffix == ".html":
         text = page.figure_page(drawing)
     else:
-        text = stills.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
+        text = static_export.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -11,7 +11,7 @@ import math
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import Difference, difference
 from tuneparts.reports.tables import label, number, spread
@@ -20,14 +20,14 @@ _MISTAKES = 0.05
 """How often any of the sentence's comparisons may be wrong."""
 
 
-def answer(evidence: Evidence, metric: str = "test/accuracy") -> str:
+def answer(run_data: RunData, metric: str = "test/accuracy") -> str:
     """Best arm, how far ahead of the next one, at what cost, and what failed."""
     scores = {
         str(arm): {int(s): float(v) for s, v in zip(own["seed"], column(own, metric), strict=True)}
-        for arm, own in evidence.selected[column(evidence.selected, metric).notna()].groupby("arm")
+        for arm, own in run_data.selected[column(run_data.selected, metric).notna()].groupby("arm")
     }
-    summary = evidence.summary.set_index("arm")
-    arms = ranked(evidence, metric)
+    summary = run_data.summary.set_index("arm")
+    arms = ranked(run_data, metric)
     if not arms:
         parts = [f"No answer: no arm has a finished trial with {label(metric)}"]
     elif len(arms) == 1:
@@ -35,14 +35,14 @@ def answer(evidence: Evidence, metric: str = "test/accuracy") -> str:
         parts = [f"{arms[0]} has {label(metric)} {_score(summary, arms[0], metric)}; {rest}"]
     else:
         parts = [_comparison(summary, scores, arms, metric)]
-    return "; ".join([*parts, *_gaps(evidence.summary)]) + "."
+    return "; ".join([*parts, *_gaps(run_data.summary)]) + "."
 
 
-def ranked(evidence: Evidence, metric: str = "test/accuracy") -> list[str]:
-    """The arms that have the metric, best mean first; equal ones keep the outline's order."""
-    means = column(evidence.summary.set_index("arm"), metric).dropna()
+def ranked(run_data: RunData, metric: str = "test/accuracy") -> list[str]:
+    """The arms that have the metric, best mean first; equal ones keep the metadata's order."""
+    means = column(run_data.summary.set_index("arm"), metric).dropna()
     sign = -1 if schema.lookup(metric).direction is schema.Direction.UP else 1
-    names = [arm.name for arm in evidence.outline.arms if arm.name in means.index]
+    names = [arm.name for arm in run_data.metadata.arms if arm.name in means.index]
     return sorted(names, key=lambda name: sign * float(means[name]))
 
 

@@ -15,9 +15,9 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from tuneparts.reports.answer import answer
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import draw
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
 from tuneparts.reports.tables import Table, build, to_csv
 
@@ -31,25 +31,25 @@ _POLICY = (
 )
 
 
-def page(evidence: Evidence, drawings: Mapping[str, Drawing | Note] | None = None) -> str:
-    """The whole page as text; the same evidence gives the same text.
+def page(run_data: RunData, drawings: Mapping[str, Drawing | Note] | None = None) -> str:
+    """The whole page as text; the same run_data gives the same text.
 
     Args:
-        evidence: the run.
+        run_data: the run.
         drawings: figures by request where they are drawn already.
     """
-    outline = evidence.outline
+    metadata = run_data.metadata
     if drawings is None:
-        drawings = {request: draw(request, evidence) for request in outline.figures}
-    title = escape(f"{outline.name} ({outline.scale})" if outline.scale else outline.name)
+        drawings = {request: draw(request, run_data) for request in metadata.figures}
+    title = escape(f"{metadata.name} ({metadata.scale})" if metadata.scale else metadata.name)
     body = [
-        f'<header><p class="kind">{title}</p><h1>{escape(outline.question)}</h1>',
-        f'<p class="answer">{escape(answer(evidence))}</p></header>',
-        *_tables(evidence),
+        f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>',
+        f'<p class="answer">{escape(answer(run_data))}</p></header>',
+        *_tables(run_data),
         *(_figure(number, drawing) for number, drawing in enumerate(drawings.values(), start=1)),
-        _troubles(evidence.trials),
-        _notes(outline.notes),
-        _provenance(evidence),
+        _troubles(run_data.trials),
+        _notes(metadata.notes),
+        _provenance(run_data),
     ]
     return _document(title, body)
 
@@ -103,11 +103,11 @@ def html_table(table: Table) -> str:
     )
 
 
-def _tables(evidence: Evidence) -> list[str]:
-    built = build(evidence.summary, evidence.outline)
+def _tables(run_data: RunData) -> list[str]:
+    built = build(run_data.summary, run_data.metadata)
     parts = []
     for heading, table in zip(("Scores and costs", "Hypers"), built, strict=False):
-        link = _download("table.csv", to_csv(evidence.summary, evidence.outline))
+        link = _download("table.csv", to_csv(run_data.summary, run_data.metadata))
         parts.append(f"<section><h2>{heading}</h2>{html_table(table)}{link}</section>")
     return parts
 
@@ -157,15 +157,15 @@ def _notes(notes: str) -> str:
     return f"<section><h2>What differs from the paper</h2>{body}</section>"
 
 
-def _provenance(evidence: Evidence) -> str:
-    outline = evidence.outline
+def _provenance(run_data: RunData) -> str:
+    metadata = run_data.metadata
     facts = {
-        "command": outline.command,
-        "parent run": outline.parent_run_id,
-        "config digest": outline.digest,
-        "commit": outline.commit,
-        "MLflow UI": outline.ui_command,
-        **{f"{name} version": version for name, version in sorted(outline.versions.items())},
+        "command": metadata.command,
+        "parent run": metadata.parent_run_id,
+        "config digest": metadata.digest,
+        "commit": metadata.commit,
+        "MLflow UI": metadata.ui_command,
+        **{f"{name} version": version for name, version in sorted(metadata.versions.items())},
     }
     rows = "".join(
         f"<dt>{escape(name)}</dt><dd><code>{escape(value or 'unknown')}</code></dd>"

@@ -6,7 +6,7 @@ from datetime import datetime
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import OUTCOMES, column
 
 COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
@@ -25,11 +25,11 @@ def share(open_passes: Iterable[float], num_ended: int, *, total: int, budget: i
     return min(1.0, (num_ended + begun) / total)
 
 
-def arms(outline: Outline, trials: pd.DataFrame) -> pd.DataFrame:
+def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
     """One row per arm with `COLUMNS`; `best` is the best selection score so far."""
     rows = []
-    metric = schema.lookup(outline.metric) if outline.metric else None
-    for arm in outline.arms:
+    metric = schema.lookup(metadata.metric) if metadata.metric else None
+    for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
         ended = own["outcome"].isin(OUTCOMES)
         scores = column(own, metric.name).dropna() if metric else pd.Series(dtype=float)
@@ -52,9 +52,9 @@ def arms(outline: Outline, trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def fraction(outline: Outline, of_arms: pd.DataFrame) -> float:
+def fraction(metadata: ReportMetadata, of_arms: pd.DataFrame) -> float:
     """Share of the whole search that is over, arms weighed by their passes."""
-    weights = [arm.num_expected * max(arm.passes, 1) for arm in outline.arms]
+    weights = [arm.num_expected * max(arm.passes, 1) for arm in metadata.arms]
     parts: list[float] = of_arms["fraction"].tolist()
     return sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
 

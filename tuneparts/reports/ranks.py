@@ -15,7 +15,7 @@ from scipy import stats
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
-from tuneparts.reports.evidence import Evidence
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import Cell, Column, Table, label, number, spread
 
 
@@ -65,14 +65,14 @@ def ranks(scores: Mapping[str, Mapping[str, float]], *, larger_is_better: bool) 
     return Ranks(tuple(scores), tuple(arms), stats.rankdata(signed_TA, axis=1))
 
 
-def table(runs: Sequence[tuple[str, Evidence]], metric: str) -> Table:
+def table(runs: Sequence[tuple[str, RunData]], metric: str) -> Table:
     """The arms by mean rank, with rank and score on each task.
 
     Args:
         runs: name of the task, and what its run left.
         metric: what is ranked, of the trial selected by validation.
     """
-    summaries = {task: evidence.summary.set_index("arm") for task, evidence in runs}
+    summaries = {task: run_data.summary.set_index("arm") for task, run_data in runs}
     scores = {task: _means(summary, metric) for task, summary in summaries.items()}
     quantity = schema.lookup(metric)
     found = ranks(scores, larger_is_better=quantity.direction is schema.Direction.UP)
@@ -103,7 +103,7 @@ def table(runs: Sequence[tuple[str, Evidence]], metric: str) -> Table:
         )
     if left_out:
         notes.append(f"Without a score on every task, so left out: {', '.join(left_out)}.")
-    digests = ", ".join(f"{task} {evidence.outline.digest}" for task, evidence in runs)
+    digests = ", ".join(f"{task} {run_data.metadata.digest}" for task, run_data in runs)
     return Table(f"Ranks by {label(metric)}", tuple(columns), tuple(notes), f"digests: {digests}")
 
 

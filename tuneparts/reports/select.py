@@ -12,7 +12,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
 from tuneparts.search.selection import best_index
 
@@ -32,44 +32,44 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(frame[name], errors="coerce").astype(float)
 
 
-def select(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
-    """The selected trial of each (arm, seed), in the outline's order.
+def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
+    """The selected trial of each (arm, seed), in the metadata's order.
 
     The best finished trial by the selection metric; ties go to the smaller index. A finished
     trial without the metric cannot be selected, unless it is the only one. A seed without a
     selectable trial has no row.
     """
-    check(trials, outline)
+    check(trials, metadata)
     trials = trials.reset_index(drop=True)
     finished = trials[trials["outcome"] == "finished"]
     groups = dict(iter(finished.groupby(["arm", "seed"], sort=False)))
     chosen = [
         label
-        for arm in outline.arms
+        for arm in metadata.arms
         for seed in arm.seeds
         if (arm.name, seed) in groups
-        and (label := _choose(groups[arm.name, seed], outline)) is not None
+        and (label := _choose(groups[arm.name, seed], metadata)) is not None
     ]
     return trials.iloc[chosen].reset_index(drop=True)
 
 
-def _choose(candidates: pd.DataFrame, outline: Outline) -> int | None:
+def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
     """Row of the best candidate of one (arm, seed)."""
     if len(candidates) == 1:
         return int(candidates.index[0])
-    if not outline.metric:
+    if not metadata.metric:
         first = candidates.iloc[0]
         raise ConfigError(
             f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
             f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
         )
-    scores = dict(zip(candidates["index"], column(candidates, outline.metric), strict=True))
-    index = best_index(scores, schema.selection_metric(outline.metric))
+    scores = dict(zip(candidates["index"], column(candidates, metadata.metric), strict=True))
+    index = best_index(scores, schema.selection_metric(metadata.metric))
     return None if index is None else int(candidates.index[candidates["index"] == index][0])
 
 
-def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
-    """One row per arm, in the outline's order.
+def summarise(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
+    """One row per arm, in the metadata's order.
 
     Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
     expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
@@ -78,10 +78,10 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
     sent), and for each metric its mean over seeds under the schema name, with the
     standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
-    chosen = select(trials, outline)
-    metrics = reported(trials, outline)
+    chosen = select(trials, metadata)
+    metrics = reported(trials, metadata)
     rows = []
-    for arm in outline.arms:
+    for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
         picked = chosen[chosen["arm"] == arm.name]
         row: dict[str, object] = {
@@ -90,17 +90,17 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
             "follows": arm.follows or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
-            **_counts(own, arm, outline.metric),
+            **_counts(own, arm, metadata.metric),
             "first_error": _first_error(own),
         }
         for cost in _COSTS:
             name = cost.split("/")[1]
             row[name] = seed_cost(trials, [arm.name], cost)
             row[f"{name}_with_leader"] = seed_cost(
-                trials, [arm.name, *outline.leaders(arm.name)], cost
+                trials, [arm.name, *metadata.leaders(arm.name)], cost
             )
         if BYTES in trials:
-            row["bytes"] = seed_cost(trials, [arm.name, *outline.leaders(arm.name)], BYTES)
+            row["bytes"] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], BYTES)
         for metric in metrics:
             over_seeds = estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
@@ -109,7 +109,7 @@ def summarise(trials: pd.DataFrame, outline: Outline) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
+def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     """Metrics worth aggregating: scores and sizes, the selection metric, hypers, what was sent."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
@@ -120,7 +120,7 @@ def reported(trials: pd.DataFrame, outline: Outline) -> list[str]:
     tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
     hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
     sent = sorted((name for name in names if name.startswith(EXCHANGED)), key=place)
-    return [*tests, *([outline.metric] if outline.metric else []), *hypers, *sent]
+    return [*tests, *([metadata.metric] if metadata.metric else []), *hypers, *sent]
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
@@ -137,15 +137,15 @@ def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     return total
 
 
-def check(trials: pd.DataFrame, outline: Outline) -> None:
-    """Refuse trials that the outline does not know or that occur twice."""
-    known = {(arm.name, seed) for arm in outline.arms for seed in arm.seeds}
+def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
+    """Refuse trials that the metadata does not know or that occur twice."""
+    known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
     strange = set(zip(trials["arm"], trials["seed"], strict=True)) - known
     if strange:
         arm, seed = sorted(strange)[0]
         raise DataError(
-            f"every trial belongs to an arm and seed of the outline, but `{outline.name}` has "
-            f"none for arm `{arm}` seed {seed}. Give the report the outline of this run."
+            f"every trial belongs to an arm and seed of the metadata, but `{metadata.name}` has "
+            f"none for arm `{arm}` seed {seed}. Give the report the metadata of this run."
         )
     twice = trials[trials.duplicated(["arm", "seed", "index"])]
     if len(twice):
@@ -156,7 +156,7 @@ def check(trials: pd.DataFrame, outline: Outline) -> None:
         )
 
 
-def _counts(own: pd.DataFrame, arm: ArmOutline, metric: str) -> dict[str, int]:
+def _counts(own: pd.DataFrame, arm: ArmMetadata, metric: str) -> dict[str, int]:
     present = own["seed"].value_counts()
     missing = sum(max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds)
     finished = own[own["outcome"] == "finished"]

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tuneparts import schema
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import BYTES, OUTCOMES, SCORED
 
 MEGABYTE = 1e6
@@ -73,7 +73,7 @@ class Table:
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
-def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
+def build(summary: pd.DataFrame, metadata: ReportMetadata) -> list[Table]:
     """The table of scores and costs, and those of hypers and communication where there are any."""
     records = summary.to_dict("records")
     arm = Column("arm", tuple(Cell(str(row["arm"])) for row in records), is_number=False)
@@ -83,14 +83,14 @@ def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
     scores = [_scores(summary, name, detail=2 * position) for position, name in enumerate(tests)]
     if scores:
         scores[0] = _with_failures(scores[0], summary)
-    if outline.metric:
-        scores.append(_scores(summary, outline.metric, detail=3))
+    if metadata.metric:
+        scores.append(_scores(summary, metadata.metric, detail=3))
     tables = [
         Table(
-            f"{outline.name}: scores and costs",
+            f"{metadata.name}: scores and costs",
             (arm, *scores, *_counts(summary), *_costs(summary)),
-            tuple(_notes(summary, outline)),
-            provenance(outline),
+            tuple(_notes(summary, metadata)),
+            provenance(metadata),
         )
     ]
     if hypers:
@@ -99,20 +99,20 @@ def build(summary: pd.DataFrame, outline: Outline) -> list[Table]:
         more = f" {hidden} values of families such as `{hypers[-1]}` are in the CSV file only."
         tables.append(
             Table(
-                f"{outline.name}: hypers",
+                f"{metadata.name}: hypers",
                 (arm, *(_scores(summary, name) for name in single)),
                 (note + (more if hidden else ""),),
-                provenance(outline),
+                provenance(metadata),
             )
         )
     if BYTES in summary:
-        tables.append(_communication(summary, outline, arm))
+        tables.append(_communication(summary, metadata, arm))
     return tables
 
 
-def provenance(outline: Outline) -> str:
+def provenance(metadata: ReportMetadata) -> str:
     """Where the numbers come from: parent run, digest of the search, commit of the code."""
-    parts = {"run": outline.parent_run_id, "digest": outline.digest, "commit": outline.commit}
+    parts = {"run": metadata.parent_run_id, "digest": metadata.digest, "commit": metadata.commit}
     return " · ".join(f"{name} {value or 'unknown'}" for name, value in parts.items())
 
 
@@ -224,10 +224,10 @@ def to_latex(tables: Sequence[Table]) -> str:
     return "\n".join(parts)
 
 
-def to_csv(summary: pd.DataFrame, outline: Outline) -> str:
+def to_csv(summary: pd.DataFrame, metadata: ReportMetadata) -> str:
     """The whole summary at full precision, with provenance in each row."""
     return summary.assign(
-        parent_run_id=outline.parent_run_id, digest=outline.digest, commit=outline.commit
+        parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
     ).to_csv(index=False, lineterminator="\n")
 
 
@@ -300,9 +300,9 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
     return columns
 
 
-def _communication(summary: pd.DataFrame, outline: Outline, arm: Column) -> Table:
+def _communication(summary: pd.DataFrame, metadata: ReportMetadata, arm: Column) -> Table:
     """What the selected trials sent, beside federated averaging where an arm of it ran alone."""
-    plain = [a.name for a in outline.arms if a.method == "fedavg" and a.trials_per_seed == 1]
+    plain = [a.name for a in metadata.arms if a.method == "fedavg" and a.trials_per_seed == 1]
     columns = [
         _column(summary, "federated/rounds", "rounds", 1.0, 0),
         _column(summary, "communication/up", "up (MB)", MEGABYTE, 2),
@@ -319,7 +319,7 @@ def _communication(summary: pd.DataFrame, outline: Outline, arm: Column) -> Tabl
         _column(summary, "federated/dropped", "clients dropped", 1.0, 1),
     ]
     note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
-    return Table(f"{outline.name}: communication", (arm, *columns), (note,), provenance(outline))
+    return Table(f"{metadata.name}: communication", (arm, *columns), (note,), provenance(metadata))
 
 
 def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
@@ -327,13 +327,15 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
     return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
-def _notes(summary: pd.DataFrame, outline: Outline) -> list[str]:
-    chosen = f"of the trial selected by {outline.metric} within each seed" if outline.metric else ""
+def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
+    chosen = (
+        f"of the trial selected by {metadata.metric} within each seed" if metadata.metric else ""
+    )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()
         + "; passes and seconds are what all trials of a seed cost."
     ]
-    for arm, row in zip(outline.arms, summary.to_dict("records"), strict=True):
+    for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
             error = f"; first error: {row['first_error']}" if row["first_error"] else ""
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")

@@ -1,4 +1,4 @@
-"""A report on disk: page, tables, figures and the outline, each file replaced as a whole."""
+"""A report on disk: page, tables, figures and the metadata, each file replaced as a whole."""
 
 import re
 from pathlib import Path
@@ -7,15 +7,15 @@ import pandas as pd
 
 from tuneparts import atomic
 from tuneparts.reports import tables
-from tuneparts.reports.evidence import Evidence, Finder
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.page import figure_page, page
+from tuneparts.reports.run_data import Finder, RunData
 
 
 def write(
-    outline: Outline,
+    metadata: ReportMetadata,
     trials: pd.DataFrame,
     steps: pd.DataFrame,
     folder: Path,
@@ -25,7 +25,7 @@ def write(
     """Write the report into the folder.
 
     Args:
-        outline: the search as told.
+        metadata: the search as told.
         trials: one row per trial.
         steps: one row per trial, metric and step.
         folder: made if missing.
@@ -33,24 +33,24 @@ def write(
 
     Returns:
         Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
-        trials.csv, outline.json, and figures/<name>.html, .json and .csv for each figure that
+        trials.csv, metadata.json, and figures/<name>.html, .json and .csv for each figure that
         has data.
     """
-    return write_evidence(Evidence(outline, trials, steps, find=find), folder)
+    return write_run_data(RunData(metadata, trials, steps, find=find), folder)
 
 
-def write_evidence(evidence: Evidence, folder: Path) -> dict[str, Path]:
-    """As `write`, from evidence that may hold more than the frames."""
-    outline, trials = evidence.outline, evidence.trials
-    drawings = {request: draw(request, evidence) for request in outline.figures}
-    built = tables.build(evidence.summary, outline)
+def write_run_data(run_data: RunData, folder: Path) -> dict[str, Path]:
+    """As `write`, from run_data that may hold more than the frames."""
+    metadata, trials = run_data.metadata, run_data.trials
+    drawings = {request: draw(request, run_data) for request in metadata.figures}
+    built = tables.build(run_data.summary, metadata)
     texts = {
-        "report.html": page(evidence, drawings),
+        "report.html": page(run_data, drawings),
         "table.md": tables.to_markdown(built),
-        "table.csv": tables.to_csv(evidence.summary, outline),
+        "table.csv": tables.to_csv(run_data.summary, metadata),
         "table.tex": tables.to_latex(built),
         "trials.csv": trials.to_csv(index=False, lineterminator="\n"),
-        "outline.json": outline.to_json(),
+        "metadata.json": metadata.to_json(),
     }
     for request, drawing in drawings.items():
         if isinstance(drawing, Drawing):

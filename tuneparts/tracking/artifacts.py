@@ -12,7 +12,7 @@ def text(uri: str, run_id: str, path: str) -> str | None:
     Args:
         uri: The store.
         run_id: The run.
-        path: Inside its artifacts, such as `outline.json` or `report/report.html`.
+        path: Inside its artifacts, such as `metadata.json` or `report/report.html`.
     """
     from mlflow.exceptions import MlflowException
 

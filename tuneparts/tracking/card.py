@@ -49,8 +49,8 @@ class SearchCard:
     """Whatever else should be searchable in MLflow."""
     question: str = ""
     """What the search asks; the first line of every description."""
-    outline: str = ""
-    """The search as reports tell it, as JSON text; kept as the artifact `outline.json`."""
+    metadata: str = ""
+    """The search as reports tell it, as JSON text; kept as the artifact `metadata.json`."""
     colours: Mapping[str, str] = field(default_factory=dict)
     """Colour of each arm, the same as in the report."""
     data: DataFacts | None = None

@@ -179,7 +179,7 @@ class Mirror:
             notes.VIEW_TAG: notes.view_state(),
         }.items():
             self._call(partial(self._client.set_experiment_tag, experiment, key, text))
-        for name, text in {"search.json": card.resolved, "outline.json": card.outline}.items():
+        for name, text in {"search.json": card.resolved, "metadata.json": card.metadata}.items():
             if text:
                 self._call(partial(self._client.log_text, parent, text, name))
         self._send_data(parent)

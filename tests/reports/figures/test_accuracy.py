@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy, anytime, over_seeds
 from tuneparts.reports.figures.drawing import Note
-from tuneparts.reports.outline import ArmOutline, Outline
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import select, summarise
 
 
@@ -24,7 +24,7 @@ NO_STEPS = pd.DataFrame(columns=["trial", "arm", "seed", "index", "metric", "ste
 
 
 def test_incumbents_by_hand():
-    outline = Outline("s", "q", (ArmOutline("a", "m", 4, (0,)),), metric="val/accuracy")
+    metadata = ReportMetadata("s", "q", (ArmMetadata("a", "m", 4, (0,)),), metric="val/accuracy")
     trials = pd.DataFrame(
         [
             row("a", 0, 0, "finished", 0.5, 0.6, 10),
@@ -33,7 +33,7 @@ def test_incumbents_by_hand():
             row("a", 0, 3, "finished", 0.8, 0.7, 10),
         ]
     )
-    curve = anytime(Evidence(outline, trials, NO_STEPS), "test/accuracy")
+    curve = anytime(RunData(metadata, trials, NO_STEPS), "test/accuracy")
     points = list(zip(curve["passes"], curve["value"], strict=True))
     assert points == [(10, 0.6), (24, 0.6), (34, 0.7)]  # never the 0.9 that validation missed
 
@@ -41,23 +41,26 @@ def test_incumbents_by_hand():
 @settings(max_examples=30, deadline=None)
 @given(scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, NAN]), min_size=1, max_size=6))
 def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
-    outline = Outline("s", "q", (ArmOutline("a", "m", 7, (0,)),), metric="val/accuracy")
+    metadata = ReportMetadata("s", "q", (ArmMetadata("a", "m", 7, (0,)),), metric="val/accuracy")
     rows = [row("a", 0, i, "finished", val, i, 10) for i, val in enumerate(scores)]
     expected = []
     for count in range(1, len(rows) + 1):
-        chosen = select(pd.DataFrame(rows[:count]), outline)
+        chosen = select(pd.DataFrame(rows[:count]), metadata)
         expected += [(10 * count, value) for value in chosen["test/accuracy"]]
-    curve = anytime(Evidence(outline, pd.DataFrame(rows), NO_STEPS), "test/accuracy")
+    curve = anytime(RunData(metadata, pd.DataFrame(rows), NO_STEPS), "test/accuracy")
     assert list(zip(curve["passes"], curve["value"], strict=True)) == expected
 
 
 def test_follower_starts_at_the_end_of_its_leaders_bill():
-    arms = (ArmOutline("lead", "m", 1, (0, 1)), ArmOutline("tail", "m", 1, (0, 1), follows="lead"))
+    arms = (
+        ArmMetadata("lead", "m", 1, (0, 1)),
+        ArmMetadata("tail", "m", 1, (0, 1), follows="lead"),
+    )
     trials = pd.DataFrame(
         [row("lead", s, 0, "finished", NAN, 0.8, 10 + s) for s in (0, 1)]
         + [row("tail", s, 0, "finished", NAN, 0.9, 5) for s in (0, 1)]
     )
-    curve = anytime(Evidence(Outline("s", "q", arms), trials, NO_STEPS), "test/accuracy")
+    curve = anytime(RunData(ReportMetadata("s", "q", arms), trials, NO_STEPS), "test/accuracy")
     assert list(curve["passes"]) == [10, 11, 15, 16]
 
 
@@ -69,27 +72,27 @@ def test_over_seeds_holds_the_last_value_and_waits_for_every_seed():
     assert list(mean["se"]) == pytest.approx([0.1, 0.1])
 
 
-def test_ends_are_the_tables_means(trials, steps, outline):
-    curves = over_seeds(anytime(Evidence(outline, trials, steps), "test/accuracy"))
+def test_ends_are_the_tables_means(trials, steps, metadata):
+    curves = over_seeds(anytime(RunData(metadata, trials, steps), "test/accuracy"))
     ends = curves.groupby("arm")["mean"].last()
-    table = summarise(trials, outline).set_index("arm")["test/accuracy"]
+    table = summarise(trials, metadata).set_index("arm")["test/accuracy"]
     for arm in table.index:
         assert ends[arm] == pytest.approx(table[arm], abs=1e-12)
 
 
-def test_every_arm_is_named_once(trials, steps, outline):
-    figure = accuracy(Evidence(outline, trials, steps)).figure
+def test_every_arm_is_named_once(trials, steps, metadata):
+    figure = accuracy(RunData(metadata, trials, steps)).figure
     shown = [trace.name for trace in figure.data if trace.showlegend is not False]
-    assert shown == [arm.name for arm in outline.arms]
+    assert shown == [arm.name for arm in metadata.arms]
     assert figure.layout.xaxis.type == "log"
 
 
-def test_one_seed_has_no_band(trials, steps, outline):
-    one = replace(outline, arms=tuple(replace(arm, seeds=(0,)) for arm in outline.arms))
-    drawing = accuracy(Evidence(one, trials[trials["seed"] == 0], steps[steps["seed"] == 0]))
+def test_one_seed_has_no_band(trials, steps, metadata):
+    one = replace(metadata, arms=tuple(replace(arm, seeds=(0,)) for arm in metadata.arms))
+    drawing = accuracy(RunData(one, trials[trials["seed"] == 0], steps[steps["seed"] == 0]))
     assert all(not trace.x for trace in drawing.figure.data if trace.fill)
     assert drawing.data["se"].isna().all()
 
 
-def test_without_scores_a_note(trials, steps, outline):
-    assert isinstance(accuracy(Evidence(outline, trials.iloc[:0], steps.iloc[:0])), Note)
+def test_without_scores_a_note(trials, steps, metadata):
+    assert isinstance(accuracy(RunData(metadata, trials.iloc[:0], steps.iloc[:0])), Note)

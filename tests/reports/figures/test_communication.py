@@ -5,23 +5,23 @@ import pytest
 
 from tuneparts.errors import ConfigError
 from tuneparts.reports import tables
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.communication import communication, over_seeds, points
 from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.run_data import RunData
 
 SEEDS = (0, 1)
 ARMS = (
-    ArmOutline("federated", "federated", 1, SEEDS),
-    ArmOutline("fedavg", "fedavg", 1, SEEDS),
-    ArmOutline("random", "fedavg", 2, SEEDS),
-    ArmOutline("again", "fedavg", 1, SEEDS, follows="federated"),
+    ArmMetadata("federated", "federated", 1, SEEDS),
+    ArmMetadata("fedavg", "fedavg", 1, SEEDS),
+    ArmMetadata("random", "fedavg", 2, SEEDS),
+    ArmMetadata("again", "fedavg", 1, SEEDS, follows="federated"),
 )
 MEGABYTES = {"federated": 9.0, "fedavg": 10.0, "random": 10.0, "again": 10.0}
 
 
 @pytest.fixture
-def evidence(outline) -> Evidence:
+def run_data(metadata) -> RunData:
     """Three reports a trial; accuracy 0.5, 0.6, 0.7, and a tenth more for the second trial."""
     trials, steps = [], []
     for arm in ARMS:
@@ -46,20 +46,20 @@ def evidence(outline) -> Evidence:
                 trials.append(
                     {**keys, "outcome": "finished", "error": "", "test/accuracy": 0.8, **values}
                 )
-    changed = type(outline)(**{**outline.__dict__, "arms": ARMS})
-    return Evidence(changed, pd.DataFrame(trials), pd.DataFrame(steps))
+    changed = type(metadata)(**{**metadata.__dict__, "arms": ARMS})
+    return RunData(changed, pd.DataFrame(trials), pd.DataFrame(steps))
 
 
-def test_a_curve_has_the_mean_over_seeds_of_both_axes(evidence) -> None:
-    data = over_seeds(points(evidence, "val/accuracy", 1))
+def test_a_curve_has_the_mean_over_seeds_of_both_axes(run_data) -> None:
+    data = over_seeds(points(run_data, "val/accuracy", 1))
     own = data[data["arm"] == "fedavg"]
     assert own["megabytes"].tolist() == pytest.approx([10.1 / 3, 20.2 / 3, 10.1])
     assert own["mean"].tolist() == pytest.approx([0.5, 0.6, 0.7])
     assert own["seeds"].tolist() == [2, 2, 2]
 
 
-def test_who_selects_pays_for_all_trials_and_who_follows_for_its_leader(evidence) -> None:
-    data = points(evidence, "val/accuracy", 1)
+def test_who_selects_pays_for_all_trials_and_who_follows_for_its_leader(run_data) -> None:
+    data = points(run_data, "val/accuracy", 1)
     first = data[data["seed"] == 0]
     random = first[first["arm"] == "random"]
     assert random["bytes"].tolist() == pytest.approx([10e6, 20e6])
@@ -68,36 +68,36 @@ def test_who_selects_pays_for_all_trials_and_who_follows_for_its_leader(evidence
     assert again["bytes"].tolist() == pytest.approx([9e6 + 10e6 / 3 * i for i in (1, 2, 3)])
 
 
-def test_a_window_averages_the_evaluations_so_far(evidence) -> None:
-    data = points(evidence, "val/accuracy", 2)
+def test_a_window_averages_the_evaluations_so_far(run_data) -> None:
+    data = points(run_data, "val/accuracy", 2)
     own = data[(data["arm"] == "federated") & (data["seed"] == 0)]
     assert own["value"].tolist() == pytest.approx([0.5, 0.55, 0.65])
 
 
-def test_the_drawing_has_a_line_per_arm(evidence) -> None:
-    drawing = communication(evidence, "val/accuracy", "2")
+def test_the_drawing_has_a_line_per_arm(run_data) -> None:
+    drawing = communication(run_data, "val/accuracy", "2")
     assert isinstance(drawing, Drawing)
     assert [trace.name for trace in drawing.figure.data] == [arm.name for arm in ARMS]
     assert "over 2 evaluations" in drawing.caption
     assert drawing.figure.layout.xaxis.title.text == "sent up and down (MB)"
 
 
-def test_a_window_is_a_count(evidence) -> None:
+def test_a_window_is_a_count(run_data) -> None:
     with pytest.raises(ConfigError, match="at least 1, but got `0`"):
-        communication(evidence, "val/accuracy", "0")
+        communication(run_data, "val/accuracy", "0")
 
 
-def test_runs_that_send_nothing_have_neither_figure_nor_table(trials, steps, outline) -> None:
-    other = Evidence(outline, trials, steps)
+def test_runs_that_send_nothing_have_neither_figure_nor_table(trials, steps, metadata) -> None:
+    other = RunData(metadata, trials, steps)
     assert isinstance(communication(other), Note)
-    titles = [table.title for table in tables.build(other.summary, outline)]
+    titles = [table.title for table in tables.build(other.summary, metadata)]
     assert not any("communication" in title for title in titles)
 
 
-def test_the_table_sets_every_arm_beside_federated_averaging(evidence) -> None:
+def test_the_table_sets_every_arm_beside_federated_averaging(run_data) -> None:
     (table,) = [
         table
-        for table in tables.build(evidence.summary, evidence.outline)
+        for table in tables.build(run_data.summary, run_data.metadata)
         if table.title.endswith("communication")
     ]
     cells = {column.header: [cell.text for cell in column.cells] for column in table.columns}

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from tuneparts.errors import UnknownNameError
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.deviations import MAX_LAYERS, deviations
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import draw
+from tuneparts.reports.run_data import RunData
 
 
 def table(num_layers: int) -> pd.DataFrame:
@@ -22,17 +22,17 @@ def table(num_layers: int) -> pd.DataFrame:
     )
 
 
-def evidence(outline, trials, steps, num_layers: int = 2, arms=("partitioned",)) -> Evidence:
+def run_data(metadata, trials, steps, num_layers: int = 2, arms=("partitioned",)) -> RunData:
     texts = {
         (trial, "deviations"): table(num_layers).to_csv(index=False)
         for trial in trials["trial"]
         if trial.split("/")[0] in arms
     }
-    return Evidence(outline, trials, steps, find=lambda trial, name: texts.get((trial, name)))
+    return RunData(metadata, trials, steps, find=lambda trial, name: texts.get((trial, name)))
 
 
-def test_two_panels_for_each_layer(outline, trials, steps) -> None:
-    drawing = deviations(evidence(outline, trials, steps))
+def test_two_panels_for_each_layer(metadata, trials, steps) -> None:
+    drawing = deviations(run_data(metadata, trials, steps))
     assert isinstance(drawing, Drawing)
     assert len(drawing.figure.data) == 4
     titles = [note.text for note in drawing.figure.layout.annotations]
@@ -46,8 +46,8 @@ def test_two_panels_for_each_layer(outline, trials, steps) -> None:
     assert "At most 3 weights" in drawing.caption
 
 
-def test_deep_nets_show_some_layers_and_keep_the_rest_as_data(outline, trials, steps) -> None:
-    drawing = deviations(evidence(outline, trials, steps, num_layers=9))
+def test_deep_nets_show_some_layers_and_keep_the_rest_as_data(metadata, trials, steps) -> None:
+    drawing = deviations(run_data(metadata, trials, steps, num_layers=9))
     assert isinstance(drawing, Drawing)
     titles = [note.text.split(",")[0] for note in drawing.figure.layout.annotations]
     assert titles[::2] == ["layer0", "layer3", "layer5", "layer8"]
@@ -56,21 +56,21 @@ def test_deep_nets_show_some_layers_and_keep_the_rest_as_data(outline, trials, s
     assert "5 more layers" in drawing.caption
 
 
-def test_an_arm_can_be_asked_for(outline, trials, steps) -> None:
-    left = evidence(outline, trials, steps, arms=("none", "partitioned"))
+def test_an_arm_can_be_asked_for(metadata, trials, steps) -> None:
+    left = run_data(metadata, trials, steps, arms=("none", "partitioned"))
     both = [draw(request, left) for request in ("deviations", "deviations:partitioned")]
     assert [set(drawing.data["arm"]) for drawing in both] == [{"none"}, {"partitioned"}]
     with pytest.raises(UnknownNameError, match="nobody"):
         draw("deviations:nobody", left)
 
 
-def test_without_tables_there_is_a_note(outline, trials, steps) -> None:
-    assert isinstance(deviations(Evidence(outline, trials, steps)), Note)
-    assert isinstance(deviations(evidence(outline, trials, steps), "none"), Note)
+def test_without_tables_there_is_a_note(metadata, trials, steps) -> None:
+    assert isinstance(deviations(RunData(metadata, trials, steps)), Note)
+    assert isinstance(deviations(run_data(metadata, trials, steps), "none"), Note)
 
 
-def test_an_exhibit_is_read_as_a_table(outline, trials, steps) -> None:
-    left = evidence(outline, trials, steps)
+def test_an_exhibit_is_read_as_a_table(metadata, trials, steps) -> None:
+    left = run_data(metadata, trials, steps)
     got = left.exhibit("partitioned/seed0/00000", "deviations")
     pd.testing.assert_frame_equal(got, pd.read_csv(io.StringIO(table(2).to_csv(index=False))))
     assert left.exhibit("partitioned/seed0/00000", "other") is None

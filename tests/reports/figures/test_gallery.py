@@ -1,10 +1,10 @@
 import pytest
 
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import FIGURES, draw, parse
-from tuneparts.reports.outline import DEFAULT_FIGURES
+from tuneparts.reports.metadata import DEFAULT_FIGURES
+from tuneparts.reports.run_data import RunData
 
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
@@ -17,21 +17,21 @@ def test_every_figure_is_asked_for_below():
 
 
 @pytest.mark.parametrize("request_", ASKED)
-def test_an_empty_run_gives_notes_and_no_exception(request_, trials, steps, outline):
-    assert isinstance(draw(request_, Evidence(outline, trials.iloc[:0], steps.iloc[:0])), Note)
+def test_an_empty_run_gives_notes_and_no_exception(request_, trials, steps, metadata):
+    assert isinstance(draw(request_, RunData(metadata, trials.iloc[:0], steps.iloc[:0])), Note)
 
 
 @pytest.mark.parametrize("request_", DEFAULT_FIGURES)
-def test_default_figures_have_data_caption_and_axis_titles(request_, trials, steps, outline):
-    drawing = draw(request_, Evidence(outline, trials, steps))
+def test_default_figures_have_data_caption_and_axis_titles(request_, trials, steps, metadata):
+    drawing = draw(request_, RunData(metadata, trials, steps))
     assert isinstance(drawing, Drawing)
     assert len(drawing.data)
     assert drawing.caption.endswith(".")
     assert drawing.figure.layout.xaxis.title.text
 
 
-def test_arguments_reach_the_figure(trials, steps, outline):
-    drawing = draw("accuracy:test/nll", Evidence(outline, trials, steps))
+def test_arguments_reach_the_figure(trials, steps, metadata):
+    drawing = draw("accuracy:test/nll", RunData(metadata, trials, steps))
     assert drawing.figure.layout.yaxis.title.text == "test nll (nats) ↓"
 
 

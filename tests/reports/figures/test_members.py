@@ -3,18 +3,18 @@
 import pandas as pd
 import pytest
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.anytime import anytime, points
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.interpolation import interpolation
 from tuneparts.reports.figures.membership import membership, memberships
-from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.run_data import RunData
 
 ARMS = ("shared", "plain")
 
 
 @pytest.fixture
-def evidence(outline) -> Evidence:
+def run_data(metadata) -> RunData:
     rows = []
     for arm in ARMS:
         for seed in (0, 1):
@@ -36,38 +36,38 @@ def evidence(outline) -> Evidence:
                 row |= {f"superweights/cluster.{m}_{k}": float(k % 2) for m, k in CLUSTERS}
                 row |= {f"interpolation/accuracy.{i}": 0.5 + 0.1 * seed for i in range(11)}
             rows.append(row)
-    arms = tuple(ArmOutline(arm, "superweights", 1, (0, 1), passes=1) for arm in ARMS)
-    changed = type(outline)(**{**outline.__dict__, "arms": arms})
-    return Evidence(changed, pd.DataFrame(rows), pd.DataFrame())
+    arms = tuple(ArmMetadata(arm, "superweights", 1, (0, 1), passes=1) for arm in ARMS)
+    changed = type(metadata)(**{**metadata.__dict__, "arms": arms})
+    return RunData(changed, pd.DataFrame(rows), pd.DataFrame())
 
 
 CLUSTERS = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 
-def test_operating_points_and_their_frontier(evidence) -> None:
-    data = points(evidence)
+def test_operating_points_and_their_frontier(run_data) -> None:
+    data = points(run_data)
     own = data[data["arm"] == "shared"].reset_index(drop=True)
     assert own["members"].tolist() == ["0", "1", "0 + 1"]
     assert own["accuracy"].tolist() == pytest.approx([0.71, 0.6, 0.9])
     assert own["is_best"].tolist() == [True, False, True]
-    drawing = anytime(evidence)
+    drawing = anytime(run_data)
     assert isinstance(drawing, Drawing)
     assert list(drawing.figure.data[0].x) == [100.0, 300.0]
     assert list(drawing.figure.data[1].x) == [200.0]
 
 
-def test_the_cluster_of_each_layer(evidence) -> None:
-    data = memberships(evidence)
+def test_the_cluster_of_each_layer(run_data) -> None:
+    data = memberships(run_data)
     assert len(data) == 2 * len(CLUSTERS)
-    drawing = membership(evidence)
+    drawing = membership(run_data)
     assert isinstance(drawing, Drawing)
     (heat,) = drawing.figure.data
     assert heat.z[0] == [0.0, 1.0, 0.0]
     assert heat.y == ("member 0", "member 1")
 
 
-def test_the_line_between_two_members_has_its_places_in_order(evidence) -> None:
-    drawing = interpolation(evidence)
+def test_the_line_between_two_members_has_its_places_in_order(run_data) -> None:
+    drawing = interpolation(run_data)
     assert isinstance(drawing, Drawing)
     (line,) = drawing.figure.data
     assert list(line.x) == pytest.approx([i / 10 for i in range(11)])
@@ -75,5 +75,5 @@ def test_the_line_between_two_members_has_its_places_in_order(evidence) -> None:
 
 
 @pytest.mark.parametrize("figure", [anytime, membership, interpolation])
-def test_a_note_where_nothing_was_measured(figure, trials, steps, outline) -> None:
-    assert isinstance(figure(Evidence(outline, trials, steps)), Note)
+def test_a_note_where_nothing_was_measured(figure, trials, steps, metadata) -> None:
+    assert isinstance(figure(RunData(metadata, trials, steps)), Note)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Note
 from tuneparts.reports.figures.samples import samples
-from tuneparts.reports.sheet import Sheet
+from tuneparts.reports.run_data import RunData
+from tuneparts.reports.sample_grid import SampleGrid
 
 
-def make_sheet(arm="partitioned", *, channels=1):
+def make_grid(arm="partitioned", *, channels=1):
     rng = np.random.default_rng(3)
     shape = (2, 3, 5, 4, channels)
-    return Sheet(
+    return SampleGrid(
         arm=arm,
         seed=0,
         trial=f"{arm}/seed0/00000",
@@ -28,29 +28,29 @@ def make_sheet(arm="partitioned", *, channels=1):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_each_image_stands_in_its_place(channels):
-    sheet = make_sheet(channels=channels)
-    mosaic = sheet.mosaic(gap=2)
+    grid = make_grid(channels=channels)
+    mosaic = grid.mosaic(gap=2)
     assert mosaic.shape == (2 * 5 + 2, 4 * 4 + 3 * 2, channels)
     for example in range(2):
         for draw in range(3):
             top, left = example * 7, (draw + 1) * 6
             part = mosaic[top : top + 5, left : left + 4]
-            assert (part == sheet.draws_EDHWC[example, draw]).all()
-        assert (mosaic[example * 7 : example * 7 + 5, :4] == sheet.originals_EHWC[example]).all()
+            assert (part == grid.draws_EDHWC[example, draw]).all()
+        assert (mosaic[example * 7 : example * 7 + 5, :4] == grid.originals_EHWC[example]).all()
 
 
-def test_the_figure_holds_the_very_pixels(trials, steps, outline):
-    sheets = (make_sheet(), make_sheet("random", channels=3))
-    drawing = samples(Evidence(outline, trials, steps, sheets))
-    for trace, sheet in zip(drawing.figure.data, sheets, strict=True):
+def test_the_figure_holds_the_very_pixels(trials, steps, metadata):
+    grids = (make_grid(), make_grid("random", channels=3))
+    drawing = samples(RunData(metadata, trials, steps, grids))
+    for trace, grid in zip(drawing.figure.data, grids, strict=True):
         png = base64.b64decode(trace.source.partition(",")[2])
         pixels = np.asarray(Image.open(io.BytesIO(png)))
-        assert (pixels == np.broadcast_to(sheet.mosaic(), pixels.shape)).all()
+        assert (pixels == np.broadcast_to(grid.mosaic(), pixels.shape)).all()
     assert "rotation (rad) 1.2" in drawing.caption
     assert drawing.data["value"].tolist() == [1.25, 1.25]
 
 
-def test_without_sheets_the_note_says_why(trials, steps, outline):
-    evidence = Evidence(outline, trials, steps)
-    assert isinstance(samples(evidence), Note)
-    assert samples(replace(evidence, sheets_note="no data here")).text == "no data here"
+def test_without_sheets_the_note_says_why(trials, steps, metadata):
+    run_data = RunData(metadata, trials, steps)
+    assert isinstance(samples(run_data), Note)
+    assert samples(replace(run_data, sample_grids_note="no data here")).text == "no data here"

@@ -1,13 +1,13 @@
 import pandas as pd
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Note
 from tuneparts.reports.figures.trials import MOST
 from tuneparts.reports.figures.trials import trials as draw_trials
+from tuneparts.reports.run_data import RunData
 
 
-def test_every_trial_is_there_whatever_became_of_it(trials, steps, outline):
-    drawing = draw_trials(Evidence(outline, trials, steps), "test/accuracy")
+def test_every_trial_is_there_whatever_became_of_it(trials, steps, metadata):
+    drawing = draw_trials(RunData(metadata, trials, steps), "test/accuracy")
     assert set(drawing.data["trial"]) == set(trials["trial"])
     assert "random/seed1/00003" in set(drawing.data["trial"])  # the failed one
     (line,) = [t for t in drawing.figure.data if t.name == "random"]
@@ -16,14 +16,14 @@ def test_every_trial_is_there_whatever_became_of_it(trials, steps, outline):
     assert "newest" not in drawing.caption
 
 
-def test_a_running_search_has_lines_before_anything_finished(trials, steps, outline):
+def test_a_running_search_has_lines_before_anything_finished(trials, steps, metadata):
     running = trials.assign(outcome="running", status="RUNNING")
-    drawing = draw_trials(Evidence(outline, running, steps))
+    drawing = draw_trials(RunData(metadata, running, steps))
     assert set(drawing.data["arm"]) == {"random"}  # the one with the selection metric
     assert drawing.figure.layout.yaxis.title.text == "val accuracy ↑"
 
 
-def test_of_many_trials_the_newest_are_drawn(trials, steps, outline):
+def test_of_many_trials_the_newest_are_drawn(trials, steps, metadata):
     one = steps[(steps["trial"] == "random/seed0/00000") & (steps["metric"] == "val/accuracy")]
     many = pd.concat(
         one.assign(trial=f"random/seed0/{i:05d}", index=i, time=one["time"] + 1000 * i)
@@ -32,10 +32,10 @@ def test_of_many_trials_the_newest_are_drawn(trials, steps, outline):
     rows = pd.concat(
         trials.iloc[[3]].assign(trial=f"random/seed0/{i:05d}", index=i) for i in range(MOST + 7)
     )
-    drawing = draw_trials(Evidence(outline, rows, many))
+    drawing = draw_trials(RunData(metadata, rows, many))
     assert set(drawing.data["trial"]) == {f"random/seed0/{i:05d}" for i in range(7, MOST + 7)}
     assert f"newest {MOST}" in drawing.caption
 
 
-def test_nothing_reported_gives_a_note(trials, steps, outline):
-    assert isinstance(draw_trials(Evidence(outline, trials, steps), "val/nll"), Note)
+def test_nothing_reported_gives_a_note(trials, steps, metadata):
+    assert isinstance(draw_trials(RunData(metadata, trials, steps), "val/nll"), Note)

@@ -1,1 +1,1 @@
-"""Figures: one file each, functions from evidence to a drawing; `gallery` names them."""
+"""Figures: one file each, functions from run_data to a drawing; `gallery` names them."""

@@ -12,10 +12,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
-from tuneparts.reports.figures.looks import looks
-from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
@@ -24,19 +24,19 @@ from tuneparts.search.selection import best_index
 TITLE = "Accuracy against passes"
 
 
-def accuracy(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+def accuracy(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Mean over seeds with a band of one standard error."""
-    curves = over_seeds(anytime(evidence, metric))
+    curves = over_seeds(anytime(run_data, metric))
     title = TITLE if metric == "test/accuracy" else f"{label(metric)} against passes"
     if curves.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     figure = canvas()
-    for arm in evidence.outline.arms:
+    for arm in run_data.metadata.arms:
         own = curves[curves["arm"] == arm.name]
         if own.empty:
             continue
-        look = looks(evidence.outline)[arm.name]
-        line = {"color": look.colour, "dash": look.dash, "width": 2.5}
+        style = arm_styles(run_data.metadata)[arm.name]
+        line = {"color": style.colour, "dash": style.dash, "width": 2.5}
         line["shape"] = "hv" if arm.trials_per_seed > 1 else "linear"
         band = own.dropna(subset=["se"])
         x = band["passes"].tolist()
@@ -49,7 +49,7 @@ def accuracy(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Not
                     mode="lines",
                     line={"width": 0, "shape": line["shape"]},
                     fill=fill,
-                    fillcolor=look.wash,
+                    fillcolor=style.wash,
                     legendgroup=arm.name,
                     showlegend=False,
                     hoverinfo="skip",
@@ -59,32 +59,32 @@ def accuracy(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Not
             go.Scatter(
                 x=own["passes"].tolist(),
                 y=own["mean"].tolist(),
-                name=look.name,
+                name=style.name,
                 legendgroup=arm.name,
                 mode="lines+markers",
                 line=line,
-                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
             )
         )
     counts_axis(figure, "passes", curves["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
-    return Drawing(title, figure, _caption(evidence, metric), curves)
+    return Drawing(title, figure, _caption(run_data, metric), curves)
 
 
-def anytime(evidence: Evidence, metric: str) -> pd.DataFrame:
+def anytime(run_data: RunData, metric: str) -> pd.DataFrame:
     """Columns arm, seed, passes (cumulative, leaders included), value; a row per change."""
     rows = []
-    paths = evidence.paths(metric)
-    for arm in evidence.outline.arms:
+    paths = run_data.paths(metric)
+    for arm in run_data.metadata.arms:
         for seed in arm.seeds:
             start = sum(
-                bill_of(evidence.trials, leader, seed)
-                for leader in evidence.outline.leaders(arm.name)
+                bill_of(run_data.trials, leader, seed)
+                for leader in run_data.metadata.leaders(arm.name)
             )
             points = (
-                incumbents(evidence, arm, seed, metric)
+                incumbents(run_data, arm, seed, metric)
                 if arm.trials_per_seed > 1
-                else _along(evidence, arm, seed, metric, paths)
+                else _along(run_data, arm, seed, metric, paths)
             )
             rows += [(arm.name, seed, start + passes, value) for passes, value in points]
     return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
@@ -106,9 +106,9 @@ def over_seeds(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _along(
-    evidence: Evidence, arm: ArmOutline, seed: int, metric: str, paths: pd.DataFrame
+    run_data: RunData, arm: ArmMetadata, seed: int, metric: str, paths: pd.DataFrame
 ) -> list[tuple[float, float]]:
-    chosen = evidence.selected
+    chosen = run_data.selected
     chosen = chosen[(chosen["arm"] == arm.name) & (chosen["seed"] == seed)]
     own = paths[paths["trial"].isin(chosen["trial"])].dropna(subset=["value"])
     if len(own):
@@ -118,12 +118,12 @@ def _along(
 
 
 def incumbents(
-    evidence: Evidence, arm: ArmOutline, seed: int, metric: str, *, cost: str = "cost/passes"
+    run_data: RunData, arm: ArmMetadata, seed: int, metric: str, *, cost: str = "cost/passes"
 ) -> list[tuple[float, float]]:
     """The best trial so far by validation, after each finished one: (bill so far, its value)."""
-    trials = evidence.trials
+    trials = run_data.trials
     own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
-    rule = schema.selection_metric(evidence.outline.metric)
+    rule = schema.selection_metric(run_data.metadata.metric)
     rivals: dict[int, float | None] = {}
     values: dict[int, float] = {}
     bill, points = 0.0, []
@@ -157,13 +157,13 @@ def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/pass
     return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
 
 
-def _caption(evidence: Evidence, metric: str) -> str:
+def _caption(run_data: RunData, metric: str) -> str:
     text = f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) against passes "
     text += "(one pass is a forward-backward over one batch): mean over seeds, band one "
     text += "standard error."
-    if any(arm.trials_per_seed > 1 for arm in evidence.outline.arms):
-        text += f" Arms that select show the best trial so far by {evidence.outline.metric}, "
+    if any(arm.trials_per_seed > 1 for arm in run_data.metadata.arms):
+        text += f" Arms that select show the best trial so far by {run_data.metadata.metric}, "
         text += "their trials counted one after another, failed ones included."
-    if any(arm.follows for arm in evidence.outline.arms):
+    if any(arm.follows for arm in run_data.metadata.arms):
         text += " Arms that follow another start where their leader's passes end."
     return text

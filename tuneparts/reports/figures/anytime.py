@@ -3,36 +3,36 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.statistics import estimate
 
 TITLE = "Accuracy against operations"
 _ACCURACY, _FLOPS = "anytime/accuracy.", "anytime/flops."
 
 
-def anytime(evidence: Evidence) -> Drawing | Note:
+def anytime(run_data: RunData) -> Drawing | Note:
     """Test accuracy of subsets of members, mean over seeds, with the frontier of each arm."""
-    data = points(evidence)
+    data = points(run_data)
     if data.empty:
         return Note(TITLE, "No selected trial has operating points.")
     figure = canvas()
-    for arm, look in looks(evidence.outline).items():
+    for arm, style in arm_styles(run_data.metadata).items():
         own = data[data["arm"] == arm]
         if own.empty:
             continue
         best = own[own["is_best"]]
-        marker = {"color": look.colour, "symbol": look.symbol}
+        marker = {"color": style.colour, "symbol": style.symbol}
         figure.add_trace(
             go.Scatter(
                 x=best["flops"].tolist(),
                 y=best["accuracy"].tolist(),
                 error_y={"type": "data", "array": best["se"].tolist()},
-                name=look.name,
+                name=style.name,
                 legendgroup=arm,
                 mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
+                line={"color": style.colour, "dash": style.dash, "width": 2.5},
                 marker={**marker, "size": 9},
                 text=best["members"].tolist(),
                 hovertemplate="members %{text}: %{y:.4f} at %{x:.3s} FLOPs<extra></extra>",
@@ -43,7 +43,7 @@ def anytime(evidence: Evidence) -> Drawing | Note:
             go.Scatter(
                 x=others["flops"].tolist(),
                 y=others["accuracy"].tolist(),
-                name=look.name,
+                name=style.name,
                 legendgroup=arm,
                 showlegend=False,
                 mode="markers",
@@ -62,10 +62,10 @@ def anytime(evidence: Evidence) -> Drawing | Note:
     return Drawing(TITLE, figure, caption, data)
 
 
-def points(evidence: Evidence) -> pd.DataFrame:
+def points(run_data: RunData) -> pd.DataFrame:
     """One row per arm and subset: operations, mean accuracy over seeds, and whether it is best."""
     rows = []
-    for arm, trials in evidence.selected.groupby("arm", sort=False):
+    for arm, trials in run_data.selected.groupby("arm", sort=False):
         found = []
         for name in trials.columns:
             subset = str(name).removeprefix(_ACCURACY)

@@ -13,9 +13,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema, seeding
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import Look, looks
+from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column, seed_cost
 from tuneparts.reports.statistics import equivalent_trials, expected_best_interval
 from tuneparts.reports.tables import label, number
@@ -23,35 +23,35 @@ from tuneparts.reports.tables import label, number
 TITLE = "Expected best of n trials"
 
 
-def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Curves of the arms that draw and select, marks of those with one run where they meet."""
-    curves = curve(evidence, metric)
+    curves = curve(run_data, metric)
     if curves.empty:
         return Note(TITLE, f"No arm has several finished trials per seed with {metric}.")
-    equals = equivalents(evidence, metric, curves)
-    known, arms = looks(evidence.outline), list(dict.fromkeys(curves["arm"]))
+    equals = equivalents(run_data, metric, curves)
+    known, arms = arm_styles(run_data.metadata), list(dict.fromkeys(curves["arm"]))
     figure = canvas(len(arms), [f"best of n: {known[arm].name}" for arm in arms])
     named: set[str] = set()
     for panel, arm in enumerate(arms):
         where, own = place(panel, len(arms)), curves[curves["arm"] == arm]
         _add_curve(figure, own, known[arm], where)
         for row in equals[equals["against"] == arm].to_dict("records"):
-            look, is_reached = known[row["arm"]], not np.isnan(row["trials"])
+            style, is_reached = known[row["arm"]], not np.isnan(row["trials"])
             figure.add_trace(
                 go.Scatter(
                     x=[row["trials"] if is_reached else len(own)],
                     y=[row["score"]],
-                    name=f"{look.name}: {_count(row)}" if len(arms) == 1 else look.name,
+                    name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
                     legendgroup=row["arm"],
                     showlegend=row["arm"] not in named,
                     mode="markers",
                     marker={
-                        "color": look.colour,
-                        "symbol": look.symbol if is_reached else f"{look.symbol}-open",
+                        "color": style.colour,
+                        "symbol": style.symbol if is_reached else f"{style.symbol}-open",
                         "size": 12,
-                        "line": {"width": 2, "color": look.colour},
+                        "line": {"width": 2, "color": style.colour},
                     },
-                    hovertemplate=f"{look.name}: {_count(row)}<extra></extra>",
+                    hovertemplate=f"{style.name}: {_count(row)}<extra></extra>",
                 ),
                 **where,
             )
@@ -62,7 +62,7 @@ def best_of_n(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | No
             figure.update_xaxes(dtick=1, **where)
         figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
-        f"Lines: expected {label(metric)} of the best of n trials by {evidence.outline.metric}, "
+        f"Lines: expected {label(metric)} of the best of n trials by {run_data.metadata.metric}, "
         "over all subsets of the finished trials of a seed, averaged over seeds, for the arms "
         "whose trials do not depend on each other; band: bootstrap interval over trials, nominally "
         "95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the right end. Marks: arms "
@@ -83,7 +83,9 @@ def _count(row: Mapping[Hashable, Any]) -> str:
     return f"{row['says']} {escape(row['against'])} trial{'s' if row['trials'] != 1 else ''}"
 
 
-def _add_curve(figure: go.Figure, own: pd.DataFrame, look: Look, where: dict[str, int]) -> None:
+def _add_curve(
+    figure: go.Figure, own: pd.DataFrame, style: ArmStyle, where: dict[str, int]
+) -> None:
     shared = {"x": own["n"].tolist(), "mode": "lines", "showlegend": False}
     for edge, fill in (("high", None), ("low", "tonexty")):
         figure.add_trace(
@@ -92,7 +94,7 @@ def _add_curve(figure: go.Figure, own: pd.DataFrame, look: Look, where: dict[str
                 y=own[edge].tolist(),
                 line={"width": 0},
                 fill=fill,
-                fillcolor=look.wash,
+                fillcolor=style.wash,
                 hoverinfo="skip",
             ),
             **where,
@@ -101,21 +103,21 @@ def _add_curve(figure: go.Figure, own: pd.DataFrame, look: Look, where: dict[str
         go.Scatter(
             **shared,
             y=own["mean"].tolist(),
-            name=look.name,
-            line={"color": look.colour, "dash": look.dash, "width": 2.5},
+            name=style.name,
+            line={"color": style.colour, "dash": style.dash, "width": 2.5},
         ),
         **where,
     )
 
 
-def curve(evidence: Evidence, metric: str) -> pd.DataFrame:
+def curve(run_data: RunData, metric: str) -> pd.DataFrame:
     """Columns arm, n, passes (what n trials cost on average), mean, low, high."""
     rows = []
-    for arm in evidence.outline.arms:
+    for arm in run_data.metadata.arms:
         if arm.trials_per_seed == 1 or arm.is_adaptive:
             continue
-        rule = schema.selection_metric(evidence.outline.metric)
-        own = evidence.trials[evidence.trials["arm"] == arm.name].sort_values("index")
+        rule = schema.selection_metric(run_data.metadata.metric)
+        own = run_data.trials[run_data.trials["arm"] == arm.name].sort_values("index")
         scored = own[own["outcome"] == "finished"]
         scored = scored[column(scored, rule.name).notna() & column(scored, metric).notna()]
         seeds = [
@@ -136,7 +138,7 @@ def curve(evidence: Evidence, metric: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "n", "passes", "mean", "low", "high"])
 
 
-def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.DataFrame:
+def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.DataFrame:
     """How many trials of each selecting arm match each arm with one trial per seed.
 
     Arms that follow a selecting one are left out: their bill holds all of its trials. `curves`
@@ -147,19 +149,19 @@ def equivalents(evidence: Evidence, metric: str, curves: pd.DataFrame) -> pd.Dat
     """
     rows = []
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    several = {arm.name for arm in evidence.outline.arms if arm.trials_per_seed > 1}
-    scores = dict(zip(evidence.summary["arm"], column(evidence.summary, metric), strict=True))
+    several = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
+    scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
-        for arm in evidence.outline.arms:
+        for arm in run_data.metadata.arms:
             score = scores[arm.name]
-            if several.intersection([arm.name, *evidence.outline.leaders(arm.name)]):
+            if several.intersection([arm.name, *run_data.metadata.leaders(arm.name)]):
                 continue
             if np.isnan(score):
                 continue
             n = equivalent_trials(own["mean"].to_numpy(), score, larger_is_better=is_up)
             bill = seed_cost(
-                evidence.trials,
-                [arm.name, *evidence.outline.leaders(arm.name)],
+                run_data.trials,
+                [arm.name, *run_data.metadata.leaders(arm.name)],
                 "cost/passes",
             )
             passes = float("nan") if n is None else float(own["passes"].iloc[n - 1])

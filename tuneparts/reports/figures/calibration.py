@@ -4,9 +4,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.tables import label
 
@@ -14,28 +14,33 @@ TITLE = "Calibration"
 METRICS = ("test/ece", "test/nll", "test/brier")
 
 
-def calibration(evidence: Evidence) -> Drawing | Note:
+def calibration(run_data: RunData) -> Drawing | Note:
     """A panel per score: a point per seed of each arm, with mean and one standard error."""
-    data = scores(evidence)
+    data = scores(run_data)
     if data.empty:
         return Note(TITLE, f"No selected trial has reported {', '.join(METRICS)}.")
     shown = [metric for metric in METRICS if metric in set(data["metric"])]
     figure = canvas(len(shown), [label(metric, arrow=True) for metric in shown])
-    arms = [arm.name for arm in evidence.outline.arms if arm.name in set(data["arm"])]
-    known = looks(evidence.outline)
-    summary = evidence.summary.set_index("arm")
+    arms = [arm.name for arm in run_data.metadata.arms if arm.name in set(data["arm"])]
+    known = arm_styles(run_data.metadata)
+    summary = run_data.summary.set_index("arm")
     for panel, metric in enumerate(shown):
         where = place(panel, len(shown))
         for arm in arms:
-            look = known[arm]
+            style = known[arm]
             seeds = data[(data["arm"] == arm) & (data["metric"] == metric)]
             mean, se = summary[metric][arm], summary[f"{metric}:se"][arm]
             figure.add_trace(
                 go.Scatter(
                     x=seeds["value"].tolist(),
-                    y=[look.name] * len(seeds),
+                    y=[style.name] * len(seeds),
                     mode="markers",
-                    marker={"color": look.colour, "symbol": look.symbol, "size": 6, "opacity": 0.5},
+                    marker={
+                        "color": style.colour,
+                        "symbol": style.symbol,
+                        "size": 6,
+                        "opacity": 0.5,
+                    },
                     showlegend=False,
                     hovertemplate="%{x:.4f}<extra></extra>",
                 ),
@@ -44,10 +49,10 @@ def calibration(evidence: Evidence) -> Drawing | Note:
             figure.add_trace(
                 go.Scatter(
                     x=[mean],
-                    y=[look.name],
+                    y=[style.name],
                     error_x={"type": "data", "array": [se], "thickness": 2},
                     mode="markers",
-                    marker={"color": look.colour, "symbol": look.symbol, "size": 11},
+                    marker={"color": style.colour, "symbol": style.symbol, "size": 11},
                     showlegend=False,
                     hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
                 ),
@@ -65,9 +70,9 @@ def calibration(evidence: Evidence) -> Drawing | Note:
     return Drawing(TITLE, figure, caption, data, min_width=620 if len(shown) > 1 else 0)
 
 
-def scores(evidence: Evidence) -> pd.DataFrame:
+def scores(run_data: RunData) -> pd.DataFrame:
     """Columns arm, seed, metric, value."""
-    selected = evidence.selected
+    selected = run_data.selected
     parts = [
         pd.DataFrame(
             {

@@ -10,46 +10,46 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import bill_of, incumbents
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
-from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import BYTES
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import MEGABYTE, label
 
 
 def communication(
-    evidence: Evidence, metric: str = "val/accuracy", window: str = "1"
+    run_data: RunData, metric: str = "val/accuracy", window: str = "1"
 ) -> Drawing | Note:
     """Mean over seeds with one standard error; `window` evaluations are averaged."""
     title = f"{label(metric).capitalize()} against communication"
     if not window.isdigit() or int(window) < 1:
         raise ConfigError(f"`window` counts evaluations, at least 1, but got `{window}`.")
-    data = over_seeds(points(evidence, metric, int(window)))
+    data = over_seeds(points(run_data, metric, int(window)))
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} and what it sent.")
     figure = canvas()
-    for arm in evidence.outline.arms:
+    for arm in run_data.metadata.arms:
         own = data[data["arm"] == arm.name]
         if own.empty:
             continue
-        look = looks(evidence.outline)[arm.name]
+        style = arm_styles(run_data.metadata)[arm.name]
         figure.add_trace(
             go.Scatter(
                 x=own["megabytes"].tolist(),
                 y=own["mean"].tolist(),
                 error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
-                name=look.name,
+                name=style.name,
                 mode="lines+markers",
                 line={
-                    "color": look.colour,
-                    "dash": look.dash,
+                    "color": style.colour,
+                    "dash": style.dash,
                     "width": 2.5,
                     "shape": "hv" if arm.trials_per_seed > 1 else "linear",
                 },
-                marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
             )
         )
     figure.update_xaxes(title_text="sent up and down (MB)", rangemode="tozero")
@@ -59,25 +59,25 @@ def communication(
         "server and clients sent so far: mean and one standard error over seeds"
     )
     caption += f", each a moving average over {window} evaluations." if window != "1" else "."
-    if any(arm.trials_per_seed > 1 for arm in evidence.outline.arms):
+    if any(arm.trials_per_seed > 1 for arm in run_data.metadata.arms):
         caption += " Arms that select show the best trial so far and pay for all."
-    if any(arm.follows for arm in evidence.outline.arms):
+    if any(arm.follows for arm in run_data.metadata.arms):
         caption += " Arms that follow another start where their leader's bytes end."
     return Drawing(title, figure, caption, data)
 
 
-def points(evidence: Evidence, metric: str, window: int) -> pd.DataFrame:
+def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     """Columns arm, seed, report (number of the evaluation), bytes (leaders included), value."""
     rows = []
-    values, sent = evidence.paths(metric), evidence.paths(BYTES)
-    for arm in evidence.outline.arms:
+    values, sent = run_data.paths(metric), run_data.paths(BYTES)
+    for arm in run_data.metadata.arms:
         for seed in arm.seeds:
             start = sum(
-                bill_of(evidence.trials, leader, seed, cost=BYTES)
-                for leader in evidence.outline.leaders(arm.name)
+                bill_of(run_data.trials, leader, seed, cost=BYTES)
+                for leader in run_data.metadata.leaders(arm.name)
             )
             found = (
-                incumbents(evidence, arm, seed, metric, cost=BYTES)
+                incumbents(run_data, arm, seed, metric, cost=BYTES)
                 if arm.trials_per_seed > 1
                 else _along(arm, seed, values, sent, window=window)
             )
@@ -103,7 +103,7 @@ def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _along(
-    arm: ArmOutline, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
+    arm: ArmMetadata, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
 ) -> list[tuple[float, float]]:
     """Bytes and the moving average of the score along the one trial of a seed."""
 

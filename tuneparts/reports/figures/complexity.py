@@ -4,7 +4,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts.reports.figures.drawing import Drawing, canvas, place
-from tuneparts.reports.figures.looks import COLOURS
+from tuneparts.reports.figures.style import COLOURS
 
 _LOOKS = {
     "standard": (COLOURS[6], "solid", "circle"),

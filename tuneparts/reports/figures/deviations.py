@@ -7,26 +7,26 @@ of two, and what training and clustering make of them.
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 
 TITLE = "Means against deviations"
 MAX_LAYERS = 4
 """Rows of panels; of deeper nets the first layer, the last, and some between."""
 
 
-def deviations(evidence: Evidence, arm: str = "") -> Drawing | Note:
+def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     """Two panels per layer, for the first seed of an arm that left its weights.
 
     Args:
-        evidence: the run.
+        run_data: the run.
         arm: which arm; the first that left weights when not given.
     """
     if arm:
-        evidence.outline.arm(arm)
+        run_data.metadata.arm(arm)
     title = f"{TITLE}: {arm}" if arm else TITLE
-    found = weights(evidence, arm)
+    found = weights(run_data, arm)
     if found.empty:
         return Note(title, "No selected trial has left its means and deviations.")
     owner, seed = str(found["arm"].iloc[0]), found["seed"].iloc[0]
@@ -35,7 +35,7 @@ def deviations(evidence: Evidence, arm: str = "") -> Drawing | Note:
     moments = list(dict.fromkeys(found["moment"]))
     panels = [(layer, moment) for layer in chosen for moment in moments]
     figure = canvas(len(panels), [f"{layer}, {moment}" for layer, moment in panels])
-    look = looks(evidence.outline)[owner]
+    style = arm_styles(run_data.metadata)[owner]
     for panel, (layer, moment) in enumerate(panels):
         own = found[(found["layer"] == layer) & (found["moment"] == moment)]
         where = place(panel, len(panels))
@@ -44,7 +44,7 @@ def deviations(evidence: Evidence, arm: str = "") -> Drawing | Note:
                 x=own["mu"].tolist(),
                 y=own["sigma"].tolist(),
                 mode="markers",
-                marker={"color": look.colour, "size": 4, "opacity": 0.5},
+                marker={"color": style.colour, "size": 4, "opacity": 0.5},
                 showlegend=False,
                 hovertemplate="mu %{x:.4f}, sigma %{y:.5f}<extra></extra>",
             ),
@@ -65,12 +65,12 @@ def deviations(evidence: Evidence, arm: str = "") -> Drawing | Note:
     return Drawing(title, figure, caption, found, min_width=560)
 
 
-def weights(evidence: Evidence, arm: str = "") -> pd.DataFrame:
+def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
     """Columns arm, seed, layer, moment, mu, sigma of the first selected trial that has any."""
-    for _, trial in evidence.selected.iterrows():
+    for _, trial in run_data.selected.iterrows():
         if arm and trial["arm"] != arm:
             continue
-        left = evidence.exhibit(str(trial["trial"]), "deviations")
+        left = run_data.exhibit(str(trial["trial"]), "deviations")
         if left is not None and len(left):
             return left.assign(arm=trial["arm"], seed=trial["seed"])[
                 ["arm", "seed", "layer", "moment", "mu", "sigma"]

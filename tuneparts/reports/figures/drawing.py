@@ -9,8 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuneparts.reports.figures.looks import looks
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.metadata import ReportMetadata
 
 PANEL_HEIGHT = 330
 _GRID = "#e3e5e8"
@@ -73,17 +73,19 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     return figure
 
 
-def add_lines(figure: go.Figure, outline: Outline, data: pd.DataFrame, *, x: str, y: str) -> None:
+def add_lines(
+    figure: go.Figure, metadata: ReportMetadata, data: pd.DataFrame, *, x: str, y: str
+) -> None:
     """A line per arm through its means, with one standard error.
 
     Args:
         figure: to draw on.
-        outline: of the search.
+        metadata: of the search.
         data: columns `arm` and `se` besides those of `x` and `y`.
         x: column of places.
         y: column of means.
     """
-    for arm, look in looks(outline).items():
+    for arm, style in arm_styles(metadata).items():
         own = data[data["arm"] == arm]
         if own.empty:
             continue
@@ -92,10 +94,10 @@ def add_lines(figure: go.Figure, outline: Outline, data: pd.DataFrame, *, x: str
                 x=own[x].tolist(),
                 y=own[y].tolist(),
                 error_y={"type": "data", "array": own["se"].tolist()},
-                name=look.name,
+                name=style.name,
                 mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 2.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 8},
+                line={"color": style.colour, "dash": style.dash, "width": 2.5},
+                marker={"color": style.colour, "symbol": style.symbol, "size": 8},
             )
         )
 

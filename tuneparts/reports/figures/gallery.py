@@ -1,6 +1,6 @@
 """The figures by name: the only list.
 
-An outline asks for a figure by name, with arguments after a colon where it takes any:
+An metadata asks for a figure by name, with arguments after a colon where it takes any:
 `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
 """
 
@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.accuracy import accuracy
 from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
@@ -27,6 +26,7 @@ from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.scores import scores
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
+from tuneparts.reports.run_data import RunData
 
 Figure: TypeAlias = Callable[..., Drawing | Note]
 FIGURES: dict[str, Figure] = {
@@ -72,7 +72,7 @@ def parse(request: str) -> tuple[Figure, list[str]]:
     return FIGURES[name], arguments
 
 
-def draw(request: str, evidence: Evidence) -> Drawing | Note:
+def draw(request: str, run_data: RunData) -> Drawing | Note:
     """The drawing that a request asks for, or a note where its data is missing."""
     figure, arguments = parse(request)
-    return figure(evidence, *arguments)
+    return figure(run_data, *arguments)

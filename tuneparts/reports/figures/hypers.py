@@ -4,31 +4,31 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
 TITLE = "Hypers over passes"
 MAX_PANELS = 8
 
 
-def hypers(evidence: Evidence) -> Drawing | Note:
+def hypers(run_data: RunData) -> Drawing | Note:
     """Paths of the selected trials; what stays constant was given and is drawn dotted."""
-    data = paths(evidence)
+    data = paths(run_data)
     if data.empty:
         return Note(TITLE, "No selected trial has reported a hyper.")
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
     figure = canvas(len(shown), [label(stem) for stem in shown])
-    known = looks(evidence.outline)
-    followers = {arm.name for arm in evidence.outline.arms if arm.follows is not None}
+    known = arm_styles(run_data.metadata)
+    followers = {arm.name for arm in run_data.metadata.arms if arm.follows is not None}
     named: set[str] = set()
     for panel, stem in enumerate(shown):
         where = place(panel, len(shown))
         own = data[data["panel"] == stem]
         for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):
-            look = known[str(arm)]
+            style = known[str(arm)]
             is_given = line["value"].nunique() == 1
             if is_given and arm in followers:
                 continue  # its leader's value
@@ -36,16 +36,16 @@ def hypers(evidence: Evidence) -> Drawing | Note:
                 go.Scatter(
                     x=line["passes"].tolist(),
                     y=line["value"].tolist(),
-                    name=look.name,
+                    name=style.name,
                     legendgroup=str(arm),
                     showlegend=arm not in named,
                     mode="lines+markers" if len(line) == 1 else "lines",
                     line={
-                        "color": look.colour,
+                        "color": style.colour,
                         "width": 2,
-                        "dash": "dot" if is_given else look.dash,
+                        "dash": "dot" if is_given else style.dash,
                     },
-                    hovertemplate=f"{look.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
+                    hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
                     "<br>%{x} passes<extra></extra>",
                 ),
                 **where,
@@ -64,13 +64,13 @@ def hypers(evidence: Evidence) -> Drawing | Note:
     )
 
 
-def paths(evidence: Evidence) -> pd.DataFrame:
+def paths(run_data: RunData) -> pd.DataFrame:
     """Columns arm, seed, metric, passes, value, panel (the metric, or its family)."""
-    order = {arm.name: position for position, arm in enumerate(evidence.outline.arms)}
-    names = [] if evidence.steps.empty else evidence.steps["metric"].unique().tolist()
+    order = {arm.name: position for position, arm in enumerate(run_data.metadata.arms)}
+    names = [] if run_data.steps.empty else run_data.steps["metric"].unique().tolist()
     metrics = sorted(name for name in names if name.startswith("hyper/"))
     metrics.sort(key=lambda name: list(schema.METRICS).index(schema.lookup(name).name))
-    rows = [evidence.paths(metric).assign(panel=schema.lookup(metric).name) for metric in metrics]
+    rows = [run_data.paths(metric).assign(panel=schema.lookup(metric).name) for metric in metrics]
     columns = ["arm", "seed", "metric", "passes", "value", "panel"]
     if not rows:
         return pd.DataFrame(columns=columns)

@@ -2,21 +2,21 @@
 
 import pandas as pd
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.statistics import estimate
 
 TITLE = "Accuracy between two members"
 _METRIC = "interpolation/accuracy."
 
 
-def interpolation(evidence: Evidence) -> Drawing | Note:
+def interpolation(run_data: RunData) -> Drawing | Note:
     """Test accuracy from the first member to the second, mean over seeds."""
-    data = lines(evidence)
+    data = lines(run_data)
     if data.empty:
         return Note(TITLE, "No selected trial has interpolated between members.")
     figure = canvas()
-    add_lines(figure, evidence.outline, data, x="place", y="accuracy")
+    add_lines(figure, run_data.metadata, data, x="place", y="accuracy")
     figure.update_xaxes(title_text="place between first and second member")
     figure.update_yaxes(title_text="test accuracy")
     caption = (
@@ -26,10 +26,10 @@ def interpolation(evidence: Evidence) -> Drawing | Note:
     return Drawing(TITLE, figure, caption, data)
 
 
-def lines(evidence: Evidence) -> pd.DataFrame:
+def lines(run_data: RunData) -> pd.DataFrame:
     """One row per arm and place: mean accuracy over seeds."""
     rows = []
-    for arm, trials in evidence.selected.groupby("arm", sort=False):
+    for arm, trials in run_data.selected.groupby("arm", sort=False):
         columns = [name for name in trials.columns if str(name).startswith(_METRIC)]
         known = trials[columns].dropna(axis="columns", how="all")
         numbers = sorted(int(name.removeprefix(_METRIC)) for name in known.columns)

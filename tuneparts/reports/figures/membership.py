@@ -3,22 +3,22 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 
 TITLE = "Clusters of layers"
 _CLUSTER = "superweights/cluster."
 
 
-def membership(evidence: Evidence) -> Drawing | Note:
+def membership(run_data: RunData) -> Drawing | Note:
     """A panel per arm: members down, layers across, the cluster as number and shade."""
-    data = memberships(evidence)
+    data = memberships(run_data)
     if data.empty:
         return Note(TITLE, "No selected trial has clusters of layers.")
     shown = data[data["seed"] == data["seed"].iloc[0]]
     arms = list(dict.fromkeys(shown["arm"]))
-    names = looks(evidence.outline)
+    names = arm_styles(run_data.metadata)
     figure = canvas(len(arms), [names[arm].name for arm in arms])
     for panel, arm in enumerate(arms):
         own = shown[shown["arm"] == arm]
@@ -44,9 +44,9 @@ def membership(evidence: Evidence) -> Drawing | Note:
     return Drawing(TITLE, figure, caption, data, min_width=560)
 
 
-def memberships(evidence: Evidence) -> pd.DataFrame:
+def memberships(run_data: RunData) -> pd.DataFrame:
     """One row per arm, seed, member and layer."""
-    selected = evidence.selected
+    selected = run_data.selected
     rows = [
         (trial["arm"], trial["seed"], *map(int, str(name).removeprefix(_CLUSTER).split("_")), value)
         for _, trial in selected.iterrows()

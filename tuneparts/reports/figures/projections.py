@@ -7,10 +7,10 @@ with the path that led there where the score was taken along the way.
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import Look, looks
-from tuneparts.reports.outline import ArmOutline
+from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import reported
 from tuneparts.reports.tables import label
 
@@ -18,29 +18,29 @@ TITLE = "Hypers against accuracy"
 MAX_PANELS = 8
 
 
-def projections(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """A panel per hyper that differs between trials; every finished trial is a point."""
-    trials = evidence.trials[evidence.trials["outcome"] == "finished"]
+    trials = run_data.trials[run_data.trials["outcome"] == "finished"]
     names = [
         name
-        for name in reported(trials, evidence.outline)
+        for name in reported(trials, run_data.metadata)
         if name.startswith("hyper/") and trials[name].nunique() > 1
     ]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
         return Note(TITLE, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
     figure = canvas(len(shown), [])
-    known = looks(evidence.outline)
+    known = arm_styles(run_data.metadata)
     # The ends decide what is seen: paths start far below and would flatten them.
     low, high = float(trials[metric].min()), float(trials[metric].max())
     reach = [low - 0.1 * (high - low), high + 0.1 * (high - low)] if high > low else None
     for panel, name in enumerate(shown):
         where = place(panel, len(shown))
-        for arm in evidence.outline.arms:
+        for arm in run_data.metadata.arms:
             own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
             if own.empty:
                 continue
-            for line in _paths(evidence, own, name, metric) if arm.trials_per_seed == 1 else []:
+            for line in _paths(run_data, own, name, metric) if arm.trials_per_seed == 1 else []:
                 figure.add_trace(_path(line, known[arm.name], arm.name), **where)
             figure.add_trace(
                 _points(own, arm, known[arm.name], name=name, metric=metric, is_first=panel == 0),
@@ -63,43 +63,43 @@ def projections(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | 
 
 
 def _points(
-    own: pd.DataFrame, arm: ArmOutline, look: Look, *, name: str, metric: str, is_first: bool
+    own: pd.DataFrame, arm: ArmMetadata, style: ArmStyle, *, name: str, metric: str, is_first: bool
 ) -> go.Scatter:
     is_many = arm.trials_per_seed > 1
     return go.Scatter(
         x=own[name].tolist(),
         y=own[metric].tolist(),
-        name=look.name,
+        name=style.name,
         legendgroup=arm.name,
         showlegend=is_first,
         mode="markers",
         marker={
-            "color": look.colour,
-            "symbol": look.symbol,
+            "color": style.colour,
+            "symbol": style.symbol,
             "size": 7 if is_many else 12,
             "opacity": 0.75 if is_many else 1.0,
             "line": {"width": 0 if is_many else 1, "color": "white"},
         },
         text=own["seed"].astype(str).tolist(),
-        hovertemplate=f"{look.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
+        hovertemplate=f"{style.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
     )
 
 
-def _path(line: pd.DataFrame, look: Look, arm: str) -> go.Scatter:
+def _path(line: pd.DataFrame, style: ArmStyle, arm: str) -> go.Scatter:
     return go.Scatter(
         x=line["x"].tolist(),
         y=line["y"].tolist(),
         mode="lines",
-        line={"color": look.colour, "width": 1.5, "dash": look.dash},
+        line={"color": style.colour, "width": 1.5, "dash": style.dash},
         legendgroup=arm,
         showlegend=False,
         hoverinfo="skip",
     )
 
 
-def _paths(evidence: Evidence, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
+def _paths(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
     """Where the hyper moved while the score was taken: columns x, y per trial."""
-    steps = evidence.steps
+    steps = run_data.steps
     if steps.empty:
         return []
     steps = steps[steps["trial"].isin(own["trial"]) & steps["metric"].isin([name, metric])]

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
 
@@ -13,14 +13,14 @@ WIDE = 30
 _ROUNDS = "fixing/rounds"
 
 
-def rounds(evidence: Evidence, metric: str = "val/accuracy") -> Drawing | Note:
+def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
     """Mean over seeds with one standard error, at the last report of each round."""
     title = f"{label(metric).capitalize()} over rounds"
-    data = by_round(evidence, metric)
+    data = by_round(run_data, metric)
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} with rounds of fixing.")
     figure = canvas()
-    add_lines(figure, evidence.outline, data, x="round", y="mean")
+    add_lines(figure, run_data.metadata, data, x="round", y="mean")
     is_wide = data["mean"].min() > 0 and data["mean"].max() > WIDE * data["mean"].min()
     figure.update_xaxes(title_text="rounds of fixing so far", dtick=1)
     figure.update_yaxes(title_text=label(metric, arrow=True), type="log" if is_wide else "linear")
@@ -32,11 +32,11 @@ def rounds(evidence: Evidence, metric: str = "val/accuracy") -> Drawing | Note:
     return Drawing(title, figure, caption, data)
 
 
-def by_round(evidence: Evidence, metric: str) -> pd.DataFrame:
+def by_round(run_data: RunData, metric: str) -> pd.DataFrame:
     """Columns arm, round, mean, se, seeds."""
     keys = ["arm", "seed", "step"]
-    counts = evidence.paths(_ROUNDS)[[*keys, "value"]].rename(columns={"value": "round"})
-    pairs = counts.merge(evidence.paths(metric)[[*keys, "value"]], on=keys).sort_values(keys)
+    counts = run_data.paths(_ROUNDS)[[*keys, "value"]].rename(columns={"value": "round"})
+    pairs = counts.merge(run_data.paths(metric)[[*keys, "value"]], on=keys).sort_values(keys)
     last = pairs.groupby(["arm", "seed", "round"], as_index=False).last()
     last["round"] = last["round"].astype(int)
     rows = []

@@ -10,30 +10,30 @@ import plotly.graph_objects as go
 from PIL import Image
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.looks import looks
-from tuneparts.reports.sheet import Sheet
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
+from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.tables import label, number
 
 TITLE = "Data under the augmentation found"
 
 
-def samples(evidence: Evidence) -> Drawing | Note:
+def samples(run_data: RunData) -> Drawing | Note:
     """A panel per arm: examples down, the example itself and its draws across."""
-    sheets = evidence.sheets
-    if not sheets:
-        return Note(TITLE, evidence.sheets_note or "No selected trial augments images.")
-    names = looks(evidence.outline)
-    figure = canvas(len(sheets), [names[sheet.arm].name for sheet in sheets])
-    for panel, sheet in enumerate(sheets):
-        where = place(panel, len(sheets))
-        height, width = sheet.mosaic().shape[:2]
+    grids = run_data.sample_grids
+    if not grids:
+        return Note(TITLE, run_data.sample_grids_note or "No selected trial augments images.")
+    names = arm_styles(run_data.metadata)
+    figure = canvas(len(grids), [names[grid.arm].name for grid in grids])
+    for panel, grid in enumerate(grids):
+        where = place(panel, len(grids))
+        height, width = grid.mosaic().shape[:2]
         figure.add_trace(
-            go.Image(source=_png(sheet.mosaic()), hoverinfo="skip", dx=1, dy=1), **where
+            go.Image(source=_png(grid.mosaic()), hoverinfo="skip", dx=1, dy=1), **where
         )
-        cell = sheet.originals_EHWC.shape[2] + 1
-        num_draws = sheet.draws_EDHWC.shape[1]
+        cell = grid.originals_EHWC.shape[2] + 1
+        num_draws = grid.draws_EDHWC.shape[1]
         figure.update_xaxes(
             tickvals=[cell * (0.5 + i) for i in range(num_draws + 1)],
             ticktext=["data", *(str(i + 1) for i in range(num_draws))],
@@ -45,37 +45,37 @@ def samples(evidence: Evidence) -> Drawing | Note:
         )
         figure.update_yaxes(
             tickvals=[
-                (sheet.originals_EHWC.shape[1] + 1) * (0.5 + i) for i in range(len(sheet.labels))
+                (grid.originals_EHWC.shape[1] + 1) * (0.5 + i) for i in range(len(grid.labels))
             ],
-            ticktext=[str(one) for one in sheet.labels],
+            ticktext=[str(one) for one in grid.labels],
             title_text="class",
             showgrid=False,
             range=[height - 0.5, -0.5],
             constrain="domain",
             **where,
         )
-    words = "; ".join(f"{sheet.arm}: {_values(sheet)}" for sheet in sheets)
+    words = "; ".join(f"{grid.arm}: {_values(grid)}" for grid in grids)
     caption = (
         "Training examples (first column) and what the net is shown in their place: independent "
-        f"draws at the hypers of the selected trial of seed {sheets[0].seed}. {words}."
+        f"draws at the hypers of the selected trial of seed {grids[0].seed}. {words}."
     )
-    return Drawing(TITLE, figure, caption, table(sheets), min_width=560 if len(sheets) > 1 else 0)
+    return Drawing(TITLE, figure, caption, table(grids), min_width=560 if len(grids) > 1 else 0)
 
 
-def table(sheets: tuple[Sheet, ...]) -> pd.DataFrame:
+def table(grids: tuple[SampleGrid, ...]) -> pd.DataFrame:
     """One row per arm and hyper: the values that the draws were made at."""
     rows = [
-        (sheet.arm, sheet.seed, sheet.trial, name, value)
-        for sheet in sheets
-        for name, value in sheet.hypers.items()
+        (grid.arm, grid.seed, grid.trial, name, value)
+        for grid in grids
+        for name, value in grid.hypers.items()
     ]
     return pd.DataFrame(rows, columns=["arm", "seed", "trial", "metric", "value"])
 
 
-def _values(sheet: Sheet) -> str:
+def _values(grid: SampleGrid) -> str:
     return ", ".join(
         f"{label(name)} {number(value, schema.lookup(name).decimals)}"
-        for name, value in sheet.hypers.items()
+        for name, value in grid.hypers.items()
     )
 
 

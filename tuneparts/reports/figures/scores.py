@@ -1,12 +1,12 @@
-"""Every arm's score with its uncertainty and its seeds, the best on top: the table to look at."""
+"""Every arm's score with its uncertainty and its seeds, the best on top: the table as a picture."""
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate, student_interval
 from tuneparts.reports.tables import label
@@ -14,18 +14,18 @@ from tuneparts.reports.tables import label
 _ROW_HEIGHT = 26
 
 
-def scores(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
+def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Mean over seeds with Student's interval, and each seed as a faint mark."""
     title = f"{label(metric).capitalize()} by arm"
-    data = intervals(evidence, metric)
+    data = intervals(run_data, metric)
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    look = looks(evidence.outline)
+    styles = arm_styles(run_data.metadata)
     figure = canvas()
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
-        arm = look[str(row["arm"])]
-        seeds = _seeds(evidence, str(row["arm"]), metric)
+        arm = styles[str(row["arm"])]
+        seeds = _seeds(run_data, str(row["arm"]), metric)
         figure.add_trace(
             go.Scatter(
                 x=seeds,
@@ -64,11 +64,11 @@ def scores(evidence: Evidence, metric: str = "test/accuracy") -> Drawing | Note:
     return Drawing(title, figure, caption, data)
 
 
-def intervals(evidence: Evidence, metric: str) -> pd.DataFrame:
+def intervals(run_data: RunData, metric: str) -> pd.DataFrame:
     """Columns arm, mean, low, high, seeds; arms without a score have no row."""
     rows = []
-    for arm in evidence.outline.arms:
-        values = _seeds(evidence, arm.name, metric)
+    for arm in run_data.metadata.arms:
+        values = _seeds(run_data, arm.name, metric)
         if values:
             found = student_interval(values)
             low, high = (found.low, found.high) if found else (float("nan"), float("nan"))
@@ -76,6 +76,6 @@ def intervals(evidence: Evidence, metric: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "mean", "low", "high", "seeds"])
 
 
-def _seeds(evidence: Evidence, arm: str, metric: str) -> list[float]:
-    own = evidence.selected[evidence.selected["arm"] == arm]
+def _seeds(run_data: RunData, arm: str, metric: str) -> list[float]:
+    own = run_data.selected[run_data.selected["arm"] == arm]
     return [float(value) for value in column(own, metric).dropna()]

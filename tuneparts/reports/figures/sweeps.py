@@ -6,17 +6,17 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
 
 
-def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
+def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
     """A metric against a setting (`param.<path>`, `seed` or a hyper): mean and error per arm."""
     title = f"{label(metric).capitalize()} against {_name(setting)}"
-    trials = _finished(evidence, [setting, metric])
+    trials = _finished(run_data, [setting, metric])
     if trials.empty:
         return Note(title, f"No finished trial has both {setting} and {metric}.")
     rows = []
@@ -25,7 +25,7 @@ def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Dr
         rows.append((arm, value, point.mean, point.se, point.num))
     data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se", "trials"])
     figure = canvas()
-    add_lines(figure, evidence.outline, data, x=setting, y="mean")
+    add_lines(figure, run_data.metadata, data, x=setting, y="mean")
     is_number = pd.api.types.is_numeric_dtype(data[setting])
     figure.update_xaxes(
         title_text=escape(_name(setting), quote=False), type="linear" if is_number else "category"
@@ -40,11 +40,11 @@ def sweep(evidence: Evidence, setting: str, metric: str = "test/accuracy") -> Dr
 
 
 def heat_map(
-    evidence: Evidence, across: str, up: str, metric: str = "test/accuracy", arm: str = ""
+    run_data: RunData, across: str, up: str, metric: str = "test/accuracy", arm: str = ""
 ) -> Drawing | Note:
     """The mean of a metric over two settings, all finished trials of one arm or of all."""
     title = f"{label(metric).capitalize()} over {_name(across)} and {_name(up)}"
-    trials = _finished(evidence, [across, up, metric])
+    trials = _finished(run_data, [across, up, metric])
     if arm:
         title = f"{title}: {arm}"
         trials = trials[trials["arm"] == arm]
@@ -75,9 +75,9 @@ def heat_map(
     return Drawing(title, figure, caption, data)
 
 
-def _finished(evidence: Evidence, names: list[str]) -> pd.DataFrame:
+def _finished(run_data: RunData, names: list[str]) -> pd.DataFrame:
     """Finished trials that have all of these columns; settings that look like numbers are."""
-    trials = evidence.trials[evidence.trials["outcome"] == "finished"].copy()
+    trials = run_data.trials[run_data.trials["outcome"] == "finished"].copy()
     if any(name not in trials for name in names):
         return trials.iloc[:0]
     trials = trials.dropna(subset=names)

@@ -5,12 +5,12 @@ from html import escape
 
 import pandas as pd
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, add_lines, canvas, counts_axis
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
 
-def tasks(runs: Mapping[str | float, Evidence], setting: str, metric: str) -> Drawing:
+def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Drawing:
     """A line per arm through the runs that have it.
 
     Args:
@@ -20,8 +20,8 @@ def tasks(runs: Mapping[str | float, Evidence], setting: str, metric: str) -> Dr
     """
     rows = [
         (row["arm"], value, row[metric], row[f"{metric}:se"])
-        for value, evidence in runs.items()
-        for row in evidence.summary.to_dict("records")
+        for value, run_data in runs.items()
+        for row in run_data.summary.to_dict("records")
         if pd.notna(row.get(metric))
     ]
     data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se"])
@@ -29,7 +29,7 @@ def tasks(runs: Mapping[str | float, Evidence], setting: str, metric: str) -> Dr
     if is_number:
         data = data.sort_values(setting, kind="stable")
     figure = canvas()
-    add_lines(figure, next(iter(runs.values())).outline, data, x=setting, y="mean")
+    add_lines(figure, next(iter(runs.values())).metadata, data, x=setting, y="mean")
     if is_number:
         counts_axis(figure, escape(setting, quote=False), data[setting].tolist(), {})
     else:

@@ -3,24 +3,24 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.evidence import Evidence
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
-from tuneparts.reports.figures.looks import looks
+from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
 MOST = 40
 """Trials drawn of each arm, the newest; more lines than that are one blot."""
 
 
-def trials(evidence: Evidence, metric: str = "") -> Drawing | Note:
+def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
     """A line per trial, whatever became of it; the selection metric unless another is named."""
-    metric = metric or evidence.outline.metric
+    metric = metric or run_data.metadata.metric
     title = f"{label(metric)} of each trial" if metric else "Trials"
-    data = lines(evidence, metric)
+    data = lines(run_data, metric)
     if data.empty:
         return Note(title, f"No trial has reported {metric or 'anything'} yet.")
     figure = canvas()
-    for arm, look in looks(evidence.outline).items():
+    for arm, style in arm_styles(run_data.metadata).items():
         own = data[data["arm"] == arm]
         if own.empty:
             continue
@@ -36,10 +36,10 @@ def trials(evidence: Evidence, metric: str = "") -> Drawing | Note:
                 x=x,
                 y=y,
                 text=text,
-                name=look.name,
+                name=style.name,
                 mode="lines+markers",
-                line={"color": look.colour, "dash": look.dash, "width": 1.5},
-                marker={"color": look.colour, "symbol": look.symbol, "size": 5},
+                line={"color": style.colour, "dash": style.dash, "width": 1.5},
+                marker={"color": style.colour, "symbol": style.symbol, "size": 5},
                 opacity=0.75,
                 hovertemplate="%{text}: %{y:.4f} at %{x} passes<extra></extra>",
             )
@@ -47,18 +47,18 @@ def trials(evidence: Evidence, metric: str = "") -> Drawing | Note:
     counts_axis(figure, "passes", data["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
     caption = f"{label(metric).capitalize()} of each trial against its own passes."
-    num_left_out = evidence.trials["trial"].nunique() - data["trial"].nunique()
+    num_left_out = run_data.trials["trial"].nunique() - data["trial"].nunique()
     if num_left_out > 0 and data.groupby("arm")["trial"].nunique().max() == MOST:
         caption += f" The newest {MOST} trials of each arm are drawn."
     return Drawing(title, figure, caption, data)
 
 
-def lines(evidence: Evidence, metric: str) -> pd.DataFrame:
+def lines(run_data: RunData, metric: str) -> pd.DataFrame:
     """Columns arm, trial, passes, value, of the newest trials of each arm."""
     columns = ["arm", "trial", "passes", "value"]
-    if evidence.steps.empty:
+    if run_data.steps.empty:
         return pd.DataFrame(columns=columns)
-    rows = evidence.steps[evidence.steps["metric"] == metric].dropna(subset=["value"])
+    rows = run_data.steps[run_data.steps["metric"] == metric].dropna(subset=["value"])
     rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
     newest = (
         rows.drop_duplicates("trial")

@@ -12,7 +12,7 @@ DEFAULT_FIGURES = ("scores", "accuracy", "hypers", "projections", "best_of_n")
 
 
 @dataclass(frozen=True)
-class ArmOutline:
+class ArmMetadata:
     """One arm: each of its seeds is a replicate of the whole arm with all its trials."""
 
     name: str
@@ -35,12 +35,12 @@ class ArmOutline:
 
 
 @dataclass(frozen=True)
-class Outline:
+class ReportMetadata:
     """A search as its report tells it; survives JSON."""
 
     name: str
     question: str
-    arms: tuple[ArmOutline, ...]
+    arms: tuple[ArmMetadata, ...]
     metric: str = ""
     """Selection metric; may be empty when no arm has anything to select."""
     notes: str = ""
@@ -77,7 +77,7 @@ class Outline:
                 "empty. Name a validation metric such as `val/accuracy`."
             )
 
-    def arm(self, name: str) -> ArmOutline:
+    def arm(self, name: str) -> ArmMetadata:
         """The arm of this name."""
         for arm in self.arms:
             if arm.name == name:
@@ -103,8 +103,8 @@ class Outline:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Outline":
+    def from_json(cls, text: str) -> "ReportMetadata":
         """The inverse of `to_json`."""
         tree: dict[str, Any] = json.loads(text)
-        arms = tuple(ArmOutline(**{**arm, "seeds": tuple(arm["seeds"])}) for arm in tree["arms"])
+        arms = tuple(ArmMetadata(**{**arm, "seeds": tuple(arm["seeds"])}) for arm in tree["arms"])
         return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"])})

@@ -1,4 +1,4 @@
-"""What figures and pages are made from: the outline with the frames of its run."""
+"""What figures and pages are made from: the metadata with the frames of its run."""
 
 import io
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.select import select, summarise
-from tuneparts.reports.sheet import Sheet
 
 STEP_COLUMNS = ("trial", "arm", "seed", "index", "metric", "step", "time", "value")
 
@@ -19,30 +19,30 @@ Finder: TypeAlias = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class RunData:
     """A run's frames; what is derived from them is computed once."""
 
-    outline: Outline
+    metadata: ReportMetadata
     trials: pd.DataFrame
     """One row per trial."""
     steps: pd.DataFrame
     """One row per trial, metric and step (passes so far)."""
-    sheets: tuple[Sheet, ...] = ()
+    sample_grids: tuple[SampleGrid, ...] = ()
     """What the data looks like under the hypers of selected trials."""
-    sheets_note: str = ""
-    """Why there are no sheets."""
+    sample_grids_note: str = ""
+    """Why there are no sample grids."""
     find: Finder | None = None
     """Where tables that trials left are found, if they are at hand."""
 
     @cached_property
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each (arm, seed)."""
-        return select(self.trials, self.outline)
+        return select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
-        return summarise(self.trials, self.outline)
+        return summarise(self.trials, self.metadata)
 
     def paths(self, metric: str) -> pd.DataFrame:
         """Steps of the selected trials for one metric, sorted by trial and step."""

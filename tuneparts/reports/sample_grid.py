@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class SampleGrid:
     """The augmentation of one selected trial, made visible."""
 
     arm: str

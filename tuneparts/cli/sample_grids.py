@@ -1,4 +1,4 @@
-"""What the data looks like under the hypers that each arm found: sheets for the report.
+"""What the data looks like under the hypers that each arm found: sample grids for the report.
 
 The draws are made by the very code that training used, at the values that the run reported.
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts.errors import DataError
-from tuneparts.reports.sheet import Sheet
+from tuneparts.reports.sample_grid import SampleGrid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +26,10 @@ _UNSEEN = ("hyper/dropout.", "hyper/keep.", "hyper/num_kept", "hyper/temperature
 """Hypers that change no pixel of an image."""
 
 
-def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[Sheet, ...], str]:
-    """A sheet for the first seed of every arm that augments images, or why there is none.
+def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], str]:
+    """A grid for the first seed of every arm that augments images, or why there is none.
 
-    An arm that follows another trains at its leader's hypers, and has no sheet of its own.
+    An arm that follows another trains at its leader's hypers, and has no grid of its own.
 
     Args:
         search: the resolved search.
@@ -51,7 +51,7 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[Sheet, ...], str]:
         return (), f"The data is not on this machine: {error}"
     if len(task.in_shape) != 3:
         return (), "Inputs are vectors; only images can be shown."
-    return tuple(_sheet(arm, row, values, task) for arm, row, values in found), ""
+    return tuple(_grid(arm, row, values, task) for arm, row, values in found), ""
 
 
 def _values(row: dict[Any, Any]) -> dict[str, float]:
@@ -65,13 +65,13 @@ def _values(row: dict[Any, Any]) -> dict[str, float]:
     }
 
 
-def _sheet(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> Sheet:
+def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
     hypers: HypersConfig = arm.config.hypers
     bare = hypers.replaced({"dropout": None, "mask": None, "temperature": None, "frozen": ()})
     config = bare.at({name.removeprefix("hyper/"): value for name, value in values.items()})
     chosen = task.train.subset(_one_of_each_class(task.train.labels))
     draws = _draws(config, chosen.inputs, task, seed=int(row["seed"]))
-    return Sheet(
+    return SampleGrid(
         arm=arm.name,
         seed=int(row["seed"]),
         trial=str(row["trial"]),

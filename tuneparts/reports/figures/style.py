@@ -1,4 +1,4 @@
-"""How an arm looks, everywhere: one colour, dash and marker (colours of Okabe and Ito 2008).
+"""How an arm is drawn, everywhere: one colour, dash and marker (colours of Okabe and Ito 2008).
 
 Black and yellow are left out because one of them vanishes on each background. An arm's colour
 follows from its name alone unless two arms of a search would share it, so the same arm has the
@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from html import escape
 
-from tuneparts.reports.outline import Outline
+from tuneparts.reports.metadata import ReportMetadata
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#7f868d")
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -27,7 +27,7 @@ _USUAL = {
 
 
 @dataclass(frozen=True)
-class Look:
+class ArmStyle:
     """What makes an arm recognisable in colour, in print and to the colour-blind."""
 
     name: str
@@ -43,10 +43,10 @@ class Look:
         return f"rgba({red},{green},{blue},0.18)"
 
 
-def looks(outline: Outline) -> dict[str, Look]:
-    """The look of each arm by its name."""
+def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
+    """The style of each arm by its name."""
     taken: dict[str, int] = {}
-    names = [arm.name for arm in outline.arms]
+    names = [arm.name for arm in metadata.arms]
     for name in sorted(names, key=lambda name: (name not in _USUAL, names.index(name))):
         slot = _slot(name)
         rounds = len(taken) // len(COLOURS) * len(COLOURS)
@@ -54,7 +54,7 @@ def looks(outline: Outline) -> dict[str, Look]:
             slot = (slot + 1) % len(COLOURS)
         taken[name] = slot + rounds
     return {
-        name: Look(
+        name: ArmStyle(
             escape(name, quote=False),
             COLOURS[taken[name] % len(COLOURS)],
             _DASHES[taken[name] // len(COLOURS) % len(_DASHES)],

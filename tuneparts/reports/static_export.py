@@ -79,7 +79,7 @@ def svgs(figures: Mapping[str, object]) -> dict[str, str]:
         '<!DOCTYPE html><meta charset="utf-8"><body>'
         f"<script>{get_plotlyjs()}</script><script>{script}</script></body>"
     )
-    with tempfile.TemporaryDirectory(prefix="tuneparts-stills-") as place:
+    with tempfile.TemporaryDirectory(prefix="tuneparts-static-export-") as place:
         path = Path(place) / "figures.html"
         path.write_text(page, encoding="utf-8")
         flags = [*_FLAGS, f"--user-data-dir={place}/profile"]
