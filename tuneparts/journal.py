@@ -88,8 +88,27 @@ class TrialRecord:
     """All that the journal knows of one trial."""
 
     configs: list[Mapping[str, Any]] = field(default_factory=list)
+    start: float | None = None
+    """When the first config was given."""
     rows: dict[int, Row] = field(default_factory=dict)
     end: TrialEnded | None = None
+
+    def add(self, event: Event) -> bool:
+        """Take an event of this trial; returns whether it was news."""
+        if isinstance(event, TrialStarted):
+            if event.config in self.configs:
+                return False
+            self.configs.append(event.config)
+            self.start = event.time if self.start is None else self.start
+        elif isinstance(event, Row):
+            if event.step in self.rows:
+                return False
+            self.rows[event.step] = event
+        else:
+            if self.end is not None:
+                return False
+            self.end = event
+        return True
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -155,21 +174,10 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        record = self.trials.setdefault(event.trial, TrialRecord())
-        if isinstance(event, TrialStarted):
-            if event.config in record.configs:
-                return False
-            record.configs.append(event.config)
-        elif isinstance(event, Row):
-            if event.step in record.rows:
-                return False
-            record.rows[event.step] = event
-        else:
-            if record.end is not None:
-                return False
-            record.end = event
-        self.events.append(event)
-        return True
+        is_news = self.trials.setdefault(event.trial, TrialRecord()).add(event)
+        if is_news:
+            self.events.append(event)
+        return is_news
 
     def _drop_torn_tail(self) -> None:
         """A crash may leave half a line at the end; it was never acted upon."""
@@ -185,6 +193,14 @@ def read(path: Path) -> Iterator[Event]:
         for number, line in enumerate(lines, start=1):
             if line.endswith("\n"):
                 yield _decode(line, path, number)
+
+
+def records(path: Path) -> dict[TrialId, TrialRecord]:
+    """What a journal file knows of each trial, for readers; the file is left as it is."""
+    found: dict[TrialId, TrialRecord] = {}
+    for event in read(path):
+        found.setdefault(event.trial, TrialRecord()).add(event)
+    return found
 
 
 def _encode(event: Event) -> str:
