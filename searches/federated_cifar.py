@@ -7,9 +7,9 @@ images, whose clients have few labels instead, are the same search with other da
     tuneparts search federated_cifar --set data.rotated=false
 """
 
+from studies.federation import Federation
 from tuneparts.data.config import DataConfig
 from tuneparts.models import ResNet9
-from tuneparts.search.federation import Federation
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """

@@ -7,9 +7,9 @@ digits, whose clients have few labels instead, are the same search with other da
     tuneparts search federated_mnist --set data.rotated=false
 """
 
+from studies.federation import Federation
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.federation import Federation
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """

@@ -12,9 +12,9 @@ them. Other sizes and the upright images are the same search with other data:
 `--set data.name=cifar10 --set data.pool=1`.
 """
 
+from studies.comparison import TIGHT_RANGE, Comparison, space
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.comparison import TIGHT_RANGE, Comparison, space
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 
 NOTES = """

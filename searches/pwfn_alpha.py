@@ -4,7 +4,7 @@ A stronger pull lets weights move further when they are fixed: fewer distinct va
 entropy, and at some point a lower accuracy.
 """
 
-from tuneparts.search.fixing import Fixing
+from studies.fixing import Fixing
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import GridSearch, Scale, Search
 

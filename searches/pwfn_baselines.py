@@ -6,7 +6,7 @@ permuted among the weights, and one deviation for all.
 
 from typing import Any
 
-from tuneparts.search.fixing import Fixing
+from studies.fixing import Fixing
 from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """

@@ -4,7 +4,7 @@ Free weights make up for what fixing did to the others. The longer they may, the
 authors found three epochs to be enough.
 """
 
-from tuneparts.search.fixing import Fixing
+from studies.fixing import Fixing
 from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """

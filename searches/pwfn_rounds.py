@@ -5,7 +5,7 @@ For every combination of how strongly deviations are pulled and how far weights 
 
 from itertools import product
 
-from tuneparts.search.fixing import Fixing
+from studies.fixing import Fixing
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """

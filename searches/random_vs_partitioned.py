@@ -4,9 +4,9 @@ Handwritten digits, each turned by its own angle over the full circle. Search al
 trials against methods that learn the same six ranges in one, at the same passes a trial.
 """
 
+from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.comparison import Comparison
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """

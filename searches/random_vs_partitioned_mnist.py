@@ -4,9 +4,9 @@ MNIST images, each turned by its own angle over the full circle. Search algorith
 trials against methods that learn the same six ranges in one, at the same passes a trial.
 """
 
+from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.comparison import Comparison
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """

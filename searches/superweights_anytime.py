@@ -4,10 +4,10 @@ Every subset of members is an operating point. Members of several widths, and of
 depths, from the weights of one net; against independent members, thin ones, and slimmable nets.
 """
 
+from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.slimmable import SlimmableConfig
 from tuneparts.ensembles.universally_slimmable import UniversallySlimmableConfig
-from tuneparts.search.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.config import SuperweightsConfig
 

@@ -6,8 +6,8 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 
 from typing import Any
 
+from studies.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
-from tuneparts.search.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
 from tuneparts.search.spec import Arm, Scale, Search
 from tuneparts.superweights.config import SuperweightsConfig
 

@@ -5,12 +5,12 @@ Clean and corrupted test data: accuracy, likelihood, calibration, and how much m
 
 from typing import Any
 
+from studies.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
 from tuneparts.augment.corruptions import KINDS
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.mimo import MimoConfig
 from tuneparts.models import WideResNet
-from tuneparts.search.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.config import SuperweightsConfig
 

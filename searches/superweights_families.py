@@ -4,9 +4,9 @@ A Wide ResNet and a MobileNetV2 from the weights of the Wide ResNet alone; again
 their own, both together at full price, and both made thinner until they cost as much.
 """
 
+from studies.sharing import MIXED_EPOCHS, Sharing
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.models import MobileNetV2, WideResNet
-from tuneparts.search.sharing import MIXED_EPOCHS, Sharing
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.config import SuperweightsConfig
 

@@ -6,7 +6,7 @@ sizes that each tau gives are the control.
 
 from typing import Any
 
-from tuneparts.search.sharing import MIXED_EPOCHS, Sharing, wide_resnets
+from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import GridSearch, Scale, Search
 from tuneparts.superweights.config import SuperweightsConfig

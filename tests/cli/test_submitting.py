@@ -130,6 +130,25 @@ def test_code_search_and_command_reach_the_cluster(server, search_file) -> None:
     assert len(package) < 5_000_000
 
 
+def test_modules_beside_the_search_reach_the_cluster(server, search_file) -> None:
+    folder = search_file.parent
+    search_file.write_text('"""What?"""\nimport shared\nfrom studies.one import thing\n')
+    (folder / "shared.py").write_text("import deeper\n")
+    (folder / "deeper.py").write_text("import os\n")
+    (folder / "private_letters.py").write_text("nobody imports this\n")
+    (folder / "studies").mkdir()
+    (folder / "studies" / "one.py").write_text("thing = 1\n")
+    assert invoke(str(search_file), "--address", server.address).exit_code == 0
+    (package,) = server.packages.values()
+    names = zipfile.ZipFile(io.BytesIO(package)).namelist()
+    assert {name for name in names if name.startswith("searches/") and name.endswith(".py")} == {
+        "searches/asked.py",
+        "searches/shared.py",
+        "searches/deeper.py",
+        "searches/studies/one.py",
+    }
+
+
 @pytest.mark.parametrize(
     ("ends", "code"),
     [

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from tuneparts.errors import ConfigError, UnknownNameError
@@ -78,3 +80,67 @@ def test_some_arms_bring_those_they_follow() -> None:
     assert search.digest != load.load("rotated_digits", scale="smoke").digest
     with pytest.raises(UnknownNameError, match="nobody"):
         load.load("rotated_digits", scale="smoke", arms=["none", "nobody"])
+
+
+def _question_with_neighbour(folder, notes: str):
+    folder.mkdir()
+    (folder / "neighbour.py").write_text(f"NOTES = {notes!r}\n")
+    path = folder / "asked.py"
+    path.write_text(QUESTION)
+    return path
+
+
+QUESTION = '''"""Why?"""
+from neighbour import NOTES
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.data.config import DataConfig
+from tuneparts.search.spec import Arm, Search
+
+def search(scale):
+    from neighbour import NOTES as late
+    assert late is NOTES
+    return Search(
+        name="asked", question="Why?", notes=NOTES, scale=scale, metric="val/accuracy", seeds=(0,),
+        data=DataConfig(name="digits"), passes=4,
+        arms=(Arm(name="one", config=StandardConfig(passes=4, interval=2)),),
+    )
+'''
+
+
+def test_a_search_file_imports_the_modules_beside_it(tmp_path, monkeypatch) -> None:
+    first = _question_with_neighbour(tmp_path / "first", "of the first")
+    second = _question_with_neighbour(tmp_path / "second", "of the second")
+    path = list(sys.path)
+    assert load.load(str(first)).notes == "of the first"
+    assert load.load(str(second)).notes == "of the second"
+    assert sys.path == path
+    monkeypatch.chdir(first.parent)
+    (first.parent / "neighbour.py").write_text("NOTES = 'of the first, edited since'\n")
+    assert load.load("asked.py").notes == "of the first, edited since"
+
+
+def test_a_failing_neighbour_leaves_no_trace(tmp_path) -> None:
+    path = _question_with_neighbour(tmp_path / "folder", "fine")
+    (path.parent / "neighbour.py").write_text("raise RuntimeError('broken')\n")
+    before = list(sys.path)
+    with pytest.raises(RuntimeError, match="broken"):
+        load.load(str(path))
+    assert sys.path == before
+    assert "neighbour" not in sys.modules
+
+
+def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
+    path = tmp_path / "asked.py"
+    path.write_text("import a, json\nfrom package.x import y\nfrom . import nothing\n")
+    (tmp_path / "a.py").write_text("import b.c\nimport asked\n")
+    for name in ("b", "package", "unused"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "b" / "c.py").write_text("def late():\n    import d\n")
+    (tmp_path / "d.py").touch()
+    (tmp_path / "e.py").touch()
+    names = [found.name for found in load.neighbours(path)]
+    assert names == ["a.py", "b", "d.py", "package"]
+
+
+def test_studies_are_no_searches() -> None:
+    assert not {"studies", "comparison", "__init__"} & {file.name for file in FILES}

@@ -76,13 +76,18 @@ def entrypoint(name: str, words: Sequence[str]) -> str:
 
 @contextmanager
 def staged(search_file: Path) -> Iterator[Path]:
-    """A folder with this package and the search file, as the nodes will see it."""
+    """A folder with this package, the search file and the modules beside it that it imports."""
     with tempfile.TemporaryDirectory(prefix="tuneparts-submit-") as name:
         folder = Path(name)
         package = Path(tuneparts.__file__).parent
         shutil.copytree(package, folder / "tuneparts", ignore=_LITTER)
         (folder / "searches").mkdir()
-        shutil.copy(search_file, folder / "searches" / search_file.name)
+        for path in (search_file, *load.neighbours(search_file)):
+            goal = folder / "searches" / path.name
+            if path.is_dir():
+                shutil.copytree(path, goal, ignore=_LITTER)
+            else:
+                shutil.copy(path, goal)
         yield folder
 
 

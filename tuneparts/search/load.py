@@ -3,7 +3,10 @@
 import ast
 import importlib.util
 import json
-from collections.abc import Iterable, Sequence
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,11 @@ from pydantic import ValidationError
 import tuneparts
 from tuneparts.config import parse, sentence
 from tuneparts.errors import ConfigError, UnknownNameError
+
+_LOADING = threading.RLock()
+"""Held while a search file is loaded, because `sys.path` belongs to all threads."""
+_NEIGHBOURS: set[str] = set()
+"""Names in `sys.modules` of what the last search file imported from its own folder."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ def load(
 ) -> Any:
     """The resolved search (`spec.Search`) of a file.
 
+    Modules and packages that lie beside the file can be imported while it is loaded.
+
     Args:
         name: of a file in `searches/`, or a path.
         scale: smoke, cpu or paper.
@@ -78,7 +88,8 @@ def load(
     if scale not in list(Scale):
         raise UnknownNameError("scale", scale, list(Scale))
     try:
-        search = _module(path).search(Scale(scale))
+        with _importable(path.resolve().parent):
+            search = _module(path).search(Scale(scale))
     except ValidationError as error:
         raise ConfigError(f"{path}: {sentence(Search, error)}") from error
     if not isinstance(search, Search):
@@ -106,6 +117,61 @@ def _module(path: Path) -> Any:
     if not callable(getattr(module, "search", None)):
         raise ConfigError(f"a search file defines `search(scale) -> Search`, but {path} does not.")
     return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Put a folder first on the import path.
+
+    What the search file before imported from its folder is forgotten: another folder may use the
+    same name for another module, and the same module may have been edited since.
+    """
+    with _LOADING:
+        for name in _NEIGHBOURS:
+            sys.modules.pop(name, None)
+        _NEIGHBOURS.clear()
+        known = set(sys.modules)
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(str(folder))
+            _NEIGHBOURS.update(
+                name
+                for name in set(sys.modules) - known
+                if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder)
+            )
+
+
+def neighbours(path: Path) -> list[Path]:
+    """Files and package folders beside a search file that it imports, also by way of each other.
+
+    Read from the import statements; nothing is run.
+    """
+    found: dict[str, Path] = {}
+    unread = [path]
+    while unread:
+        for name in _imported_names(unread.pop()) - set(found):
+            module, package = path.parent / f"{name}.py", path.parent / name
+            if package.is_dir():
+                found[name] = package
+                unread += package.rglob("*.py")
+            elif module.is_file() and module != path:
+                found[name] = module
+                unread.append(module)
+    return [found[name] for name in sorted(found)]
+
+
+def _imported_names(path: Path) -> set[str]:
+    """First parts of all absolute imports of a file."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
 
 
 def _question(path: Path) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from studies.fixing import Fixing
 from tuneparts.reports.figures import gallery
-from tuneparts.search.fixing import Fixing
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from studies.sharing import EPOCH, Sharing
 from tuneparts.search.load import load
-from tuneparts.search.sharing import EPOCH, Sharing
 from tuneparts.search.spec import Scale
 
 NAMES = (

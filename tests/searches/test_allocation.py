@@ -1,26 +1,21 @@
 """Every SuperWeight network of the search files can be allocated, at every scale."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
+from tuneparts.search.load import load
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.clusters import depth_bins, merge_to_fit
 from tuneparts.superweights.config import SuperweightsConfig
 from tuneparts.superweights.layers import layers_of
 from tuneparts.superweights.plan import least_weights, make_plan
 
-FOLDER = Path(__file__).parents[2] / "searches"
 NAMES = ("budget", "ensembles", "thresholds", "anytime", "families")
 
 
 def search(name: str, scale: Scale) -> Search:
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"superweights_{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.search(scale)
+    found: Search = load(f"superweights_{name}", scale=scale)
+    return found
 
 
 @pytest.mark.parametrize("scale", list(Scale))

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from studies.comparison import Comparison, Trials, space
 from tuneparts.models import DigitsCnn
-from tuneparts.search.comparison import Comparison, Trials, space
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
