@@ -73,9 +73,9 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
         )
         if "samples" not in metadata.figures:
             return run_data
-        from tuneparts.cli import sample_grids
+        from tuneparts.reports import sample_grid
 
-        shown, note = sample_grids.of(run.search(), run_data.selected)
+        shown, note = sample_grid.of(run.search(), run_data.selected)
         return dataclasses.replace(run_data, sample_grids=shown, sample_grids_note=note)
 
 

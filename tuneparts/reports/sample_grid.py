@@ -1,13 +1,29 @@
 """Examples as a net sees them: each example beside draws of its augmentation.
 
-Legend: E examples, D draws of each, H height, W width, C channels.
+The draws are made by the very code that training used, at the hypers that the run reported.
+
+Legend: E examples, D draws of each, C channels, H height, W width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tuneparts.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tuneparts.data.task import Task
+    from tuneparts.training.hyper import HypersConfig
+
+NUM_EXAMPLES = 4
+NUM_DRAWS = 7
+_UNSEEN = ("hyper/dropout.", "hyper/keep.", "hyper/num_kept", "hyper/temperature")
+"""Hypers that change no pixel of an image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,3 +55,102 @@ class SampleGrid:
             rows.append(np.concatenate(padded, axis=1))
         whole: npt.NDArray[np.uint8] = np.concatenate(rows)[: -gap or None, : -gap or None]
         return whole
+
+
+def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], str]:
+    """A grid for the first seed of every arm that augments images, or why there is none.
+
+    An arm that follows another trains at its leader's hypers, and has no grid of its own.
+
+    Args:
+        search: the resolved search.
+        selected: the trial that stands for each (arm, seed).
+    """
+    found = []
+    for arm in search.arms:
+        if arm.follows is not None:
+            continue
+        own = selected[selected["arm"] == arm.name]
+        values = _values(own.iloc[0].to_dict()) if len(own) else {}
+        if any(values.values()) and getattr(arm.config, "hypers", None) is not None:
+            found.append((arm, own.iloc[0], values))
+    if not found:
+        return (), ""
+    try:
+        task = search.data.load()
+    except DataError as error:
+        return (), f"The data is not on this machine: {error}"
+    if len(task.in_shape) != 3:
+        return (), "Inputs are vectors; only images can be shown."
+    return tuple(_grid(arm, row, values, task) for arm, row, values in found), ""
+
+
+def _values(row: dict[Any, Any]) -> dict[str, float]:
+    """The trial's hypers that change pixels, by metric name."""
+    return {
+        str(name): float(value)
+        for name, value in row.items()
+        if str(name).startswith("hyper/")
+        and not str(name).startswith(_UNSEEN)
+        and not np.isnan(float(value))
+    }
+
+
+def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
+    hypers: HypersConfig = arm.config.hypers
+    bare = hypers.replaced({"dropout": None, "mask": None, "temperature": None, "frozen": ()})
+    config = bare.at({name.removeprefix("hyper/"): value for name, value in values.items()})
+    chosen = task.train.subset(_one_of_each_class(task.train.labels))
+    draws = _draws(config, chosen.inputs, task, seed=int(row["seed"]))
+    return SampleGrid(
+        arm=arm.name,
+        seed=int(row["seed"]),
+        trial=str(row["trial"]),
+        hypers=values,
+        labels=tuple(int(one) for one in chosen.labels),
+        originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
+        draws_EDHWC=draws,
+    )
+
+
+def _one_of_each_class(labels_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the first example of each of the first classes is."""
+    _, first = np.unique(labels_N, return_index=True)
+    return np.asarray(first[:NUM_EXAMPLES], dtype=np.int64)
+
+
+def _draws(
+    config: "HypersConfig", inputs: Any, task: "Task", *, seed: int
+) -> npt.NDArray[np.uint8]:
+    """What a net would be given, (E, D, H, W, C), as pixels again."""
+    import torch
+
+    from tuneparts import seeding
+    from tuneparts.data.device_examples import DeviceExamples
+    from tuneparts.data.task import Examples
+
+    examples = Examples(np.asarray(inputs), np.zeros(len(inputs), dtype=np.int64))
+    device = torch.device("cpu")
+    batch = DeviceExamples(examples, mean=task.mean, std=task.std, device=device)
+    x_ECHW, _ = batch.take(torch.arange(len(inputs)))
+    seen: list[torch.Tensor] = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return x.flatten(1)
+
+    many = config.replaced({"samples": NUM_DRAWS, "eval_samples": NUM_DRAWS})
+    hypers = many.build(learnable=False, net=torch.nn.Identity(), in_shape=task.in_shape)
+    generator = seeding.torch_generator(seed, "report samples")
+    with torch.no_grad():
+        hypers.predict(look, x_ECHW, generator=generator, training=True)
+    return _pixels(seen, len(inputs), task)
+
+
+def _pixels(seen: Sequence[Any], num: int, task: "Task") -> npt.NDArray[np.uint8]:
+    """Normalised inputs (E * D, C, H, W) as uint8 (E, D, H, W, C)."""
+    x = np.concatenate([part.numpy() for part in seen]).astype(np.float64)
+    shape = (1, -1, 1, 1)
+    raw = x * np.asarray(task.std).reshape(shape) + np.asarray(task.mean).reshape(shape)
+    pixels = np.clip(np.rint(255 * raw), 0, 255).astype(np.uint8)
+    return np.moveaxis(pixels.reshape(num, -1, *pixels.shape[1:]), 2, -1)

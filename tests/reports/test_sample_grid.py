@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.cli import sample_grids
+from tuneparts.reports import sample_grid
 from tuneparts.search import load
 
 
@@ -22,10 +22,10 @@ def rows(**hypers: float) -> pd.DataFrame:
 
 
 def test_draws_are_the_augmentation_of_training(search) -> None:
-    (grid,), note = sample_grids.of(search, rows(**{"hyper/rotation": math.pi}))
+    (grid,), note = sample_grid.of(search, rows(**{"hyper/rotation": math.pi}))
     assert note == ""
     assert grid.arm == "partitioned"
-    assert grid.draws_EDHWC.shape == (sample_grids.NUM_EXAMPLES, sample_grids.NUM_DRAWS, 8, 8, 1)
+    assert grid.draws_EDHWC.shape == (sample_grid.NUM_EXAMPLES, sample_grid.NUM_DRAWS, 8, 8, 1)
     assert grid.labels == (0, 1, 2, 3)
     task = search.data.load()
     first = np.asarray(task.train.inputs)[list(task.train.labels).index(2)]
@@ -36,26 +36,26 @@ def test_draws_are_the_augmentation_of_training(search) -> None:
 
 def test_the_same_run_gives_the_same_draws(search) -> None:
     hypers = {"hyper/rotation": 1.0, "hyper/shear": 0.2, "hyper/dropout.0": 0.3}
-    (one,), _ = sample_grids.of(search, rows(**hypers))
-    (two,), _ = sample_grids.of(search, rows(**hypers))
+    (one,), _ = sample_grid.of(search, rows(**hypers))
+    (two,), _ = sample_grid.of(search, rows(**hypers))
     assert (one.draws_EDHWC == two.draws_EDHWC).all()
     assert set(one.hypers) == {"hyper/rotation", "hyper/shear"}
 
 
 def test_tiny_hypers_leave_the_data_almost_as_it_is(search) -> None:
     names = ("rotation", "translate_x", "translate_y", "scale_x", "scale_y", "shear")
-    (grid,), _ = sample_grids.of(search, rows(**{f"hyper/{name}": 1e-6 for name in names}))
+    (grid,), _ = sample_grid.of(search, rows(**{f"hyper/{name}": 1e-6 for name in names}))
     gap = grid.draws_EDHWC.astype(float) - grid.originals_EHWC[:, None].astype(float)
     assert np.abs(gap).max() <= 1
 
 
 def test_without_augmentation_there_is_nothing_to_show(search) -> None:
-    assert sample_grids.of(search, rows()) == ((), "")
-    assert sample_grids.of(search, rows(**{"hyper/rotation": 0.0})) == ((), "")
+    assert sample_grid.of(search, rows()) == ((), "")
+    assert sample_grid.of(search, rows(**{"hyper/rotation": 0.0})) == ((), "")
 
 
 def test_missing_data_is_said(search) -> None:
     away = search.replaced({"data": {"name": "cifar10", "root": "/nowhere"}})
-    found, note = sample_grids.of(away, rows(**{"hyper/rotation": 1.0}))
+    found, note = sample_grid.of(away, rows(**{"hyper/rotation": 1.0}))
     assert found == ()
     assert "not on this machine" in note
