@@ -1,5 +1,8 @@
 """The ten words: each is one sentence, and pass is told from epoch."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tuneparts.glossary import GLOSSARY, PASS_IN_SHORT, define
@@ -34,3 +37,9 @@ def test_a_definition_is_one_sentence(word: str) -> None:
 def test_a_pass_is_not_an_epoch() -> None:
     assert "not an epoch" in PASS_IN_SHORT
     assert "not an epoch" in GLOSSARY["pass"]
+
+
+def test_the_page_of_the_docs_says_the_same() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text("utf-8")
+    entries = re.findall(r"^\*\*(\w+)\*\*\n: (.+)$", page, re.MULTILINE)
+    assert dict(entries) == GLOSSARY
