@@ -18,7 +18,7 @@ METHODS: dict[str, str] = {
     "released": "tuneparts.partition.released:ReleasedConfig",
     "federated": "tuneparts.federated.config:FederatedConfig",
     "fedavg": "tuneparts.federated.config:FedAvgConfig",
-    "pwfn": "tuneparts.pwfn.config:PwfnConfig",
+    "pwfn": "tuneparts.pwfn.learner:PwfnConfig",
     "superweights": "tuneparts.superweights.config:SuperweightsConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",

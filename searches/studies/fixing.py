@@ -11,7 +11,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn, ResNet18
-from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 from tuneparts.training.learner import MethodConfig
 

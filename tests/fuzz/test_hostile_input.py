@@ -24,7 +24,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.stored import StoredImages
 from tuneparts.errors import CheckpointError, DataError, TunepartsError
 from tuneparts.pwfn import codefile, fixing
-from tuneparts.pwfn.conversion import to_gaussian, to_plain
+from tuneparts.pwfn.gaussian import to_gaussian, to_plain
 from tuneparts.search import load
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search

@@ -1,10 +1,14 @@
 import copy
 import hashlib
+import heapq
 import json
+import math
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,8 +17,8 @@ from torch import Tensor, nn
 
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile, fixing
-from tuneparts.pwfn.compression import measure
-from tuneparts.pwfn.conversion import to_gaussian, to_plain
+from tuneparts.pwfn.codefile import measure
+from tuneparts.pwfn.gaussian import to_gaussian, to_plain
 
 MAGIC = b"tuneparts codebook 1\n"
 
@@ -201,3 +205,108 @@ def test_what_cannot_be_coded_is_refused(tmp_path: Path) -> None:
         codefile.encode(double)
     with pytest.raises(CheckpointError, match="no codebook can be read"):
         codefile.read(tmp_path / "nothing", double)
+
+
+def literal_entropy(values: list[float]) -> float:
+    counts = Counter(values).values()
+    return -sum(n / len(values) * math.log2(n / len(values)) for n in counts)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from([0.0, -0.0, 0.5, -0.5, 0.25, 1.0]), min_size=1), st.randoms())
+def test_against_counting(values: list[float], random: object) -> None:
+    result = measure(torch.tensor(values))
+    without = [value for value in values if value != 0]
+    assert result.num_unique == len(set(values))
+    assert result.entropy == pytest.approx(literal_entropy(values), abs=1e-12)
+    nonzero = literal_entropy(without) if without else 0.0
+    assert result.entropy_nonzero == pytest.approx(nonzero, abs=1e-12)
+    assert result.sparsity == pytest.approx(1 - len(without) / len(values))
+    assert measure(torch.tensor(values[::-1])) == result
+    if len(without) == len(values):
+        assert result.entropy == result.entropy_nonzero
+
+
+@pytest.mark.parametrize("num", [1, 2, 8, 37])
+def test_constant_and_uniform(num: int) -> None:
+    assert measure(torch.full((num,), 0.5)).entropy == 0
+    uniform = measure(torch.arange(1.0, num + 1).repeat(3))
+    assert uniform.entropy == pytest.approx(math.log2(num))
+    assert uniform.num_unique == num
+
+
+def literal_cost(counts: list[int]) -> int:
+    """Bits of an optimal code without a bound on lengths: merge the two rarest, again and again."""
+    heap = list(counts)
+    heapq.heapify(heap)
+    total = 0
+    while len(heap) > 1:
+        merged = heapq.heappop(heap) + heapq.heappop(heap)
+        total += merged
+        heapq.heappush(heap, merged)
+    return total
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.integers(1, 200), min_size=2, max_size=60))
+def test_lengths_are_optimal_and_a_complete_code(counts: list[int]) -> None:
+    lengths = codefile.code_lengths(np.array(counts))
+    assert sum(2.0 ** -int(length) for length in lengths) == 1
+    assert int((lengths * np.array(counts)).sum()) == literal_cost(counts)
+
+
+def test_lengths_are_bounded() -> None:
+    fibonacci = [1, 1]
+    while len(fibonacci) < 30:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    lengths = codefile.code_lengths(np.array(fibonacci))
+    assert lengths.max() == codefile.MAX_LENGTH
+    assert sum(2.0 ** -int(length) for length in lengths) == 1
+    assert codefile.code_lengths(np.array([5])).tolist() == [0]
+    most = codefile.code_lengths(np.ones(1 << 16, dtype=np.int64))
+    assert set(most.tolist()) == {16}
+    with pytest.raises(ValueError, match="distinct symbols"):
+        codefile.code_lengths(np.ones((1 << 16) + 1, dtype=np.int64))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(1, 3000), st.integers(1, 300), st.integers(0, 10**6))
+def test_round_trip_and_size(num: int, num_values: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = np.minimum(rng.geometric(0.1, size=num) - 1, num_values - 1)
+    _, symbols, counts = np.unique(drawn, return_inverse=True, return_counts=True)
+    lengths = codefile.code_lengths(counts)
+    bits, payload = codefile.huffman_encode(symbols, lengths)
+    assert len(bits) == math.ceil(num / codefile.BLOCK)
+    assert bits.sum() == lengths[symbols].sum()
+    np.testing.assert_array_equal(codefile.huffman_decode(payload, bits, lengths, num), symbols)
+    shares = counts / num
+    entropy = -(shares * np.log2(shares)).sum()
+    assert entropy * num <= bits.sum() + 1e-6
+    assert bits.sum() <= (entropy + 1) * num + 1e-6
+
+
+@pytest.mark.parametrize("num", [1023, 1024, 1025, 2048])
+def test_block_ends(num: int) -> None:
+    symbols = np.arange(num) % 5
+    lengths = codefile.code_lengths(np.bincount(symbols))
+    bits, payload = codefile.huffman_encode(symbols, lengths)
+    np.testing.assert_array_equal(codefile.huffman_decode(payload, bits, lengths, num), symbols)
+
+
+def test_what_cannot_have_been_written_is_refused() -> None:
+    symbols = np.arange(3000) % 5
+    lengths = codefile.code_lengths(np.bincount(symbols))
+    bits, payload = codefile.huffman_encode(symbols, lengths)
+    broken = lengths.copy()
+    broken[0] += 1
+    for wrong in (broken, np.full_like(lengths, 200), np.zeros_like(lengths)):
+        with pytest.raises(CheckpointError, match="complete prefix code"):
+            codefile.huffman_decode(payload, bits, wrong, 3000)
+    with pytest.raises(CheckpointError, match="do not fill"):
+        codefile.huffman_decode(payload[:-1], bits, lengths, 3000)
+    shifted = bits.copy()
+    shifted[0] += 1
+    shifted[1] -= 1
+    with pytest.raises(CheckpointError, match="must end where the next begins"):
+        codefile.huffman_decode(payload, shifted, lengths, 3000)

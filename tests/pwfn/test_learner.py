@@ -14,9 +14,8 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.config import parse
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import conversion, fixing
-from tuneparts.pwfn.config import PwfnConfig
-from tuneparts.pwfn.learner import PwfnLearner
+from tuneparts.pwfn import fixing, gaussian
+from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -171,7 +170,7 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "net", standard.state_dict())
     given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
     learner = build(task, net="mlp", **given)
-    net = conversion.to_plain(learner.net)
+    net = gaussian.to_plain(learner.net)
     for name, value in standard.state_dict()["net"].items():
         assert torch.equal(net.state_dict()[name], value)
     with pytest.raises(CheckpointError, match="does not fit"):

@@ -10,7 +10,8 @@ from torch import Tensor
 from tuneparts.bench.pwfn import literal_candidates
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn import running_mean
-from tuneparts.pwfn.running_mean import cluster, nearest, prefix
+from tuneparts.pwfn.centres import nearest
+from tuneparts.pwfn.running_mean import cluster, prefix
 
 
 def centres(order: int, largest: float) -> Tensor:

@@ -1,3 +1,4 @@
+import copy
 import math
 
 import numpy as np
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tuneparts.pwfn import sigma
-from tuneparts.pwfn.conversion import tensors, to_gaussian
-from tuneparts.pwfn.gaussian import FLOOR
+from tuneparts.pwfn.gaussian import FLOOR, layers, sampled, tensors, to_gaussian
+from tuneparts.pwfn.sigma import columns, controlled, initialise, snapshot
 
 CEILING = 0.05
 FLOATS = st.floats(-4, 4, width=32, allow_subnormal=False)
@@ -27,7 +28,7 @@ def generic(num: int = 4001) -> Tensor:
 
 
 @pytest.mark.parametrize("form", ["product", "upper"])
-def test_against_the_printed_formula(form: sigma.Form) -> None:
+def test_against_the_printed_formula(form: sigma.StartForm) -> None:
     mu = generic().double()
     product = np.array([literal_product(value) for value in mu.tolist()])
     upper = np.array([(2.0 ** math.ceil(math.log2(abs(v))) - abs(v)) / abs(v) for v in mu.tolist()])
@@ -88,3 +89,186 @@ def test_whole_nets(net: nn.Sequential) -> None:
     assert all((tensor.sigma == torch.tensor(0.01)).all() for tensor in tensors(net).values())
     sigma.initialise(net, 0.0)
     assert all((tensor.sigma == FLOOR).all() for tensor in tensors(net).values())
+
+
+CUTOFF = 0.05
+
+
+@pytest.fixture
+def gaussian(net: nn.Sequential) -> nn.Sequential:
+    to_gaussian(net)
+    sigma.initialise(net)
+    with torch.no_grad():
+        net[6].weight.sigma[0] = 0.06
+        net[6].weight.fixed[1] = True
+    return net
+
+
+def penalty(net: nn.Module, cutoff: float, form: sigma.PullForm) -> Tensor:
+    """The regulariser as a term of the loss, as it is printed; draws are constants in it."""
+    total = torch.zeros(())
+    for layer in layers(net).values():
+        short = (cutoff - layer.weight.sigma).clamp(min=0) * ~layer.weight.fixed
+        drawn = layer.weight.eps.abs() / 2 * short.square()
+        total = total + (short if form == "hinge" else drawn).sum()
+    return total
+
+
+def loss_of(net: nn.Sequential, x_BCHW: Tensor) -> Tensor:
+    with sampled(net, torch.Generator().manual_seed(0)):
+        return net(x_BCHW).square().sum()
+
+
+@pytest.mark.parametrize("form", ["squared", "hinge"])
+def test_as_a_loss_and_as_a_gradient_it_is_the_same(
+    gaussian: nn.Sequential, x_BCHW: Tensor, form: sigma.PullForm
+) -> None:
+    other = copy.deepcopy(gaussian)
+    loss_of(gaussian, x_BCHW).backward()
+    sigma.pull(gaussian, 0.3, CUTOFF, form)
+    (loss_of(other, x_BCHW) + 0.3 * penalty(other, CUTOFF, form)).backward()
+    for name, tensor in tensors(gaussian).items():
+        expected = tensors(other)[name].sigma.grad
+        torch.testing.assert_close(tensor.sigma.grad, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_pull_is_alpha_eps_times_the_distance_to_the_cutoff(
+    gaussian: nn.Sequential, x_BCHW: Tensor
+) -> None:
+    loss_of(gaussian, x_BCHW).backward()
+    before = {name: tensor.sigma.grad.clone() for name, tensor in tensors(gaussian).items()}
+    sigma.pull(gaussian, 0.5, CUTOFF)
+    for name, tensor in tensors(gaussian).items():
+        change = before[name] - tensor.sigma.grad
+        if name.endswith("bias"):
+            assert not change.any()
+            continue
+        expected = 0.5 * tensor.eps.abs() * (CUTOFF - tensor.sigma).clamp(min=0) * ~tensor.fixed
+        torch.testing.assert_close(change, expected, rtol=1e-3, atol=2e-5)
+    last = before["6.weight"] - gaussian[6].weight.sigma.grad
+    assert not last[0].any()
+    assert not last[1].any()
+    assert last[2].any()
+
+
+def test_hinge_pulls_with_constant_strength(gaussian: nn.Sequential, x_BCHW: Tensor) -> None:
+    loss_of(gaussian, x_BCHW).backward()
+    for layer in layers(gaussian).values():
+        layer.weight.sigma.grad.zero_()
+    sigma.pull(gaussian, 0.25, CUTOFF, "hinge")
+    grad = gaussian[6].weight.sigma.grad
+    assert (grad[2:] == -0.25).all()
+    assert not grad[:2].any()
+
+
+def test_no_draw_no_squared_pull(gaussian: nn.Sequential, x_BCHW: Tensor) -> None:
+    gaussian(x_BCHW).sum().backward()
+    sigma.pull(gaussian, 1.0, CUTOFF)
+    assert all(tensor.sigma.grad is None for tensor in tensors(gaussian).values())
+
+
+@pytest.mark.parametrize("curvature", [0.1, 1.0])
+def test_where_deviations_settle_on_a_quadratic(curvature: float) -> None:
+    # Many independent weights with loss h w^2 / 2 each: their mean deviation has little noise.
+    net = nn.Sequential(nn.Linear(2000, 1, bias=False)).double()
+    nn.init.zeros_(net[0].weight)
+    to_gaussian(net)
+    sigma.initialise(net, 0.02)
+    weight, alpha, lr = net[0].weight, 0.25, 0.05
+    generator = torch.Generator().manual_seed(0)
+    kept = []
+    for step in range(800):
+        with sampled(net, generator):
+            loss = curvature / 2 * weight().square().sum()
+        loss.backward()
+        sigma.pull(net, alpha, CUTOFF)
+        with torch.no_grad():
+            weight.sigma.sub_(weight.sigma.grad, alpha=lr)
+        net.zero_grad()
+        if step >= 400:
+            kept.append(weight.sigma.mean().item())
+    kappa = alpha * math.sqrt(2 / math.pi)
+    expected = CUTOFF * kappa / (kappa + curvature)
+    assert sum(kept) / len(kept) == pytest.approx(expected, rel=0.05)
+
+
+def test_exposure_predicts_a_flat_weight() -> None:
+    steps, lr, alpha = 500, 0.01, 0.2
+    x = sigma.exposure(lr=lr, momentum=0.0, alpha=alpha, steps=steps)
+    start = 0.002
+    value = start
+    for _ in range(steps):
+        value += lr * alpha * math.sqrt(2 / math.pi) * (CUTOFF - value)
+    assert value == pytest.approx(CUTOFF - (CUTOFF - start) * math.exp(-x), rel=1e-3)
+    assert sigma.exposure(lr=lr, momentum=0.9, alpha=alpha, steps=50) == pytest.approx(x)
+
+
+SIGMA_N = torch.arange(1.0, 101.0)
+FIXED_N = torch.arange(100) % 4 == 0
+
+
+def shown(control: str, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return controlled(SIGMA_N, FIXED_N, control, generator)  # type: ignore[arg-type]
+
+
+def test_fixed_deviations_are_never_changed() -> None:
+    for control in ("learnt", "permuted", "constant"):
+        assert torch.equal(shown(control)[FIXED_N], SIGMA_N[FIXED_N])
+    assert torch.equal(SIGMA_N, torch.arange(1.0, 101.0))
+
+
+def test_permuted_keeps_the_histogram_and_not_the_places() -> None:
+    free = shown("permuted")[~FIXED_N]
+    assert torch.equal(free.sort().values, SIGMA_N[~FIXED_N])
+    assert not torch.equal(free, SIGMA_N[~FIXED_N])
+    assert torch.equal(shown("permuted"), shown("permuted"))
+    assert not torch.equal(shown("permuted"), shown("permuted", seed=1))
+
+
+def test_constant_is_the_median_of_the_free_ones() -> None:
+    assert (shown("constant")[~FIXED_N] == SIGMA_N[~FIXED_N].median()).all()
+
+
+def test_learnt_and_nothing_free_change_nothing() -> None:
+    assert torch.equal(shown("learnt"), SIGMA_N)
+    all_fixed = torch.ones(100, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    assert torch.equal(controlled(SIGMA_N, all_fixed, "constant", generator), SIGMA_N)
+
+
+def test_small_layers_are_shown_whole(net: nn.Sequential) -> None:
+    to_gaussian(net)
+    initialise(net)
+    taken = snapshot(net, seed=0)
+    assert list(taken) == list(layers(net))
+    for name, layer in layers(net).items():
+        assert torch.equal(taken[name][0], layer.weight.mu.flatten())
+        assert torch.equal(taken[name][1], layer.weight.sigma.flatten())
+
+
+def test_the_same_weights_are_shown_each_time(
+    net: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sigma, "MAX_SHOWN", 7)
+    to_gaussian(net)
+    layer = layers(net)["6"].weight
+    with torch.no_grad():
+        layer.mu.copy_(torch.arange(layer.mu.numel()).view_as(layer.mu))
+        before = snapshot(net, seed=3)["6"]
+        layer.mu += 1000
+    after = snapshot(net, seed=3)["6"]
+    assert before.shape == (2, 7)
+    assert len(before[0].unique()) == 7
+    assert torch.equal(after[0], before[0] + 1000)
+    assert not torch.equal(snapshot(net, seed=4)["6"][0], after[0])
+
+
+def test_snapshots_as_a_table() -> None:
+    first, second = torch.tensor([[1.0, 2.0], [0.25, 0.5]]), torch.tensor([[3.0], [0.125]])
+    assert columns({"then": {"a": first, "b": second}, "now": {"b": second}}) == {
+        "layer": ["a", "a", "b", "b"],
+        "moment": ["then", "then", "then", "now"],
+        "mu": [1.0, 2.0, 3.0, 3.0],
+        "sigma": [0.25, 0.5, 0.125, 0.125],
+    }

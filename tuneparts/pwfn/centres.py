@@ -1,11 +1,11 @@
-"""Values that weights may be fixed to: sums of a few powers of two.
+"""Values that weights may be fixed to: sums of a few powers of two, or a k-means codebook.
 
-Subia-Waud & Dasmahapatra (2023) sum at most `order` powers of two, with replacement, of which
+PWFN (Subia-Waud & Dasmahapatra 2023) sums at most `order` powers of two, with replacement, of which
 the smallest is 2^-bits. That makes every n / 2^bits whose |n| has at most `order` set bits, which
 needs no enumeration of sums. WFN (Subia-Waud & Dasmahapatra 2022) lays values in a geometric
 progression and approximates each one by signed powers of two.
 
-Shapes: K centres, ascending.
+Shapes: N numbers, R weights, K centres, ascending.
 """
 
 import math
@@ -18,15 +18,19 @@ from tuneparts.errors import ConfigError
 
 
 def grid_integers(bits: int, order: int, largest: float) -> Tensor:
-    """The centres within [-largest, largest] times 2^bits: int64 (K,), symmetric, with 0.
-
-    As in the authors' code, sums start from powers of two strictly below `largest`: if `largest` is
-    a power of two itself, it needs two terms.
+    """Compute PWFN's centres within [-largest, largest], in units of 2^-bits.
 
     Args:
         bits: the grid is 2^-bits fine.
-        order: terms of a sum.
+        order: most powers of two in a sum.
         largest: bound on the absolute value.
+
+    Returns:
+        int64 (K,), symmetric, with 0.
+
+    Example:
+        >>> grid_integers(bits=3, order=1, largest=1.5).tolist()  # eighths
+        [-8, -4, -2, -1, 0, 1, 2, 4, 8]
     """
     if bits < 0 or order < 1 or not math.isfinite(largest) or largest < 0:
         raise ConfigError(
@@ -35,13 +39,15 @@ def grid_integers(bits: int, order: int, largest: float) -> Tensor:
         )
     top = math.floor(math.ldexp(largest, bits))
     positive = [n for n in _sums(top.bit_length(), order) if n <= top]
+    # As in the authors' code, sums start from powers of two strictly below `largest`: if it is a
+    # power of two itself, it needs two terms.
     if _is_power_of_two(largest) and top and (order == 1 or top == 1):
         positive.remove(top)
     return torch.tensor([-n for n in reversed(positive)] + [0, *positive])
 
 
 def rounding_grid(bits: int, order: int, largest: float) -> Tensor:
-    """Centres for rounding to the nearest: up to the power of two at or above `largest`.
+    """Compute centres for rounding, up to the power of two at or above `largest`.
 
     Returns:
         float64 (K,): multiples of 2^-bits with at most `order` set bits.
@@ -56,11 +62,11 @@ def rounding_grid(bits: int, order: int, largest: float) -> Tensor:
 
 
 def progression(smallest: float, largest: float, *, delta: float, num_terms: int) -> Tensor:
-    """WFN's centres: each within a relative distance of about `delta` of its neighbours.
+    """Compute WFN's centres: each within a relative distance of about `delta` of its neighbours.
 
     Args:
         smallest: the first positive value; everything below it is fixed to 0.
-        largest: where the progression ends.
+        largest: the progression ends above it.
         delta: relative distance, in (0, 1).
         num_terms: signed powers of two that approximate a value.
 
@@ -76,7 +82,7 @@ def progression(smallest: float, largest: float, *, delta: float, num_terms: int
 
 
 def _sums(num_bits: int, order: int) -> list[int]:
-    """Positive integers below 2^num_bits with at most `order` set bits, ascending."""
+    """List the positive integers below 2^num_bits with at most `order` set bits, ascending."""
     powers = [1 << position for position in range(num_bits)]
     return sorted(
         sum(chosen) for size in range(1, order + 1) for chosen in combinations(powers, size)
@@ -88,7 +94,7 @@ def _is_power_of_two(value: float) -> bool:
 
 
 def _signed_sum(value: float, *, delta: float, num_terms: int, least_power: int) -> float:
-    """A greedy sum of signed powers of two that ends once it is relatively within `delta`."""
+    """Sum signed powers of two greedily until the sum is relatively within `delta` of the value."""
     total = 0.0
     for _ in range(num_terms):
         rest = value - total
@@ -97,3 +103,41 @@ def _signed_sum(value: float, *, delta: float, num_terms: int, least_power: int)
         power = max(round(math.log2(abs(rest))), least_power)
         total += math.copysign(2.0**power, rest)
     return total
+
+
+def kmeans(values_N: Tensor, num_centres: int, *, max_steps: int = 300) -> Tensor:
+    """Run k-means on a line to a fixed point of Lloyd's algorithm (Lloyd 1982).
+
+    Centres start at equal distances from the smallest to the largest number, which serves large
+    weights best (Han et al. 2016) and needs no random numbers. Centres without members are dropped.
+
+    Returns:
+        At most `num_centres` centres: float64 (K,).
+    """
+    if num_centres < 1 or not values_N.numel():
+        raise ConfigError(
+            "`num_centres >= 1` and at least one number must be given, but got "
+            f"{num_centres} and {values_N.numel()} numbers."
+        )
+    sorted_N = values_N.detach().double().sort().values
+    sums = torch.cat([sorted_N.new_zeros(1), sorted_N.cumsum(0)])
+    low, high = sorted_N[0].item(), sorted_N[-1].item()
+    centres_K = torch.linspace(low, high, num_centres, dtype=sums.dtype, device=sums.device)
+    for _ in range(max_steps):
+        # Clusters on a line are intervals of the sorted numbers: a step costs K log N.
+        middles = (centres_K[1:] + centres_K[:-1]) / 2
+        inner = torch.searchsorted(sorted_N, middles, right=True)
+        ends = torch.cat([inner.new_zeros(1), inner, inner.new_full((1,), len(sorted_N))])
+        counts_K = ends.diff()
+        is_used = counts_K > 0
+        moved_K: Tensor = (sums[ends[1:]] - sums[ends[:-1]])[is_used] / counts_K[is_used]
+        if torch.equal(moved_K, centres_K):
+            break
+        centres_K = moved_K
+    return centres_K
+
+
+def nearest(mu_R: Tensor, centres_K: Tensor) -> Tensor:
+    """Find the index of each weight's nearest centre: int64 (R,); the lower of two at a tie."""
+    middles = (centres_K[1:] + centres_K[:-1]) / 2
+    return torch.bucketize(mu_R, middles)

@@ -1,12 +1,17 @@
-"""A fixed net as a small file: a codebook, entropy-coded indices, and the few plain tensors.
+"""How small a fixed net is: the entropy of its weights, and a file of about that size.
 
-The file is what a compressed size is measured on, and it loads back to the same logits. Reading
-trusts nothing: no pickle, and no size in the file is believed before it fits the net that the
-weights are meant for.
+The file holds a codebook, Huffman codes of the weights' indices, and the few tensors that are not
+coded. It loads back to the same logits. Reading trusts nothing: no pickle, and no size in the file
+is believed before it fits the net that the weights are meant for.
 
 Layout: magic, SHA-256 of the rest, header length (4 bytes), header (JSON), then codebook
 (float32), code lengths (uint8), bits of each block (uint32), packed codes, plain tensors in the
 order of the header. All little-endian.
+
+Code lengths are optimal under a bound (package-merge, Larmore & Hirschberg 1990), and codes are
+canonical, so that the lengths alone define them.
+
+Shapes: N weights or symbols, K distinct ones, J blocks.
 """
 
 import hashlib
@@ -23,16 +28,65 @@ from torch import Tensor, nn
 
 from tuneparts import atomic
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import huffman
-from tuneparts.pwfn.conversion import tensors
+from tuneparts.pwfn.gaussian import tensors
 
+MAX_LENGTH = 16
+"""Most bits of a code; at most 2^16 distinct values can then be coded."""
+BLOCK = 1024
+"""Symbols of a block; the last may have fewer."""
+
+_INT = npt.NDArray[np.int64]
+_BYTES = npt.NDArray[np.uint8]
 _MAGIC = b"tuneparts codebook 1\n"
 _MAX_HEADER = 1 << 22
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
 
 
+@dataclass(frozen=True)
+class Compressibility:
+    """Distinct values, entropy and sparsity of a vector of weights.
+
+    Entropies are in bits a weight, over the shares of the distinct values. Published numbers differ
+    in whether zeros count (they do in PWFN and do not in WFN), so both are given.
+    """
+
+    num_unique: int
+    """Distinct values, zero included."""
+    entropy: float
+    entropy_nonzero: float
+    """Over the weights that are not zero; 0 if there are none."""
+    sparsity: float
+    """Share of zeros."""
+
+
+def measure(values_N: Tensor) -> Compressibility:
+    """Measure how compressible a vector of weights is; negative zero counts as zero.
+
+    Example:
+        >>> import torch
+        >>> measure(torch.tensor([0.0, 0.5, 0.5, 0.25])).entropy
+        1.5
+    """
+    values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
+    is_zero = values == 0
+    return Compressibility(
+        num_unique=len(values),
+        entropy=entropy(counts),
+        entropy_nonzero=entropy(counts[~is_zero]),
+        sparsity=counts[is_zero].sum().item() / len(values_N),
+    )
+
+
+def entropy(counts_K: Tensor) -> float:
+    """Compute the Shannon entropy in bits of the shares behind positive counts (K,)."""
+    if len(counts_K) < 2:
+        return 0.0
+    shares = counts_K.double() / counts_K.sum()
+    return float(-(shares * shares.log2()).sum())
+
+
 def encode(net: nn.Module) -> bytes:
-    """The file of a net with Gaussian layers, at its means.
+    """Encode a net with Gaussian layers, at its means, as the content of a file.
 
     Weights need not all be fixed, but at most 2^16 distinct values can be coded.
     """
@@ -42,13 +96,13 @@ def encode(net: nn.Module) -> bytes:
     plain = _plain_tensors(net)
     all_N = torch.cat([value.flatten() for value in coded.values()]).cpu() + 0.0
     codebook_K, index_N, counts_K = torch.unique(all_N, return_inverse=True, return_counts=True)
-    if len(codebook_K) > 1 << huffman.MAX_LENGTH:
+    if len(codebook_K) > 1 << MAX_LENGTH:
         raise ConfigError(
-            f"at most {1 << huffman.MAX_LENGTH} distinct weights can be coded, but the net has "
+            f"at most {1 << MAX_LENGTH} distinct weights can be coded, but the net has "
             f"{len(codebook_K)}. Fix its weights first."
         )
-    lengths_K = huffman.code_lengths(counts_K.numpy())
-    bits_J, payload = huffman.encode(index_N.numpy(), lengths_K)
+    lengths_K = code_lengths(counts_K.numpy())
+    bits_J, payload = huffman_encode(index_N.numpy(), lengths_K)
     header = {
         "coded": [[name, list(value.shape)] for name, value in coded.items()],
         "plain": [
@@ -73,7 +127,25 @@ def encode(net: nn.Module) -> bytes:
 
 
 def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> None:
-    """Load a file into a plain net of the same architecture; the net is unchanged if refused."""
+    """Load the content of a file into a plain net of the same architecture.
+
+    Args:
+        content: what `encode` returned.
+        net: an ordinary net, as from `gaussian.to_plain`; unchanged if the content is refused.
+        source: name of the content in error messages.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from tuneparts.pwfn.gaussian import to_gaussian, to_plain
+        >>> net = nn.Sequential(nn.Linear(4, 2))
+        >>> _ = nn.init.constant_(net[0].weight, 0.5)
+        >>> _ = to_gaussian(net)
+        >>> other = nn.Sequential(nn.Linear(4, 2))
+        >>> decode(encode(net), other)
+        >>> torch.equal(other[0].weight, to_plain(net)[0].weight)
+        True
+    """
     start = len(_MAGIC) + hashlib.sha256().digest_size
     body = content[start:]
     if content[:start] != _MAGIC + hashlib.sha256(body).digest():
@@ -89,14 +161,14 @@ def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> 
 
 
 def write(path: Path, net: nn.Module) -> int:
-    """Write the file of a net, whole or not at all; its size in bytes."""
+    """Write a net with Gaussian layers to a file, whole or not at all; return its size in bytes."""
     content = encode(net)
     atomic.write_bytes(path, content)
     return len(content)
 
 
 def read(path: Path, net: nn.Module) -> None:
-    """Load what `write` wrote into a plain net of the same architecture."""
+    """Load a file that `write` wrote into a plain net of the same architecture."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -122,10 +194,10 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
     header = _header(body[4 : 4 + length])
     _check_against(header, net)
     num, num_values = header.num_coded, header.num_values
-    num_blocks = -(-num // huffman.BLOCK)
+    num_blocks = -(-num // BLOCK)
     plain_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in header.plain.values())
     payload_bytes = len(body) - 4 - length - 5 * num_values - 4 * num_blocks - plain_bytes
-    if not 1 <= num_values <= min(num, 1 << huffman.MAX_LENGTH) or payload_bytes < 0:
+    if not 1 <= num_values <= min(num, 1 << MAX_LENGTH) or payload_bytes < 0:
         raise CheckpointError(
             f"{num_values} distinct values for {num} weights in {len(body)} bytes cannot be."
         )
@@ -136,7 +208,7 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
     payload = sections.take("u1", payload_bytes)
     if not np.isfinite(codebook_K).all():
         raise CheckpointError("the codebook holds values that are not finite.")
-    index_N = huffman.decode(payload, bits_J, lengths_K, num)
+    index_N = huffman_decode(payload, bits_J, lengths_K, num)
     all_N = torch.from_numpy(codebook_K[index_N])
     state: dict[str, Tensor] = {}
     for name, shape in header.coded.items():
@@ -173,7 +245,8 @@ def _shape(raw: Any) -> tuple[int, ...]:
 
 
 def _check_against(header: _Header, net: nn.Module) -> None:
-    """Names, shapes and types must be the net's own: what is allocated next is bounded by it."""
+    """Refuse names, shapes and types that are not the net's own."""
+    # Before anything is allocated: the sizes in the file are then bounded by those of the net.
     claimed = {name: (shape, torch.float32) for name, shape in header.coded.items()} | header.plain
     own = {name: (tuple(value.shape), value.dtype) for name, value in net.state_dict().items()}
     wrong = sorted(
@@ -187,7 +260,7 @@ def _check_against(header: _Header, net: nn.Module) -> None:
 
 
 class _Sections:
-    """Consecutive arrays in the body; sizes were checked before."""
+    """Reader of consecutive arrays in the body, whose sizes were checked before."""
 
     def __init__(self, body: bytes, start: int) -> None:
         self._body = body
@@ -200,7 +273,7 @@ class _Sections:
 
 
 def _plain_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """What is not coded: everything in the state that no Gaussian tensor owns."""
+    """Collect what is not coded: everything in the state that no Gaussian tensor owns."""
     owned = tuple(f"{name}." for name in tensors(net))
     plain = {
         name: value.detach().cpu()
@@ -218,3 +291,93 @@ def _plain_tensors(net: nn.Module) -> dict[str, Tensor]:
 def _raw(value: Tensor) -> bytes:
     array = value.contiguous().numpy()
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def code_lengths(counts_K: _INT) -> _BYTES:
+    """Compute the bits of each symbol's Huffman code, at most 16; 0 if there is one symbol only."""
+    num = len(counts_K)
+    if not 0 < num <= 1 << MAX_LENGTH:
+        raise ValueError(f"1 to {1 << MAX_LENGTH} distinct symbols have codes, but got {num}.")
+    lengths_K = np.zeros(num, dtype=np.uint8)
+    if num == 1:
+        return lengths_K
+    order_K = np.argsort(counts_K, kind="stable")
+    singles_K = counts_K[order_K].astype(np.float64)
+    levels: list[npt.NDArray[np.bool_]] = []
+    packages = np.zeros(0)
+    for _ in range(MAX_LENGTH):
+        merged = np.concatenate([singles_K, packages])
+        by_weight = np.argsort(merged, kind="stable")
+        levels.append(by_weight < num)
+        weights = merged[by_weight]
+        packages = weights[: len(weights) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    num_chosen = 2 * num - 2
+    for is_single in reversed(levels):
+        num_singles = int(is_single[:num_chosen].sum())
+        lengths_K[order_K[:num_singles]] += 1
+        num_chosen = 2 * (num_chosen - num_singles)
+    return lengths_K
+
+
+def huffman_encode(symbols_N: _INT, lengths_K: _BYTES) -> tuple[npt.NDArray[np.uint32], _BYTES]:
+    """Encode symbols; return the number of bits of each block (J,), and all bits in bytes."""
+    codes_K, _ = _canonical(lengths_K)
+    place = np.arange(MAX_LENGTH)
+    bits = []
+    for start in range(0, len(symbols_N), 1 << 16):
+        part = symbols_N[start : start + (1 << 16)]
+        length = lengths_K[part].astype(np.int64)[:, None]
+        shift = np.maximum(length - 1 - place, 0)
+        is_used = place < length
+        bits.append((((codes_K[part][:, None] >> shift) & 1).astype(np.uint8))[is_used])
+    ends = np.arange(0, len(symbols_N), BLOCK)
+    per_block = np.add.reduceat(lengths_K[symbols_N].astype(np.int64), ends)
+    return per_block.astype(np.uint32), np.packbits(np.concatenate(bits))
+
+
+def huffman_decode(
+    payload: _BYTES, bits_J: npt.NDArray[np.uint32], lengths_K: _BYTES, num_symbols: int
+) -> _INT:
+    """Decode the symbols (N,); refuse what `huffman_encode` cannot have written."""
+    if len(lengths_K) == 1:
+        return np.zeros(num_symbols, dtype=np.int64)
+    if lengths_K.max() > MAX_LENGTH or lengths_K.min() < 1 or not _is_complete(lengths_K):
+        raise CheckpointError("code lengths must form a complete prefix code, but these do not.")
+    _, order_K = _canonical(lengths_K)
+    width = int(lengths_K.max())
+    table = np.repeat(order_K, 1 << (width - lengths_K[order_K].astype(np.int64)))
+    ends_J = np.cumsum(bits_J.astype(np.int64))
+    at_J = ends_J - bits_J
+    if len(payload) != -(-int(ends_J[-1]) // 8):
+        raise CheckpointError(f"blocks of {ends_J[-1]} bits do not fill {len(payload)} bytes.")
+    padded = np.concatenate([payload, np.zeros(4, dtype=np.uint8)]).astype(np.int64)
+    last = 8 * len(payload)
+    symbols_JB = np.zeros((len(bits_J), BLOCK), dtype=np.int64)
+    num_in_last = num_symbols - BLOCK * (len(bits_J) - 1)
+    # One symbol of every block at a time: blocks are independent, so each step is one on vectors.
+    for step in range(min(BLOCK, num_symbols)):
+        rows = slice(0, len(bits_J) if step < num_in_last else len(bits_J) - 1)
+        at = np.minimum(at_J[rows], last)
+        byte = at >> 3
+        window = (padded[byte] << 16) | (padded[byte + 1] << 8) | padded[byte + 2]
+        symbol = table[(window >> (24 - (at & 7) - width)) & ((1 << width) - 1)]
+        symbols_JB[rows, step] = symbol
+        at_J[rows] += lengths_K[symbol]
+    if not np.array_equal(at_J, ends_J):
+        raise CheckpointError("a block must end where the next begins, but one does not.")
+    return symbols_JB.reshape(-1)[:num_symbols]
+
+
+def _canonical(lengths_K: _BYTES) -> tuple[_INT, _INT]:
+    """Compute canonical codes (K,), and the symbols in the order of their codes (K,)."""
+    order_K = np.argsort(lengths_K, kind="stable").astype(np.int64)
+    # Each code is its predecessor plus one, at the finest resolution of all.
+    steps = np.int64(1) << (MAX_LENGTH - lengths_K[order_K].astype(np.int64))
+    starts = np.cumsum(steps) - steps
+    codes_K = np.zeros(len(lengths_K), dtype=np.int64)
+    codes_K[order_K] = starts >> (MAX_LENGTH - lengths_K[order_K].astype(np.int64))
+    return codes_K, order_K
+
+
+def _is_complete(lengths_K: _BYTES) -> bool:
+    return int((np.int64(1) << (MAX_LENGTH - lengths_K.astype(np.int64))).sum()) == 1 << MAX_LENGTH

@@ -1,12 +1,16 @@
-"""Layers whose weights are Gaussians N(mu, sigma^2) (Subia-Waud & Dasmahapatra 2023, appendix).
+"""Nets whose weights are Gaussians N(mu, sigma^2) (Subia-Waud & Dasmahapatra 2023, appendix).
 
-Outside `sampled` a layer uses its means, bit for bit the layer it was made from. Inside, each
-forward pass of a layer draws one weight w = mu + eps * max(sigma, 2^-30), shared by the batch.
+`to_gaussian` converts every `nn.Linear` and `nn.Conv2d` of a net, the first and the last included,
+weights and biases; norms and other layers stay as they are. A converted layer uses its means, bit
+for bit the layer it was made from. Inside `sampled`, each forward pass of a layer draws one weight
+w = mu + eps * max(sigma, 2^-30) with eps ~ N(0, 1), shared by the batch.
 
-Shapes: B batch, C channels, H height, W width, D features.
+Shapes: B batch, C channels, H height, W width, D features, S draws, K classes.
 """
 
-from collections.abc import Iterator
+import copy
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar, cast
 
@@ -14,17 +18,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tuneparts.errors import ConfigError
+from tuneparts.models import surgery
+
 FLOOR = 2.0**-30
-"""The least standard deviation that a weight is drawn with."""
+"""Smallest standard deviation that a weight is drawn with."""
 
 _Pair: TypeAlias = tuple[int, int]
 
 
 class GaussianTensor(nn.Module):
-    """One weight or bias: means, standard deviations, and which entries are fixed.
+    """One weight or bias tensor: means, standard deviations, and which entries are fixed.
 
-    `sigma` is stored as it is, without a transform, so that the pull on it can be linear. The
-    last draw stays in `eps` for the regulariser; it is no part of the state.
+    `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
+    is linear in it. `eps` keeps the last draw for the regulariser; it is not part of the state.
     """
 
     fixed: Tensor
@@ -38,10 +45,10 @@ class GaussianTensor(nn.Module):
         self.register_buffer("fixed", torch.zeros_like(self.mu, dtype=torch.bool))
         self.eps: Tensor | None = None
         self.generator: torch.Generator | None = None
-        """What draws; None for the means. Set by `sampled`."""
+        """Source of the draws; None to use the means. Set by `sampled`."""
 
     def forward(self) -> Tensor:
-        """The means, or one draw."""
+        """Return the means, or one draw inside `sampled`."""
         if self.generator is None:
             return self.mu
         self.eps = torch.randn(
@@ -65,14 +72,14 @@ class GaussianLinear(nn.Module):
         return F.linear(x, self.weight(), None if self.bias is None else self.bias())
 
     def plain(self) -> nn.Linear:
-        """The ordinary layer at the means."""
+        """Make the ordinary layer whose weights are the means."""
         layer = nn.Linear(
             self.in_features, self.out_features, bias=self.bias is not None, device="meta"
         )
         return _filled(layer, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The sizes, for printing."""
+        """Describe the sizes, for printing."""
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
 
@@ -102,7 +109,7 @@ class GaussianConv2d(nn.Module):
         )
 
     def plain(self) -> nn.Conv2d:
-        """The ordinary layer at the means."""
+        """Make the ordinary layer whose weights are the means."""
         num_out, num_in_per_group, height, width = self.weight.mu.shape
         layer = nn.Conv2d(
             num_in_per_group * self.groups,
@@ -119,7 +126,7 @@ class GaussianConv2d(nn.Module):
         return _filled(layer, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The shape and what is not at its default, for printing."""
+        """Describe the shape, stride and groups, for printing."""
         return f"{tuple(self.weight.mu.shape)}, stride={self.stride}, groups={self.groups}"
 
 
@@ -128,14 +135,14 @@ GaussianLayer = GaussianLinear | GaussianConv2d
 
 @contextmanager
 def sampled(net: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Draw weights from `generator` in every forward pass inside the block; means after it."""
-    tensors = [module for module in net.modules() if isinstance(module, GaussianTensor)]
-    for tensor in tensors:
+    """Draw new weights from `generator` in every forward pass inside the block."""
+    drawn = tensors(net).values()
+    for tensor in drawn:
         tensor.generator = generator
     try:
         yield
     finally:
-        for tensor in tensors:
+        for tensor in drawn:
             tensor.generator = None
 
 
@@ -151,3 +158,105 @@ def _filled(layer: Layer, weight: GaussianTensor, bias: GaussianTensor | None) -
 
 def _plain_parameter(tensor: GaussianTensor) -> nn.Parameter:
     return nn.Parameter(tensor.mu.detach().clone(), requires_grad=tensor.mu.requires_grad)
+
+
+def to_gaussian(net: nn.Module) -> list[str]:
+    """Give every linear and convolution layer Gaussian weights, in place.
+
+    Means start as the weights so far, and standard deviations at the floor: predictions do not
+    change until `sigma.initialise` is called.
+
+    Returns:
+        Names of the converted layers.
+
+    Example:
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> to_gaussian(net)
+        ['0', '2']
+        >>> net[0].weight.sigma.shape
+        torch.Size([3, 2])
+    """
+    _check_convertible(net)
+    names: list[str] = []
+    if surgery.find(net, nn.Linear):
+        names += surgery.replace(net, nn.Linear, lambda _, layer: GaussianLinear(layer))
+    if surgery.find(net, nn.Conv2d):
+        names += surgery.replace(net, nn.Conv2d, lambda _, layer: GaussianConv2d(layer))
+    return names
+
+
+def to_plain(net: nn.Module) -> nn.Module:
+    """Copy a net with ordinary layers at the means: the same logits, bit for bit."""
+    plain = copy.deepcopy(net)
+    if surgery.find(plain, GaussianLinear):
+        surgery.replace(plain, GaussianLinear, lambda _, layer: layer.plain())
+    if surgery.find(plain, GaussianConv2d):
+        surgery.replace(plain, GaussianConv2d, lambda _, layer: layer.plain())
+    return plain
+
+
+def layers(net: nn.Module) -> dict[str, GaussianLayer]:
+    """Find all Gaussian layers by name, in the order of the net."""
+    return {
+        name: module
+        for name, module in net.named_modules()
+        if isinstance(module, GaussianLinear | GaussianConv2d)
+    }
+
+
+def tensors(net: nn.Module) -> dict[str, GaussianTensor]:
+    """Find all Gaussian weights and biases by name, in the order of the net."""
+    return {n: module for n, module in net.named_modules() if isinstance(module, GaussianTensor)}
+
+
+def _check_convertible(net: nn.Module) -> None:
+    found = {**surgery.find(net, nn.Linear), **surgery.find(net, nn.Conv2d)}
+    if not found:
+        raise ConfigError(
+            "Gaussian weights need at least one Linear or Conv2d layer, but "
+            f"{type(net).__name__} has none."
+        )
+    strange = {
+        name: type(layer).__name__
+        for name, layer in found.items()
+        if type(layer) not in {nn.Linear, nn.Conv2d}
+    }
+    if strange:
+        raise ConfigError(
+            "only plain Linear and Conv2d layers can be given Gaussian weights, but subclasses "
+            f"compute something else: {strange}. Convert before another method changes the net."
+        )
+    owners: dict[int, str] = {}
+    for name, layer in found.items():
+        other = owners.setdefault(id(layer.weight), name)
+        if other != name:
+            raise ConfigError(
+                f"each layer must own its weight, but `{other}` and `{name}` share one. "
+                "Share the layer instead of its weight."
+            )
+
+
+def ensemble_logits(
+    net: nn.Module,
+    predict: Callable[[], Tensor],
+    *,
+    num_samples: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Average predictions over draws of the weights.
+
+    Args:
+        net: the net whose weights are drawn.
+        predict: computes logits (B, K) with the net.
+        num_samples: number of draws.
+        generator: source of the draws.
+
+    Returns:
+        Log of the mean predicted probability: float64 (B, K).
+    """
+    with sampled(net, generator):
+        log_probs_SBK = torch.stack(
+            [torch.log_softmax(predict().double(), dim=1) for _ in range(num_samples)]
+        )
+    return log_probs_SBK.logsumexp(dim=0) - math.log(num_samples)

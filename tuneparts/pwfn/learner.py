@@ -1,37 +1,116 @@
-"""Training as Gaussians and fixing round by round (Subia-Waud & Dasmahapatra 2023).
+"""PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
 
 The net has Gaussian layers from the first pass on, so that its state has one form in all stages;
-pretraining uses their means only. After the last round every weight is fixed and no training
-follows.
+pretraining uses their means only. Each round trains, then fixes a share of the weights to a few
+values. After the last round every weight is fixed and no training follows.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from tuneparts.augment.fixed import FixedConfig
+from tuneparts.config import Config
 from tuneparts.data.batches import Batches
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import codefile, compression, conversion, fixing, regulariser, rounds
+from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn import sigma as deviations
-from tuneparts.pwfn.config import PwfnConfig
-from tuneparts.pwfn.controls import controlled
-from tuneparts.pwfn.ensemble import ensemble_logits
-from tuneparts.pwfn.gaussian import sampled
-from tuneparts.pwfn.snapshot import columns, snapshot
+from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussian
+from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint
 from tuneparts.training.evaluate import evaluate
 from tuneparts.training.exhibits import Columns
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
+from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.state import load_optimiser_state, optimiser_state
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+
+class SigmaConfig(Config):
+    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
+
+    start: deviations.StartForm | float = "product"
+    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
+    alpha: float = Field(default=2.0**-11, ge=0)
+    """Strength of the pull that makes deviations grow; more of it compresses more."""
+    cutoff: float = Field(default=0.05, gt=0)
+    """S: deviations at or above it are not pulled."""
+    form: deviations.PullForm = "squared"
+    control: deviations.Control = "learnt"
+    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+
+
+class PwfnConfig(SupervisedConfig):
+    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them.
+
+    Example:
+        >>> config = PwfnConfig(passes=400, quantiser={"kind": "nearest", "bits": 4})
+        >>> config.quantiser.max_order
+        4
+    """
+
+    method: Literal["pwfn"] = "pwfn"
+    augmentation: FixedConfig = FixedConfig()
+    """Crop, flip and cutout of training images."""
+    pretrain: float = Field(default=0.5, ge=0, lt=1)
+    """Share of the passes for ordinary training, with `optimiser`."""
+    pretrained: str | None = None
+    """Checkpoint of a `standard` learner of the same net to start from, instead of pretraining."""
+    warmup: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the passes in which only deviations train, before the first round."""
+    fractions: tuple[float, ...] = Field(default=fixing.FRACTIONS, min_length=1)
+    """Share of the weights that is fixed after each round; the last is 1."""
+    first_round: float = Field(default=1 / 60, ge=0)
+    """Length of the first round relative to each other one: a twentieth of one of three epochs."""
+    quantiser: AnyQuantiser = Clusters()
+    """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
+    sigma: SigmaConfig = SigmaConfig()
+    finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
+    """Optimiser after pretraining, made anew for each round."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
+    recalibrate: int = Field(default=0, ge=0)
+    """Batches from which BatchNorm statistics are taken anew after each fixing."""
+    ensemble: int = Field(default=0, ge=0)
+    """Draws of the weights in a final ensemble on test data."""
+
+    @field_validator("fractions")
+    @classmethod
+    def _check_fractions(cls, fractions: tuple[float, ...]) -> tuple[float, ...]:
+        rises = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
+        if not rises or fractions[-1] != 1:
+            raise ValueError(f"fractions rise from above 0 to exactly 1, but got {fractions}")
+        return fractions
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        if self.pretrain + self.warmup >= 1:
+            raise ValueError(
+                "`pretrain + warmup < 1` must hold, so that rounds have passes, "
+                f"but got {self.pretrain} + {self.warmup}"
+            )
+        if self.pretrained is not None and self.pretrain > 0:
+            raise ValueError(
+                "a pretrained net is not pretrained again: set `pretrain` to 0, "
+                f"but got {self.pretrain}"
+            )
+        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
+        if given and not self.quantiser.uses_sigma:
+            raise ValueError(
+                f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
+                "`ensemble` at their defaults"
+            )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        return PwfnLearner(self, context)
 
 
 class PwfnLearner(SupervisedLearner):
@@ -49,8 +128,8 @@ class PwfnLearner(SupervisedLearner):
             )
         if config.pretrained is not None:
             self._load_pretrained(Path(config.pretrained))
-        conversion.to_gaussian(self.net)
-        self.plan = rounds.cut(
+        to_gaussian(self.net)
+        self.plan = fixing.cut(
             config.passes,
             pretrain=config.pretrain,
             warmup=config.warmup,
@@ -73,11 +152,11 @@ class PwfnLearner(SupervisedLearner):
 
     def step(self) -> Step:
         loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step()
-        self._happen(self.passes + 1)
+        self._end_stages(self.passes + 1)
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
-        size = compression.measure(fixing.means(self.net))
+        size = codefile.measure(fixing.means(self.net))
         metrics = super().evaluate() | {
             "size/unique_weights": float(size.num_unique),
             "size/entropy": size.entropy,
@@ -89,7 +168,7 @@ class PwfnLearner(SupervisedLearner):
         }
         finetune = self.config.finetune
         if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
-            metrics["fixing/exposure"] = regulariser.exposure(
+            metrics["fixing/exposure"] = deviations.exposure(
                 lr=finetune.lr,
                 momentum=finetune.momentum,
                 alpha=self.config.sigma.alpha,
@@ -102,11 +181,11 @@ class PwfnLearner(SupervisedLearner):
         return metrics
 
     def exhibits(self) -> Mapping[str, Columns]:
-        """Means against deviations where they started and where they ended."""
+        """Return the table of means against deviations at the start and at the end."""
         if not self._start:
             return {}
-        end = snapshot(self.net, self.context.seed)
-        return {"deviations": columns({"at the start": self._start, "at the end": end})}
+        end = deviations.snapshot(self.net, self.context.seed)
+        return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
 
     def training_state(self) -> dict[str, Any]:
         return {
@@ -157,8 +236,9 @@ class PwfnLearner(SupervisedLearner):
         self._pull_means(loss)
         fixing.mask_gradients(self.net)
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), config.clip)
+        # After clipping: a strong pull would otherwise shrink the gradient of the loss.
         if config.quantiser.uses_sigma:
-            regulariser.pull(self.net, config.sigma.alpha, config.sigma.cutoff, config.sigma.form)
+            deviations.pull(self.net, config.sigma.alpha, config.sigma.cutoff, config.sigma.form)
         with fixing.held(self.net):
             self.optimiser.step()
         return loss
@@ -180,14 +260,15 @@ class PwfnLearner(SupervisedLearner):
             fixing.add_gradients(self.net, slope_R)
 
     def _rest_means(self) -> None:
-        """Without a gradient an optimiser leaves a parameter alone, decay and momentum included."""
-        moving = {id(tensor.sigma) for tensor in conversion.tensors(self.net).values()}
+        """Remove all gradients but those of deviations, for the warm-up."""
+        # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum included.
+        moving = {id(tensor.sigma) for tensor in tensors(self.net).values()}
         for parameter in self.net.parameters():
             if id(parameter) not in moving:
                 parameter.grad = None
 
-    def _happen(self, passes: int) -> None:
-        """What is due after this many passes: the end of pretraining, of one or several rounds."""
+    def _end_stages(self, passes: int) -> None:
+        """End pretraining, and any rounds, that end after this many passes."""
         if not self._is_gaussian and passes >= self.plan.pretrain_end:
             self._end_pretraining()
         while self._is_gaussian and self._num_rounds_done < len(self.plan.ends):
@@ -198,7 +279,7 @@ class PwfnLearner(SupervisedLearner):
     def _end_pretraining(self) -> None:
         if self.config.quantiser.uses_sigma:
             deviations.initialise(self.net, self.config.sigma.start)
-            self._start = snapshot(self.net, self.context.seed)
+            self._start = deviations.snapshot(self.net, self.context.seed)
         self._is_gaussian = True
         self.optimiser = self.config.finetune.build(self.net)
 
@@ -211,9 +292,9 @@ class PwfnLearner(SupervisedLearner):
         order = self.generator(f"permute sigma {number}")
         result = config.quantiser.fix(
             mu_N,
-            controlled(sigma_N, fixed_N, config.sigma.control, order),
+            deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
             fixed_N,
-            num_fixed=rounds.quota(len(mu_N), config.fractions[number]),
+            num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
             rounds_left=len(config.fractions) - number - 1,
         )
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
@@ -230,7 +311,7 @@ class PwfnLearner(SupervisedLearner):
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
 
     def _fixed_values(self) -> Tensor | None:
-        """What the quantiser draws free weights to; None where it draws none to anything."""
+        """Find the centres that attract free weights; None if the quantiser does not attract."""
         if not self.config.quantiser.pulls or not self._num_rounds_done:
             return None
         values: Tensor = torch.unique(fixing.means(self.net)[fixing.fixed(self.net)])
@@ -292,7 +373,7 @@ class PwfnLearner(SupervisedLearner):
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
-    """10th, 50th and 90th percentile of the deviations that were still free."""
+    """Compute the 10th, 50th and 90th percentile of the free weights' deviations."""
     if not len(sigma):
         return {}
     sorted_ = sigma.sort().values

@@ -1,6 +1,9 @@
-"""Ways to choose what a round fixes, and to what: the method and those it is compared with.
+"""Quantisers choose which weights a round fixes, and to which values.
 
-Shapes: N all weights of a net.
+`Clusters` is PWFN (Subia-Waud & Dasmahapatra 2023); the others are what it is compared with: `Wfn`
+(Subia-Waud & Dasmahapatra 2022), rounding to the `Nearest` centre, and a `KMeans` codebook.
+
+Shapes: N all weights of a net, R the free ones, K centres.
 """
 
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
@@ -12,15 +15,15 @@ from typing_extensions import override
 
 from tuneparts.config import Config
 from tuneparts.pwfn import running_mean, threshold
-from tuneparts.pwfn.attraction import attraction
-from tuneparts.pwfn.centres import grid_integers, progression, rounding_grid
-from tuneparts.pwfn.kmeans import kmeans
-from tuneparts.pwfn.selection import smallest
-from tuneparts.pwfn.threshold import Clustering, Stage
+from tuneparts.pwfn.centres import grid_integers, kmeans, nearest, progression, rounding_grid
+from tuneparts.pwfn.threshold import Clustering, FixingStage, smallest
+
+BLOCK = 2**22
+"""Most distances in memory at once: it stays O(R + BLOCK)."""
 
 
 class Quantiser(Config):
-    """What every quantiser is."""
+    """Base of the quantisers: `fix` ends a round; `pull` may add a term to the loss before it."""
 
     uses_sigma: ClassVar[bool] = False
     """Whether training samples weights and learns their standard deviations."""
@@ -28,35 +31,45 @@ class Quantiser(Config):
     def fix(
         self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
     ) -> Clustering:
-        """Weights after a round in which exactly `num_fixed` are fixed in all.
+        """Fix weights until exactly `num_fixed` are fixed in all.
 
         Args:
             mu_N: means.
             sigma_N: standard deviations.
-            fixed_N: which are fixed so far, at most `num_fixed`.
-            num_fixed: how many are after the round.
-            rounds_left: rounds after this one.
+            fixed_N: mask of those that are fixed so far, at most `num_fixed`.
+            num_fixed: how many shall be fixed after the round.
+            rounds_left: number of rounds after this one.
         """
         raise NotImplementedError
 
     @property
     def pulls(self) -> bool:
-        """Whether `pull` is a term of the loss besides the task's."""
+        """Whether the quantiser adds a term to the loss, whose gradient is `pull`."""
         return False
 
     def pull(self, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
-        """The gradient (R,) of the quantiser's own term of the loss.
+        """Compute the gradient (R,) of the quantiser's own term of the loss.
 
         Args:
             mu_R: means of the free weights, at least one.
             centres_K: values that weights are fixed to so far, at least one.
-            loss: of the task, in this step.
+            loss: the loss of the task in this step.
         """
         raise NotImplementedError
 
 
 class Clusters(Quantiser):
-    """The centre that takes most weights, by distance in standard deviations."""
+    """PWFN: the centre within whose reach most weights lie takes them, one centre after another.
+
+    Reach is a distance in standard deviations: |c - mu| / sigma.
+
+    Example:
+        >>> import torch
+        >>> mu, sigma = torch.tensor([0.26, 0.49, 0.13]), torch.full((3,), 0.01)
+        >>> none = torch.zeros(3, dtype=torch.bool)
+        >>> Clusters().fix(mu, sigma, none, num_fixed=3, rounds_left=0).mu_N.tolist()
+        [0.25, 0.5, 0.125]
+    """
 
     uses_sigma: ClassVar[bool] = True
     kind: Literal["clusters"] = "clusters"
@@ -67,18 +80,18 @@ class Clusters(Quantiser):
     delta: float = Field(default=1.0, gt=0)
     """The first threshold of a round, in standard deviations."""
     growth: float = Field(default=2.0, gt=1)
-    """By what the threshold grows when nothing is within it."""
+    """Factor by which the threshold grows when nothing is within it."""
     zero_rule: bool = True
     """Weights below 2^-bits are at no distance from 0."""
     rule: Literal["threshold", "running_mean"] = "threshold"
-    """As in the authors' code, or as in the printed algorithm."""
+    """`threshold` as in the authors' code, `running_mean` as in the printed algorithm."""
     distance: Literal["sigma", "relative"] = "sigma"
-    """In standard deviations, or relative to the weight itself as in WFN."""
+    """In standard deviations (`sigma`), or `relative` to the weight itself as in WFN."""
     monotone: bool = False
     """Keep what is fixed; otherwise every round clusters all weights anew, as the authors' code."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_rules_agree(self) -> Self:
         if self.distance == "relative" and self.delta >= 1:
             raise ValueError(
                 "every weight is at relative distance 1 from 0: `delta < 1` must hold with "
@@ -143,7 +156,7 @@ class Nearest(Quantiser):
         centres_K = rounding_grid(self.bits, self.max_order, mu_N.abs().max().item()).to(
             mu_N.device
         )
-        target_N = centres_K[running_mean.nearest(mu_N.double(), centres_K)]
+        target_N = centres_K[nearest(mu_N.double(), centres_K)]
         if self.zero_rule:
             target_N = target_N.masked_fill(mu_N.abs() < 2.0**-self.bits, 0)
         # A fixed weight is on the grid, but what is below the zero rule's bound may not lead it.
@@ -151,7 +164,7 @@ class Nearest(Quantiser):
 
 
 class KMeans(Quantiser):
-    """A codebook of any values: k-means over all weights of the net, anew in each round."""
+    """A codebook of arbitrary values: k-means over all weights of the net, anew in each round."""
 
     kind: Literal["kmeans"] = "kmeans"
     num_values: int = Field(default=64, ge=1)
@@ -161,15 +174,15 @@ class KMeans(Quantiser):
         self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
     ) -> Clustering:
         centres_K = kmeans(mu_N, self.num_values).to(mu_N.device)
-        target_N = centres_K[running_mean.nearest(mu_N.double(), centres_K)]
+        target_N = centres_K[nearest(mu_N.double(), centres_K)]
         return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
 
 
 class Wfn(Quantiser):
     """Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022).
 
-    Clusters by relative distances, loose at first, and a term of the loss that draws free weights
-    to the centres found so far.
+    Clusters by relative distances, with a bound that is loose in early rounds, and a term of the
+    loss (`attraction`) that draws free weights to the centres found so far.
     """
 
     kind: Literal["wfn"] = "wfn"
@@ -180,7 +193,7 @@ class Wfn(Quantiser):
     max_order: int = Field(default=8, ge=1, le=21)
     """Most signed powers of two in a sum."""
     ratio: float = Field(default=0.4, ge=0)
-    """The term that draws free weights to centres, in each step relative to the task's loss."""
+    """Size of the term that draws free weights to centres, relative to the task's loss."""
     temperature: float = Field(default=0.05, gt=0)
     """How much centres other than the relatively nearest one draw."""
 
@@ -221,10 +234,44 @@ class Wfn(Quantiser):
 AnyQuantiser: TypeAlias = Annotated[Clusters | Nearest | KMeans | Wfn, Field(discriminator="kind")]
 
 
+def attraction(
+    mu_R: Tensor, centres_K: Tensor, *, temperature: float, zero_below: float
+) -> tuple[Tensor, Tensor]:
+    """Compute the term of WFN's loss that draws free weights to centres, and its gradient.
+
+    A weight w is at relative distance d_k = |w - c_k| / |w| from centre c_k and belongs to it with
+    probability softmin_k(d_k / T). The term is the mean over free weights of the expected distance
+    (Subia-Waud & Dasmahapatra 2022). Weights below the bound of the zero rule are at no distance:
+    they will be zero as they are.
+
+    Args:
+        mu_R: free weights.
+        centres_K: at least one value.
+        temperature: T; the smaller it is, the more only the relatively nearest centre draws.
+        zero_below: weights of less than this size are not drawn.
+
+    Returns:
+        The term, a scalar, and its gradient with respect to the weights (R,).
+    """
+    mu_R = mu_R.detach()
+    large = (mu_R.abs() >= zero_below).nonzero().squeeze(1)
+    total, slope_R = mu_R.new_zeros(()), torch.zeros_like(mu_R)
+    for block in torch.split(large, max(1, BLOCK // len(centres_K))):
+        with torch.enable_grad():
+            mu = mu_R[block].requires_grad_()
+            distance_RK = (mu[:, None] - centres_K).abs() / mu.abs()[:, None]
+            belonging_RK = torch.softmax(-distance_RK / temperature, dim=1)
+            expected = (belonging_RK * distance_RK).sum()
+            (slope,) = torch.autograd.grad(expected, mu)
+        total += expected.detach()
+        slope_R[block] = slope
+    return total / len(mu_R), slope_R / len(mu_R)
+
+
 def _merged(
     part: Clustering, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, candidates_N: Tensor
 ) -> Clustering:
-    """A clustering of some of the weights as one of all; only what it fixed changes."""
+    """Extend a clustering of the candidates to all weights; only what it fixed changes."""
     out_mu_N, out_sigma_N, out_fixed_N = mu_N.clone(), sigma_N.clone(), fixed_N & ~candidates_N
     where = candidates_N.nonzero().squeeze(1)[part.fixed_N]
     out_mu_N[where] = part.mu_N[part.fixed_N]
@@ -242,7 +289,16 @@ def _rounded(
     num_fixed: int,
     keep: bool,
 ) -> Clustering:
-    """Fix the weights that are closest to their targets; they have no deviation."""
+    """Fix the weights that are closest to their targets; their deviation becomes 0.
+
+    Args:
+        mu_N: means.
+        sigma_N: standard deviations.
+        target_N: the value that each weight would be fixed to.
+        fixed_N: mask of those that are fixed so far.
+        num_fixed: how many shall be fixed.
+        keep: whether weights that are fixed stay so, at their value.
+    """
     distance_N = (mu_N.double() - target_N).abs()
     if keep:
         distance_N = distance_N.masked_fill(fixed_N, -1)
@@ -252,5 +308,5 @@ def _rounded(
         torch.where(chosen_N, target_N.to(mu_N.dtype), mu_N),
         sigma_N.masked_fill(chosen_N, 0),
         chosen_N,
-        (Stage(1, 0.0, num_fixed),),
+        (FixingStage(1, 0.0, num_fixed),),
     )

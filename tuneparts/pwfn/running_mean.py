@@ -4,10 +4,10 @@ Each weight votes for its nearest centre. The centre with most votes takes the w
 closest to it, as long as their mean distance stays within delta (Subia-Waud & Dasmahapatra 2023,
 algorithm 1; with relative distances it is WFN, Subia-Waud & Dasmahapatra 2022).
 
-Where the printed algorithm leaves room we follow WFN: sums of more powers of two are tried until a
-centre takes something; when none of any order does, delta grows; and each new cluster starts from
-single powers and the first delta again. A delta that stayed large would let one centre take
-everything. The last cluster is cut off at the quota.
+The printed algorithm leaves open what happens when the elected centre takes nothing. We follow WFN:
+sums of more powers of two are tried first; when none of any order takes a weight, delta grows. Each
+new cluster starts from single powers and the first delta again, because a delta that stayed large
+would let one centre take everything. The last cluster is cut off at the quota.
 
 Shapes: N weights, R those that remain, K centres.
 """
@@ -17,10 +17,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tuneparts.pwfn.threshold import SIGMA_FLOOR, Clustering, Stage, check
+from tuneparts.pwfn.centres import nearest
+from tuneparts.pwfn.threshold import SIGMA_FLOOR, Clustering, FixingStage, check
 
 Centres = Callable[[int, float], Tensor]
-"""(order, largest absolute weight) to centres: float64 (K,), ascending."""
+"""From (order, largest absolute weight) to centres: float64 (K,), ascending."""
 
 
 def cluster(
@@ -40,10 +41,10 @@ def cluster(
         mu_N: means, any floating type and device.
         sigma_N: the scale of each weight's distance: |c - mu| / sigma.
         num_to_fix: how many; the last cluster is cut off by distance, then by index.
-        centres: the candidates of each order.
+        centres: gives the candidate centres of each order.
         max_order: the last order before delta grows.
         delta: the first bound on the mean distance.
-        growth: by what it grows.
+        growth: factor by which delta grows.
         zero_below: weights below it are at no distance from 0; 0 for no such rule.
     """
     check(mu_N, sigma_N, num_to_fix, delta=delta, growth=growth)
@@ -51,7 +52,7 @@ def cluster(
     index_R = torch.arange(len(mu_N), device=mu_N.device)
     out_mu_N, out_sigma_N = mu_N.detach().clone(), sigma_N.detach().clone()
     fixed_N = torch.zeros_like(mu_N, dtype=torch.bool)
-    stages: list[Stage] = []
+    stages: list[FixingStage] = []
     quota = num_to_fix
     while quota:
         order, limit, centre, distance_R = _first_to_take(
@@ -62,7 +63,7 @@ def cluster(
         out_mu_N[where] = centre.to(out_mu_N.dtype)
         out_sigma_N[where] = mu_R[taken].std(correction=0).to(out_sigma_N.dtype)
         fixed_N[where] = True
-        stages.append(Stage(order, limit, len(taken)))
+        stages.append(FixingStage(order, limit, len(taken)))
         quota -= len(taken)
         rest = torch.ones_like(index_R, dtype=torch.bool)
         rest[taken] = False
@@ -79,14 +80,13 @@ def _first_to_take(
     growth: float,
     zero_below: float,
 ) -> tuple[int, float, Tensor, Tensor]:
-    """The first (order, delta) whose elected centre has a weight within delta.
-
-    Elections do not depend on delta, so each order holds one.
+    """Find the first (order, delta) whose elected centre has a weight within delta.
 
     Returns:
-        the order, the delta, the centre, and the distances to it (R,).
+        The order, the delta, the centre, and the distances to it (R,).
     """
     largest = mu_R.abs().max().item()
+    # Votes do not depend on delta: each order holds one election, whatever delta grows to.
     elected: list[tuple[int, float, Tensor, Tensor]] = []
     for order in orders:
         candidates_K = centres(order, largest).to(mu_R)
@@ -105,14 +105,8 @@ def _first_to_take(
                 return order, delta, centre, distance_R
 
 
-def nearest(mu_R: Tensor, centres_K: Tensor) -> Tensor:
-    """Index of the nearest centre: int64 (R,); of two at one distance, the lower."""
-    middles = (centres_K[1:] + centres_K[:-1]) / 2
-    return torch.bucketize(mu_R, middles)
-
-
 def votes(mu_R: Tensor, centres_K: Tensor, zero_below: float) -> Tensor:
-    """How many weights each centre is nearest to: int64 (K,)."""
+    """Count the weights that each centre is nearest to: int64 (K,)."""
     choice_R = nearest(mu_R, centres_K)
     zero = (centres_K == 0).nonzero().squeeze(1)
     if len(zero):
@@ -121,12 +115,12 @@ def votes(mu_R: Tensor, centres_K: Tensor, zero_below: float) -> Tensor:
 
 
 def prefix(distance_R: Tensor, delta: float) -> Tensor:
-    """Indices of the closest weights whose mean distance is at most `delta`, closest first.
+    """Find the closest weights whose mean distance is at most `delta`; indices, closest first.
 
     Weights at no distance are taken and do not count in the mean: otherwise many small weights,
     which the zero rule puts at no distance from 0, would pay for large ones to be zeroed.
-    Only a window of distances is sorted; it is widened while the mean allows all of it.
     """
+    # Only a window of distances is sorted; it is widened while the mean allows all of it.
     window = 4 * delta
     while True:
         inside = (distance_R <= window).nonzero().squeeze(1)

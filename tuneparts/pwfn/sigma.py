@@ -1,34 +1,54 @@
-"""Where standard deviations start (Subia-Waud & Dasmahapatra 2023, appendix equations 8 and 9).
+"""Standard deviations of weights (Subia-Waud & Dasmahapatra 2023).
 
-A weight that lies on a power of two need not move and starts with no noise; one at 4/3 of a power
-of two is relatively furthest from both neighbours and starts with most. With the mantissa
-m = |mu| / 2^floor(log2 |mu|) in [1, 2), the product of the relative distances is
-r = (2 - m)(m - 1) / m^2: zero at m = 1, and at most 1/8, at m = 4/3.
+Start (appendix, equations 8 and 9): a weight that lies on a power of two need not move and starts
+with no noise; one at 4/3 of a power of two is relatively furthest from both neighbours and starts
+with most. With the mantissa m = |mu| / 2^floor(log2 |mu|) in [1, 2), the product of the relative
+distances is r = (2 - m)(m - 1) / m^2: zero at m = 1, and at most 1/8, at m = 4/3.
+
+Growth: a regulariser pulls deviations up to a cutoff S. Weights whose noise hurts the loss resist
+it, so that sigma becomes a budget for how far each weight may move. On a locally quadratic loss
+with curvature h, the squared form settles at S * kappa / (kappa + h), kappa = alpha * sqrt(2 / pi).
+
+Shapes: N all weights of a net, S weights shown of a layer.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from tuneparts.pwfn.conversion import tensors
-from tuneparts.pwfn.gaussian import FLOOR
+from tuneparts import seeding
+from tuneparts.pwfn.gaussian import FLOOR, layers, tensors
+from tuneparts.training.exhibits import Columns
 
 SCALE = 0.0025
-"""What the third quartile of a tensor starts at."""
+"""Third quartile of the initial standard deviations of a tensor."""
 CEILING = 0.05
-"""What no standard deviation starts above."""
+"""Largest initial standard deviation."""
+MAX_SHOWN = 500
+"""Most weights of a layer in a snapshot; smaller layers are shown whole."""
 
-Form = Literal["product", "upper"]
-"""What the third quartile is taken of: the `product` of both relative distances, as the authors'
-code has it, or the distance to the `upper` power of two, as the appendix prints it."""
+StartForm = Literal["product", "upper"]
+"""What the third quartile is taken of: the `product` of both relative distances, as in the authors'
+code, or the distance to the `upper` power of two, as printed in the appendix."""
+
+PullForm = Literal["squared", "hinge"]
+"""`squared`: sum of |eps| / 2 * relu(S - sigma)^2, as in the authors' code; `hinge`: sum of
+relu(S - sigma), a constant pull below the cutoff S."""
+
+Control = Literal["learnt", "permuted", "constant"]
+"""`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
 
 
-def initial(mu: Tensor, form: Form = "product") -> Tensor:
-    """Standard deviations of one tensor of means: the same shape, within [2^-30, 0.05].
+def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
+    """Compute initial standard deviations of one tensor of means, within [2^-30, 0.05].
 
     Zeros are on the grid already: they take the floor and do not count in the quartile.
     """
+    # From the mantissa instead of logarithms: in the released code a weight of exactly 0 gives
+    # 0 / 0 and makes its whole tensor NaN.
     mantissa = 2 * torch.frexp(mu.detach().abs()).mantissa
     product = (2 - mantissa) * (mantissa - 1) / mantissa.square()
     is_zero = mu == 0
@@ -42,8 +62,18 @@ def initial(mu: Tensor, form: Form = "product") -> Tensor:
 
 
 @torch.no_grad()
-def initialise(net: nn.Module, start: Form | float = "product") -> None:
-    """Set every standard deviation of a net in place, by form or all to one number."""
+def initialise(net: nn.Module, start: StartForm | float = "product") -> None:
+    """Set every standard deviation of a net in place, by form or all to one number.
+
+    Example:
+        >>> from torch import nn
+        >>> from tuneparts.pwfn.gaussian import to_gaussian
+        >>> net = nn.Sequential(nn.Linear(2, 3))
+        >>> _ = to_gaussian(net)
+        >>> initialise(net, 0.01)
+        >>> round(net[0].weight.sigma.max().item(), 4)
+        0.01
+    """
     for tensor in tensors(net).values():
         if isinstance(start, str):
             tensor.sigma.copy_(initial(tensor.mu, start))
@@ -52,7 +82,7 @@ def initialise(net: nn.Module, start: Form | float = "product") -> None:
 
 
 def _third_quartile(values: Tensor) -> float:
-    """The linearly interpolated quantile; `torch.quantile` refuses more than 2^24 elements."""
+    """Interpolate the third quartile linearly, as `torch.quantile` does up to 2^24 elements."""
     if not values.numel():
         return 0.0
     position = 0.75 * (values.numel() - 1)
@@ -62,3 +92,92 @@ def _third_quartile(values: Tensor) -> float:
         return low
     high = values.kthvalue(below + 2).values.item()
     return low + (high - low) * (position - below)
+
+
+@torch.no_grad()
+def pull(net: nn.Module, alpha: float, cutoff: float, form: PullForm = "squared") -> None:
+    """Add the regulariser's gradient to that of the free weights' deviations, after `backward`.
+
+    Biases and fixed weights are not pulled. Layers that were not sampled since the last step have
+    no gradient and are left alone.
+
+    Args:
+        net: a net with Gaussian layers.
+        alpha: strength of the regulariser.
+        cutoff: S; deviations at or above it are not pulled.
+        form: how the pull depends on the distance to the cutoff.
+    """
+    # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
+    # over every weight only to arrive at this one expression.
+    for layer in layers(net).values():
+        tensor = layer.weight
+        if tensor.sigma.grad is None:
+            continue
+        short = (cutoff - tensor.sigma).clamp_(min=0).mul_(~tensor.fixed)
+        if form == "hinge":
+            slope = short.sign_()
+        else:
+            assert tensor.eps is not None  # a deviation has a gradient only through a draw
+            slope = short.mul_(tensor.eps.abs())
+        tensor.sigma.grad.sub_(slope, alpha=alpha)
+
+
+def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
+    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
+
+    It makes runs of different lengths comparable: on a small data set the same alpha leaves
+    standard deviations where they started.
+    """
+    mean_abs_eps = math.sqrt(2 / math.pi)
+    return lr / (1 - momentum) * alpha * mean_abs_eps * steps
+
+
+def controlled(
+    sigma_N: Tensor, fixed_N: Tensor, control: Control, generator: torch.Generator
+) -> Tensor:
+    """Replace the free weights' deviations (N,) by those that clustering is shown.
+
+    The controls test whether it matters which weight has which deviation. If position-specific
+    deviations are what makes the method work, permuting them (the same histogram at other places)
+    or giving all of them one value must cost accuracy.
+    """
+    free = (~fixed_N).nonzero().squeeze(1)
+    if control == "learnt" or not len(free):
+        return sigma_N
+    shown_N = sigma_N.clone()
+    if control == "constant":
+        shown_N[free] = sigma_N[free].median()
+    else:
+        order = torch.randperm(len(free), generator=generator, device=generator.device)
+        shown_N[free] = sigma_N[free[order.to(free.device)]]
+    return shown_N
+
+
+def snapshot(net: nn.Module, seed: int) -> dict[str, Tensor]:
+    """Take means and deviations of a few weights of each layer, always the same ones.
+
+    Returns:
+        (2, S) for each layer: means, then deviations; on the CPU.
+    """
+    taken = {}
+    for name, layer in layers(net).items():
+        mu, sigma = layer.weight.mu.detach().flatten(), layer.weight.sigma.detach().flatten()
+        order = torch.randperm(len(mu), generator=seeding.torch_generator(seed, "shown", name))
+        places = order[:MAX_SHOWN].sort().values.to(mu.device)
+        taken[name] = torch.stack([mu[places], sigma[places]]).cpu()
+    return taken
+
+
+def columns(moments: Mapping[str, Mapping[str, Tensor]]) -> Columns:
+    """Turn snapshots by moment into the columns of a table: layer, moment, mu, sigma."""
+    layer: list[str] = []
+    moment: list[str] = []
+    mu: list[float] = []
+    sigma: list[float] = []
+    for when, taken in moments.items():
+        for name, (mu_S, sigma_S) in taken.items():
+            layer += [name] * len(mu_S)
+            moment += [when] * len(mu_S)
+            mu += mu_S.tolist()
+            sigma += sigma_S.tolist()
+    return {"layer": layer, "moment": moment, "mu": mu, "sigma": sigma}

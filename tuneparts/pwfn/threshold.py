@@ -20,10 +20,9 @@ from torch import Tensor
 
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn.centres import grid_integers
-from tuneparts.pwfn.selection import smallest
 
 SIGMA_FLOOR = 2.0**-20
-"""What a standard deviation counts as at least."""
+"""Distances divide by at least this: a fixed weight may have a deviation of exactly 0."""
 _CHUNK = 1 << 17
 """Weights per block of work: float64 copies of so many stay in the cache."""
 _MAX_TABLE = 1 << 22
@@ -32,8 +31,8 @@ _INT = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What one setting of order and threshold fixed."""
+class FixingStage:
+    """How many weights one setting of order and threshold fixed."""
 
     order: int
     delta: float
@@ -42,13 +41,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Weights after a round; entries that are not fixed are as they were."""
+    """All weights after a round; entries that are not fixed are unchanged."""
 
     mu_N: Tensor
     sigma_N: Tensor
-    """Of a fixed weight: the standard deviation of the means that went to its centre with it."""
+    """A fixed weight gets the standard deviation of all means that its centre took together."""
     fixed_N: Tensor
-    stages: tuple[Stage, ...]
+    stages: tuple[FixingStage, ...]
 
 
 def cluster(
@@ -66,24 +65,34 @@ def cluster(
 
     Args:
         mu_N: means, any floating type and device.
-        sigma_N: the scale of each weight's distance: |c - mu| / sigma.
+        sigma_N: the scale of each weight's distance to a centre c: |c - mu| / sigma.
         num_to_fix: how many; the last cluster is cut off by distance, then by index.
         bits: the grid is 2^-bits fine.
         max_order: most powers of two in a sum.
         delta: the first threshold.
-        growth: by what it grows.
+        growth: factor by which the threshold grows.
         zero_rule: weights below 2^-bits are at no distance from 0.
+
+    Example:
+        >>> import torch
+        >>> mu = torch.tensor([0.26, 0.24, 0.51, -0.9])
+        >>> found = cluster(mu, torch.full((4,), 0.02), 3)
+        >>> found.mu_N.tolist()
+        [0.25, 0.25, 0.5, -0.8999999761581421]
+        >>> found.fixed_N.tolist()
+        [True, True, True, False]
     """
     check(mu_N, sigma_N, num_to_fix, delta=delta, growth=growth)
     state = _Round.start(mu_N, sigma_N)
-    stages: list[Stage] = []
+    stages: list[FixingStage] = []
     order, quota, odd = 1, num_to_fix, True
     while quota:
         largest = state.mu_R.abs().max().item()
         grid = _Grid.build(bits, order, largest, mu_N.device)
         num_fixed = state.run_stage(grid, delta, quota, zero_rule=zero_rule)
-        stages.append(Stage(order, delta, num_fixed))
+        stages.append(FixingStage(order, delta, num_fixed))
         quota -= num_fixed
+        # As in the authors' code, order and delta grow in turn; delta alone at the highest order.
         if odd and order < max_order:
             order += 1
         else:
@@ -93,7 +102,7 @@ def cluster(
 
 
 def check(mu_N: Tensor, sigma_N: Tensor, num_to_fix: int, *, delta: float, growth: float) -> None:
-    """Refuse what would loop for ever or mean nothing."""
+    """Refuse arguments with which clustering would be undefined or never end."""
     if mu_N.ndim != 1 or mu_N.shape != sigma_N.shape:
         raise ConfigError(
             "means and deviations are vectors of one length, but got shapes "
@@ -151,7 +160,7 @@ class _Grid:
         )
 
     def intervals(self, mu: Tensor, sigma: Tensor, delta: float, *, zero_rule: bool) -> Tensor:
-        """The interval of each weight as one number lo * (K + 1) + hi, int32; 0 if it is empty."""
+        """Encode each weight's interval [lo, hi) of centres as lo * (K + 1) + hi; 0 if empty."""
         scale = 2.0**self.bits  # exact, so that quotients in these units are the same bits
         m, s = mu.double() * scale, sigma.double() * scale
         reach = delta * s
@@ -182,12 +191,12 @@ class _Grid:
 
 @dataclass
 class _Round:
-    """The weights that remain, and the result so far."""
+    """The weights that are not taken yet, and the result so far."""
 
     mu_R: Tensor
     sigma_R: Tensor
     index_R: Tensor
-    """Where the remaining weights are in the whole vector."""
+    """Positions of the remaining weights in the whole vector."""
     out_mu_N: Tensor
     out_sigma_N: Tensor
     fixed_N: Tensor
@@ -204,7 +213,7 @@ class _Round:
         )
 
     def run_stage(self, grid: _Grid, delta: float, quota: int, *, zero_rule: bool) -> int:
-        """Fix at most `quota` weights at this order and threshold; how many were."""
+        """Fix at most `quota` weights at this order and threshold; return how many were fixed."""
         num_centres = len(grid.integers)
         cell_R = torch.cat(
             [
@@ -249,7 +258,7 @@ class _Round:
 
 
 def _spread(offset: Tensor, centre: Tensor, values_K: Tensor) -> Tensor:
-    """Population standard deviation of the offsets that went to each centre: float64 (K,)."""
+    """Compute the population standard deviation of the offsets from each centre: float64 (K,)."""
     num = len(values_K)
     count_K = torch.bincount(centre, minlength=num).clamp(min=1)
     mean_K = torch.bincount(centre, weights=offset, minlength=num) / count_K
@@ -258,7 +267,7 @@ def _spread(offset: Tensor, centre: Tensor, values_K: Tensor) -> Tensor:
 
 
 def _histogram(cell_R: Tensor, num_cells: int) -> tuple[_INT, _INT, Tensor]:
-    """Which intervals occur (U,), how often (U,), and the rank of each weight's own (R,)."""
+    """List the intervals that occur (U,), how often (U,), and the rank of each weight's (R,)."""
     if num_cells > _MAX_TABLE:
         cells_U, rank_R, counts_U = torch.unique(cell_R, return_inverse=True, return_counts=True)
         return cells_U.cpu().numpy().astype(np.int64), counts_U.cpu().numpy(), rank_R
@@ -271,11 +280,14 @@ def _histogram(cell_R: Tensor, num_cells: int) -> tuple[_INT, _INT, Tensor]:
 
 @dataclass(frozen=True)
 class _Picks:
-    """The centre that each interval goes to (-1 for none), and what the last pick has too much."""
+    """Target centre of each interval."""
 
     target_U: npt.NDArray[np.int32]
+    """Index of the centre; -1 for none."""
     last: int
+    """The centre that was picked last."""
     surplus: int
+    """By how many weights the last pick exceeds the quota."""
 
 
 def _pick(cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int) -> _Picks:
@@ -303,3 +315,14 @@ def _pick(cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int) -> _Pi
         surplus = max(0, num - quota)
         quota -= num
     return _Picks(target_U, last, surplus)
+
+
+def smallest(values_N: Tensor, num: int) -> Tensor:
+    """Mask exactly `num` entries (N,): the smallest, and of equal ones the first."""
+    if num <= 0:
+        return torch.zeros_like(values_N, dtype=torch.bool)
+    limit = values_N.kthvalue(num).values
+    chosen_N = values_N < limit
+    ties = (values_N == limit).nonzero().squeeze(1)
+    chosen_N[ties[: num - int(chosen_N.sum())]] = True
+    return chosen_N
