@@ -6,7 +6,10 @@ INSTALLED := $(VENV)/.installed
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help install quickstart test test-slow test-all lint format clean
+# A worker per core; tests that share something costly stay together (tests/conftest.py).
+PARALLEL := -n logical --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+
+.PHONY: help install quickstart quick test test-slow test-all lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -22,11 +25,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 quickstart: install ## Answer a question on this machine in minutes (handwritten digits, no downloads)
 	$(BIN)/tuneparts search rotated_digits
 
-test: install ## Run the tests (minutes)
-	$(BIN)/pytest -m "not slow"
+quick: install ## Run the unit tests alone, between two edits (a minute)
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not ray and not mlflow and not browser and not contract"
 
-test-slow: install ## Run the slow tier: faults struck for real, browsers, fuzzing
-	$(BIN)/pytest -m slow
+test: install ## Run the tests (minutes)
+	$(BIN)/pytest $(PARALLEL) --durations=15 -m "not slow"
+
+test-slow: install ## Run the slow tier: faults struck for real, fuzzing
+	$(BIN)/pytest --durations=15 -m slow
 
 test-all: test test-slow ## Run all tests
 

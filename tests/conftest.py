@@ -4,6 +4,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -15,10 +16,34 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups tests for a parallel run (`--dist loadgroup`): one group stays on one worker.
+
+    Ray's tests share one Ray, and those of a file share the fixtures of the file. Ray's come first:
+    they wait more than they compute, so the other workers compute meanwhile.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            is_ray = item.get_closest_marker("ray") is not None
+            item.add_marker(pytest.mark.xdist_group("ray" if is_ray else item.location[0]))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Tiny tensors are far faster on one thread."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow store to copy: making one takes seconds, copying it a moment."""
+    from tuneparts.tracking import store
+
+    path = tmp_path_factory.mktemp("template") / "mlflow.db"
+    store.prepare(f"sqlite:///{path}")
+    return path
 
 
 @pytest.fixture(scope="session")

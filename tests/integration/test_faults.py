@@ -72,17 +72,8 @@ class Driver:
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory) -> Path:
-    from tuneparts.tracking import store
-
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    store.prepare(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture(scope="session")
-def undisturbed(null_file, tmp_path_factory, empty_store) -> tuple[pd.DataFrame, pd.DataFrame]:
-    driver = Driver(tmp_path_factory.mktemp("undisturbed"), empty_store)
+def undisturbed(null_file, tmp_path_factory, template_store) -> tuple[pd.DataFrame, pd.DataFrame]:
+    driver = Driver(tmp_path_factory.mktemp("undisturbed"), template_store)
     driver.finish("search", str(null_file), "--scale", "smoke")
     assert driver.status() == "FINISHED"
     return driver.frames()
@@ -104,8 +95,8 @@ def kill_and_resume(driver: Driver, null_file: Path, after_rows: int) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_kill_nine_then_resume(null_file, tmp_path, empty_store, undisturbed) -> None:
-    driver = Driver(tmp_path / "killed", empty_store)
+def test_kill_nine_then_resume(null_file, tmp_path, template_store, undisturbed) -> None:
+    driver = Driver(tmp_path / "killed", template_store)
     kill_and_resume(driver, null_file, after_rows=30)
     assert_same(driver.frames(), undisturbed)
     assert driver.status() == "FINISHED"
@@ -113,8 +104,8 @@ def test_kill_nine_then_resume(null_file, tmp_path, empty_store, undisturbed) ->
 
 
 @pytest.mark.timeout(400)
-def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, empty_store, undisturbed) -> None:
-    driver = Driver(tmp_path / "interrupted", empty_store)
+def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, template_store, undisturbed) -> None:
+    driver = Driver(tmp_path / "interrupted", template_store)
     process = driver.start("search", str(null_file), "--scale", "smoke")
     driver.wait_for_rows(20, process)
     process.send_signal(signal.SIGINT)
@@ -127,9 +118,9 @@ def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, empty_store, undis
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_kill_nine_at_five_moments(null_file, tmp_path, empty_store, undisturbed) -> None:
+def test_kill_nine_at_five_moments(null_file, tmp_path, template_store, undisturbed) -> None:
     rng = random.Random(0)
     for number in range(5):
-        driver = Driver(tmp_path / f"killed{number}", empty_store)
+        driver = Driver(tmp_path / f"killed{number}", template_store)
         kill_and_resume(driver, null_file, after_rows=rng.randrange(1, 60))
         assert_same(driver.frames(), undisturbed)

@@ -1,4 +1,4 @@
-"""One MLflow store per run of the suite, copied for every test."""
+"""A tracker over an MLflow store that each test has to itself."""
 
 import shutil
 import socket
@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
-from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker
-
-
-@pytest.fixture(scope="session")
-def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "mlflow.db"
-    store.prepare(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture
