@@ -1,0 +1,113 @@
+"""A folder on a file system of pyarrow: whole files, plain names, no keys."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pytest
+
+from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.search.storage import Folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(str(tmp_path / "trials"))
+
+
+def test_what_is_written_is_read_back_and_listed(folder: Folder) -> None:
+    assert folder.names() == []
+    folder.write("b.pt", b"two")
+    folder.write("a.pt", b"one")
+    assert folder.names() == ["a.pt", "b.pt"]
+    assert folder.read("a.pt") == b"one"
+    folder.write("a.pt", b"another")
+    assert folder.read("a.pt") == b"another"
+    folder.delete("a.pt")
+    assert folder.names() == ["b.pt"]
+
+
+def test_a_path_and_its_uri_are_the_same_place(tmp_path: Path) -> None:
+    Folder(str(tmp_path / "trials")).write("a", b"one")
+    assert Folder(f"file://{tmp_path}/trials/").read("a") == b"one"
+
+
+def test_children_are_folders_inside_and_not_files(folder: Folder, tmp_path: Path) -> None:
+    folder.child("arm", "seed0").write("a", b"one")
+    assert (tmp_path / "trials" / "arm" / "seed0" / "a").read_bytes() == b"one"
+    assert folder.names() == []
+    assert folder.child("arm").child("seed0").names() == ["a"]
+
+
+def test_what_is_not_there_is_missed(folder: Folder) -> None:
+    with pytest.raises(FileNotFoundError):
+        folder.read("a")
+    with pytest.raises(FileNotFoundError):
+        folder.delete("a")
+
+
+class FullDisk:
+    """A stream that takes half of what it is given."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> "FullDisk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+
+    def write(self, content: bytes) -> None:
+        self.stream.write(content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+
+def test_a_torn_write_leaves_the_old_file_and_nothing_else(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write("a", b"as it was")
+
+    class Broken:
+        def __init__(self, real: pafs.FileSystem) -> None:
+            self.real = real
+
+        def open_output_stream(self, path: str) -> FullDisk:
+            return FullDisk(self.real.open_output_stream(path))
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.real, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_fs", Broken(folder._fs))
+        with pytest.raises(OSError, match="No space left"):
+            folder.write("a", b"what does not fit")
+    assert folder.read("a") == b"as it was"
+    assert [path.name for path in (tmp_path / "trials").iterdir()] == ["a"]
+
+
+def test_a_file_that_a_dead_process_left_half_written_is_not_listed(
+    folder: Folder, tmp_path: Path
+) -> None:
+    folder.write("a", b"one")
+    (tmp_path / "trials" / ".b.partial").write_bytes(b"tw")
+    assert folder.names() == ["a"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\nb", "a\0"])
+def test_a_name_cannot_leave_its_folder(folder: Folder, name: str) -> None:
+    for use in (folder.read, folder.delete, folder.child, lambda n: folder.write(n, b"")):
+        with pytest.raises(SecurityError, match="one plain name"):
+            use(name)
+
+
+@pytest.mark.parametrize("uri", ["relative/path", "nosuchscheme://bucket/trials"])
+def test_a_place_that_nobody_knows_is_refused_with_the_cure(uri: str) -> None:
+    with pytest.raises(ConfigError, match="absolute path or a URI that pyarrow knows"):
+        Folder(uri)
+
+
+def test_a_key_in_a_uri_is_refused_and_not_repeated() -> None:
+    with pytest.raises(SecurityError, match="carries no key") as caught:
+        Folder("s3://name:hunter2@bucket/trials")
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,152 @@
+"""The training loop with a step of pencil and paper."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from tuneparts.data.config import DataConfig
+from tuneparts.errors import CheckpointError, DivergedError
+from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.loop import LoopLearner, Step
+
+
+class PaperConfig(MethodConfig):
+    method: Literal["paper"] = "paper"
+    passes: int = 10
+    interval: int = 4
+
+    def build(self, context: Context) -> Learner:
+        return PaperLearner(self, context)
+
+
+class PaperLearner(LoopLearner):
+    """Halves a number a step; a step costs two passes, and one where the budget ends."""
+
+    cost = 2
+
+    def __init__(self, config: PaperConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.value = torch.tensor(1.0)
+        self.evaluated_at: list[int] = []
+
+    def step(self) -> Step:
+        loss, self.value = self.value, self.value / 2
+        left = self.config.passes - self.passes
+        return Step(min(self.cost, left), {"train/loss": loss})
+
+    def evaluate(self) -> dict[str, float]:
+        self.evaluated_at.append(self.passes)
+        return {"val/accuracy": self.progress}
+
+    def training_state(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        self.value = state["value"].clone()
+
+
+class Constant(PaperLearner):
+    """Sees these losses, one after the other."""
+
+    losses: tuple[float, ...] = ()
+    cost = 1
+
+    def step(self) -> Step:
+        number = self.passes
+        return Step(1, {"train/loss": torch.tensor(self.losses[number])})
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    task = DataConfig(name="stripes", num_train=20, num_val=10, num_test=10).load()
+    return Context(task=task, seed=3, device=torch.device("cpu"))
+
+
+def rows(learner: LoopLearner) -> list[dict[str, float]]:
+    found = []
+    while not learner.finished:
+        found.append(learner.advance())
+    return found
+
+
+def test_an_interval_ends_when_its_passes_are_spent_and_the_last_at_the_budget(context) -> None:
+    learner = PaperLearner(PaperConfig(passes=11, interval=4), context)
+    assert [row["cost/passes"] for row in rows(learner)] == [4.0, 8.0, 11.0]
+    assert learner.evaluated_at == [4, 8, 11]
+    assert learner.finished
+    assert learner.passes == 11
+
+
+def test_a_row_has_the_mean_loss_of_its_interval_and_what_was_evaluated(context) -> None:
+    learner = PaperLearner(PaperConfig(passes=10, interval=4), context)
+    first, second, last = rows(learner)
+    assert first == {"train/loss": (1 + 1 / 2) / 2, "cost/passes": 4.0, "val/accuracy": 0.4}
+    assert second["train/loss"] == (1 / 4 + 1 / 8) / 2
+    assert last == {"train/loss": 1 / 16, "cost/passes": 10.0, "val/accuracy": 1.0}
+
+
+def test_the_mean_is_taken_in_double_precision(context) -> None:
+    class Third(Constant):
+        losses = (1e8, 1.0, 1.0)
+
+    learner = Third(PaperConfig(passes=3, interval=3), context)
+    assert learner.advance()["train/loss"] == pytest.approx((1e8 + 2) / 3, abs=1e-6)
+
+
+def test_a_step_that_costs_more_than_an_interval_reports_once(context) -> None:
+    learner = PaperLearner(PaperConfig(passes=6, interval=1), context)
+    assert [row["cost/passes"] for row in rows(learner)] == [2.0, 4.0, 6.0]
+
+
+def test_losses_that_come_now_and_then_are_averaged_over_their_own_steps(context) -> None:
+    class Sometimes(Constant):
+        losses = (1.0, 2.0, 3.0, 4.0)
+
+        def step(self) -> Step:
+            step = super().step()
+            extra: dict[str, Tensor] = {}
+            if self.passes % 2:
+                extra = {"train/hyper_loss": 10 * step.losses["train/loss"]}
+            return Step(step.passes, {**step.losses, **extra})
+
+    row = Sometimes(PaperConfig(passes=4, interval=4), context).advance()
+    assert row["train/loss"] == 2.5
+    assert row["train/hyper_loss"] == 30.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(context, bad: float) -> None:
+    class Diverging(Constant):
+        losses = (1.0, 1.0, 1.0, bad)
+
+    learner = Diverging(PaperConfig(passes=4, interval=2), context)
+    learner.advance()
+    with pytest.raises(
+        DivergedError, match=r"`train/loss`.* at step 1 after pass 2 \(seed 3\).*Lower the"
+    ):
+        learner.advance()
+
+
+def test_a_resumed_loop_reports_what_the_whole_one_does(context) -> None:
+    whole = rows(PaperLearner(PaperConfig(), context))
+    stopped = PaperLearner(PaperConfig(), context)
+    stopped.advance()
+    resumed = PaperLearner(PaperConfig(), context)
+    resumed.load_state_dict(stopped.state_dict())
+    assert resumed.passes == 4
+    assert rows(resumed) == whole[1:]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"passes": 4}, {"value": torch.tensor(1.0)}, {"passes": None, "value": torch.ones(1)}],
+    ids=["nothing", "no value", "no passes", "passes that are none"],
+)
+def test_a_state_of_something_else_is_refused(context, state: dict[str, Any]) -> None:
+    learner = PaperLearner(PaperConfig(), context)
+    with pytest.raises(CheckpointError, match="PaperLearner cannot take this one"):
+        learner.load_state_dict(state)
+    assert learner.passes == 0
