@@ -9,7 +9,7 @@ from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.slimmable import SlimmableConfig
 from tuneparts.ensembles.universally_slimmable import UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 2): WRN-28-[7,4,3], and WRN-28-[7,4] with WRN-16-[7,4],

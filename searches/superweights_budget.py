@@ -9,7 +9,7 @@ from typing import Any
 from studies.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 3): four WRN-28-10 on CIFAR-100 at 7, 15 and 36.5 million

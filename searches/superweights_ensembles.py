@@ -12,7 +12,7 @@ from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.mimo import MimoConfig
 from tuneparts.models import WideResNet
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 5): WRN-28-10 on CIFAR-100, ensembles of four at 36.5

@@ -8,7 +8,7 @@ from studies.sharing import MIXED_EPOCHS, Sharing
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.models import MobileNetV2, WideResNet
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 4): MobileNetV2 and WRN-28-5 on CIFAR-100, against a deep

@@ -9,7 +9,7 @@ from typing import Any
 from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import GridSearch, Scale, Search
-from tuneparts.superweights.config import SuperweightsConfig
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 4): WRN-28-[7,4] and WRN-16-[7,4] on CIFAR-100 from 18

@@ -19,7 +19,7 @@ METHODS: dict[str, str] = {
     "federated": "tuneparts.federated.config:FederatedConfig",
     "fedavg": "tuneparts.federated.config:FedAvgConfig",
     "pwfn": "tuneparts.pwfn.learner:PwfnConfig",
-    "superweights": "tuneparts.superweights.config:SuperweightsConfig",
+    "superweights": "tuneparts.superweights.learner:SuperweightsConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",
     "mimo": "tuneparts.ensembles.mimo:MimoConfig",

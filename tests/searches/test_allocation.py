@@ -5,10 +5,9 @@ import torch
 
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.clusters import depth_bins, merge_to_fit
-from tuneparts.superweights.config import SuperweightsConfig
-from tuneparts.superweights.layers import layers_of
-from tuneparts.superweights.plan import least_weights, make_plan
+from tuneparts.superweights.allocation import least_weights, make_plan
+from tuneparts.superweights.clusters import depth_bins, layers_of, merge_to_fit
+from tuneparts.superweights.learner import SuperweightsConfig
 
 NAMES = ("budget", "ensembles", "thresholds", "anytime", "families")
 

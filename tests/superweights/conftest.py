@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tuneparts.models import WideResNet
-from tuneparts.superweights.layers import Layer, layers_of
+from tuneparts.superweights.clusters import Layer, layers_of
 
 WrnLayers = Callable[..., list[Layer]]
 

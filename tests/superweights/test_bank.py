@@ -6,23 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.superweights import ties as tying
+from tuneparts.superweights.allocation import SharingPlan, assemble, least_weights, make_plan
 from tuneparts.superweights.bank import TemplateBank
-from tuneparts.superweights.chain import assemble
-from tuneparts.superweights.clusters import depth_bins
-from tuneparts.superweights.layers import Layer
-from tuneparts.superweights.plan import Plan, least_weights, make_plan
+from tuneparts.superweights.clusters import Layer, depth_bins
 from tuneparts.superweights.ties import Ties
 
 SHAPES = [(0, 4, 2), (0, 6, 4), (0, 6, 6), (1, 4, 2), (1, 5, 7), (1, 6, 6)]
 """(member, outputs, inputs): two members, shapes that repeat, and one that shrinks the outputs."""
 
 
-def plan_of(budget: int = 2000, chain: str = "growth") -> Plan:
+def plan_of(budget: int = 2000, chain: str = "growth") -> SharingPlan:
     layers = [Layer(m, f"l{i}", "conv3x3", o, n, (3, 3)) for i, (m, o, n) in enumerate(SHAPES)]
     return make_plan(layers, [0] * len(layers), budget=budget, chain=chain)
 
 
-def bank_of(plan: Plan, ties: Ties | None = None, initialisation: str = "fan_in") -> TemplateBank:
+def bank_of(
+    plan: SharingPlan, ties: Ties | None = None, initialisation: str = "fan_in"
+) -> TemplateBank:
     return TemplateBank(
         plan,
         tying.private(plan) if ties is None else ties,

@@ -8,9 +8,8 @@ from tuneparts.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
-from tuneparts.superweights.config import SuperweightsConfig
-from tuneparts.superweights.learner import SuperweightsLearner
-from tuneparts.superweights.stages import Stage
+from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
+from tuneparts.superweights.stages import SharingStage
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -50,7 +49,7 @@ def test_all_stages_take_place(toy: Task) -> None:
     while not run.finished:
         stages.append(run.stage)
         run.advance()
-    assert list(dict.fromkeys(stages)) == list(Stage)
+    assert list(dict.fromkeys(stages)) == list(SharingStage)
 
 
 KINDS = ("sgd", "adam")

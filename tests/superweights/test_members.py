@@ -6,11 +6,10 @@ from torch.nn import functional as F
 from tuneparts import seeding
 from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.superweights import ties as tying
+from tuneparts.superweights.allocation import make_plan
 from tuneparts.superweights.bank import TemplateBank
-from tuneparts.superweights.clusters import depth_bins
-from tuneparts.superweights.layers import layers_of
+from tuneparts.superweights.clusters import depth_bins, layers_of
 from tuneparts.superweights.members import SuperweightMembers
-from tuneparts.superweights.plan import make_plan
 
 WRN_16, WRN_10 = WideResNet(depth=16), WideResNet(depth=10, width=1.5)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.superweights.stages import Stage, timetable
+from tuneparts.superweights.stages import SharingStage, timetable
 
 FRACTIONS = {"search": 0.1, "untie": 0.05, "analysis": 0.01}
 
@@ -10,22 +10,26 @@ FRACTIONS = {"search": 0.1, "untie": 0.05, "analysis": 0.01}
 def test_stages_follow_each_other() -> None:
     times = timetable(200, **FRACTIONS, learns=True, unties=True)
     stages = [times.at(passes) for passes in range(200)]
-    counts = [stages.count(stage) for stage in Stage]
+    counts = [stages.count(stage) for stage in SharingStage]
     assert counts == [20, 2, 10, 2, 166]
-    assert stages == sorted(stages, key=list(Stage).index)
+    assert stages == sorted(stages, key=list(SharingStage).index)
 
 
 @pytest.mark.parametrize(
     ("learns", "unties", "first"),
-    [(True, False, Stage.SEARCH), (False, True, Stage.TRAIN), (False, False, Stage.FINISH)],
+    [
+        (True, False, SharingStage.SEARCH),
+        (False, True, SharingStage.TRAIN),
+        (False, False, SharingStage.FINISH),
+    ],
 )
 def test_stages_that_do_not_take_place_have_no_passes(learns, unties, first) -> None:
     times = timetable(100, **FRACTIONS, learns=learns, unties=unties)
     assert times.at(0) is first
-    assert times.at(99) is Stage.FINISH
+    assert times.at(99) is SharingStage.FINISH
     seen = {times.at(passes) for passes in range(100)}
-    assert (Stage.COMPARE_LAYERS in seen) == learns
-    assert (Stage.COMPARE_USES in seen) == unties
+    assert (SharingStage.COMPARE_LAYERS in seen) == learns
+    assert (SharingStage.COMPARE_USES in seen) == unties
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,11 +1,11 @@
 import numpy as np
 
 from tuneparts.superweights import ties
-from tuneparts.superweights.layers import Layer
-from tuneparts.superweights.plan import Plan, make_plan
+from tuneparts.superweights.allocation import SharingPlan, make_plan
+from tuneparts.superweights.clusters import Layer
 
 
-def plan_of(*members: int, labels: list[int] | None = None) -> Plan:
+def plan_of(*members: int, labels: list[int] | None = None) -> SharingPlan:
     """Linear layers of sizes 2, 3, 2, 3, ... for members as given."""
     layers = [Layer(m, f"l{i}", "linear", 2 + i % 2, 2, ()) for i, m in enumerate(members)]
     return make_plan(layers, labels or [0] * len(layers), budget=1000)

@@ -15,11 +15,10 @@ from tuneparts.bench import machine
 from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread
 from tuneparts.models import WideResNet
 from tuneparts.superweights import ties
+from tuneparts.superweights.allocation import make_plan
 from tuneparts.superweights.bank import TemplateBank
-from tuneparts.superweights.clusters import depth_bins
-from tuneparts.superweights.config import SuperweightsConfig
-from tuneparts.superweights.layers import layers_of
-from tuneparts.superweights.plan import make_plan
+from tuneparts.superweights.clusters import depth_bins, layers_of
+from tuneparts.superweights.learner import SuperweightsConfig
 from tuneparts.training.learner import Context
 
 _NETS = {"wrn_16_2": WideResNet(depth=16, width=2), "wrn_28_2": WideResNet(depth=28, width=2)}

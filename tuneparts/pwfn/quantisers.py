@@ -65,7 +65,7 @@ class Clusters(Quantiser):
 
     Example:
         >>> import torch
-        >>> mu, sigma = torch.tensor([0.26, 0.49, 0.13]), torch.full((3,), 0.01)
+        >>> mu, sigma = torch.tensor([0.26, 0.51, 0.13]), torch.full((3,), 0.01)
         >>> none = torch.zeros(3, dtype=torch.bool)
         >>> Clusters().fix(mu, sigma, none, num_fixed=3, rounds_left=0).mu_N.tolist()
         [0.25, 0.5, 0.125]

@@ -2,7 +2,7 @@
 
 A SuperWeight is a sum of templates, w = sum_k alpha_k T_k, with free coefficients alpha; a layer's
 weight is assembled from the SuperWeights of its slots (Teterwak et al. 2024). All uses of a slot
-are composed by one matrix product, all layers of one shape are assembled at once.
+are composed by one matrix product, and all layers of one shape are assembled at once.
 
 Legend: K templates, D size of a slot, R coefficient vectors, U uses, O outputs, I inputs, A area.
 """
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.superweights import ties as tying
-from tuneparts.superweights.chain import assemble, disassemble
-from tuneparts.superweights.plan import Cluster, Plan
+from tuneparts.superweights.allocation import LayerCluster, SharingPlan, assemble, disassemble
 from tuneparts.superweights.ties import Ties
 
 Initialisation = Literal["fan_in", "released"]
@@ -24,18 +23,30 @@ templates with variance 2 / 9 whatever the layer, as the authors' code does."""
 
 
 class TemplateBank(nn.Module):
-    """The shared parameters of all members.
+    """The parameters that members share: templates, and the coefficients that combine them.
 
     Args:
         plan: the allocation.
         ties: which uses share coefficients.
         initialisation: how templates and coefficients start.
         generator: source of the initial values, on the CPU.
+
+    Example:
+        >>> import torch
+        >>> from tuneparts.superweights import ties
+        >>> from tuneparts.superweights.allocation import make_plan
+        >>> from tuneparts.superweights.clusters import Layer
+        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
+        >>> plan = make_plan(layers, [0, 0], budget=24)
+        >>> source = torch.Generator().manual_seed(0)
+        >>> bank = TemplateBank(plan, ties.private(plan), initialisation="fan_in", generator=source)
+        >>> [weight.shape for weight in bank.compose()]
+        [torch.Size([4, 3]), torch.Size([4, 3])]
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SharingPlan,
         ties: Ties,
         *,
         initialisation: Initialisation,
@@ -60,7 +71,7 @@ class TemplateBank(nn.Module):
         self._tie(ties)
 
     def compose(self) -> list[Tensor]:
-        """The weight of every layer of the plan, in its order and shape."""
+        """Compute the weight of every layer of the plan, in its order and shape."""
         weights: list[Tensor] = [torch.empty(0)] * len(self.plan.layers)
         start = 0
         for cluster in self.plan.clusters:
@@ -69,7 +80,7 @@ class TemplateBank(nn.Module):
             start = stop
         return weights
 
-    def _compose_cluster(self, cluster: Cluster, slots: range, weights: list[Tensor]) -> None:
+    def _compose_cluster(self, cluster: LayerCluster, slots: range, weights: list[Tensor]) -> None:
         runs = _runs_of_equal_shape(self.plan, cluster)
         # For each slot, one piece (U, D) per run of equal shapes that uses it; the users of a
         # slot are the last layers of the cluster, so its runs are the last ones.
@@ -86,7 +97,7 @@ class TemplateBank(nn.Module):
                 weights[cluster.layers[k]] = weight.reshape(layer.shape)
 
     def _superweights(self, slot: int) -> Tensor:
-        """(U, D) for all users of a slot; tied users have the very same row."""
+        """Compute SuperWeights (U, D) of all users of a slot; tied users have the very same row."""
         superweights_RD: Tensor = self.coefficients_RK[slot] @ self.templates_KD[slot]
         num_users = len(self.ties[slot])
         if len(superweights_RD) == num_users:  # rows are numbered in order: nobody is tied
@@ -104,10 +115,10 @@ class TemplateBank(nn.Module):
 
     @torch.no_grad()
     def coefficient_gradients(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """What each use alone sends to the coefficients it takes: (U, K) for each slot.
+        """Compute the gradient that each use alone sends to its coefficients: (U, K) for each slot.
 
         Args:
-            gradients: of the composed weights, one for each layer of the plan.
+            gradients: gradients of the composed weights, one for each layer of the plan.
         """
         found = []
         start = 0
@@ -125,7 +136,7 @@ class TemplateBank(nn.Module):
 
     @torch.no_grad()
     def retie(self, ties: Ties, origins: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Take new ties; a new row starts as a copy of the old one that it comes from.
+        """Replace the ties; a new row starts as a copy of the old one that it comes from.
 
         Returns:
             The origins as indices, for moving optimiser state along.
@@ -141,7 +152,7 @@ class TemplateBank(nn.Module):
 
     @property
     def num_vectors(self) -> int:
-        """Coefficient vectors in all."""
+        """Number of coefficient vectors of all slots."""
         return tying.count(self.ties)
 
 
@@ -149,8 +160,8 @@ def _rows_name(slot: int) -> str:
     return f"rows_{slot}"
 
 
-def _runs_of_equal_shape(plan: Plan, cluster: Cluster) -> list[list[int]]:
-    """Places in the cluster, in stretches of layers with one shape."""
+def _runs_of_equal_shape(plan: SharingPlan, cluster: LayerCluster) -> list[list[int]]:
+    """List places in the cluster, in stretches of layers with one shape."""
     runs: list[list[int]] = []
     for k, position in enumerate(cluster.layers):
         if runs and plan.layers[cluster.layers[runs[-1][0]]].shape == plan.layers[position].shape:
@@ -161,7 +172,10 @@ def _runs_of_equal_shape(plan: Plan, cluster: Cluster) -> list[list[int]]:
 
 
 def _leading_users(rows: list[int], fans: list[int]) -> list[int]:
-    """The user that decides how each row starts: the largest, so that no layer starts too large."""
+    """Choose the user that decides how each row starts: the one with most inputs per output.
+
+    With the coefficients of a smaller layer, a larger one that is tied to it would start too large.
+    """
     users = range(len(rows))
     return [
         max((u for u in users if rows[u] == row), key=lambda u: fans[u])
@@ -169,8 +183,10 @@ def _leading_users(rows: list[int], fans: list[int]) -> list[int]:
     ]
 
 
-def _orthogonal(plan: Plan, cluster: Cluster, slot: int, generator: torch.Generator) -> Tensor:
-    """Coefficients (U, K) of all users, orthogonal within each member."""
+def _orthogonal(
+    plan: SharingPlan, cluster: LayerCluster, slot: int, generator: torch.Generator
+) -> Tensor:
+    """Draw coefficients (U, K) of all users, orthogonal within each member."""
     users = cluster.users(slot)
     alpha_UK = torch.empty(len(users), cluster.templates[slot])
     members = [plan.layers[p].member for p in users]

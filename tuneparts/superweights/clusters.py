@@ -1,32 +1,102 @@
-"""Which layers draw from the same templates: a cluster number for each layer.
+"""Which layers of which member share weights, and which of them draw from the same templates.
 
-Clusters start as bins of relative depth, one set of bins per kind of layer (Teterwak et al. 2024);
-they are then only ever split, or merged when a budget asks for it.
+Every convolution and linear layer shares weights but the last one, the head. Norms, biases and
+heads stay private to a member (Teterwak et al. 2024, as released). Clusters start as bins of
+relative depth, one set of bins per kind of layer; they are then only ever split, or merged when a
+budget asks for it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from torch import nn
 
-from tuneparts.superweights.grouping import group, numbered
-from tuneparts.superweights.layers import Layer
-from tuneparts.superweights.similarity import Similarity
+from tuneparts.errors import ConfigError
+from tuneparts.superweights.similarity import Labels, Similarity, group, members_of, numbered
 
-Labels = list[int]
-"""Cluster of each layer, in the order of the layers."""
+WeightLayer = nn.Conv2d | nn.Linear
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a member that shares weights."""
+
+    member: int
+    name: str
+    """Name of the module inside its net."""
+    kind: str
+    """Type of layer and kernel size; only layers of one kind can share."""
+    num_out: int
+    num_in: int
+    """Per group of channels."""
+    kernel: tuple[int, ...]
+    """(height, width), or () of a linear layer."""
+
+    @property
+    def area(self) -> int:
+        """Weights per pair of channels."""
+        return self.kernel[0] * self.kernel[1] if self.kernel else 1
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return self.num_out * self.num_in * self.area
+
+    @property
+    def fan_in(self) -> int:
+        """Weights per output."""
+        return self.num_in * self.area
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the weight tensor."""
+        return (self.num_out, self.num_in, *self.kernel)
+
+
+def layers_of(net: nn.Module, member: int) -> list[Layer]:
+    """List the layers of a net that share weights, in forward order, without the head.
+
+    Example:
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> [(layer.name, layer.kind, layer.shape) for layer in layers_of(net, member=0)]
+        [('0', 'linear', (8, 4))]
+    """
+    found = {
+        name: module for name, module in net.named_modules() if isinstance(module, WeightLayer)
+    }
+    *shared, _head = found.items() if found else [("", None)]
+    if not shared:
+        raise ConfigError(
+            "a member needs a convolution or linear layer before its head to share weights, but "
+            f"member {member} has {len(found)} such layers in all. Use a deeper net."
+        )
+    return [_layer(member, name, found[name]) for name, _ in shared]
+
+
+def _layer(member: int, name: str, module: WeightLayer) -> Layer:
+    num_out, num_in, *kernel = module.weight.shape
+    if isinstance(module, nn.Linear):
+        kind = "linear"
+    else:
+        # Kept apart: a grouped filter sees few channels, so its first columns mean something else.
+        kind = f"{'conv' if module.groups == 1 else 'grouped'}{kernel[0]}x{kernel[1]}"
+    return Layer(member, name, kind, num_out, num_in, tuple(kernel))
 
 
 def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
-    """Bins of relative depth.
+    """Put layers into bins of relative depth.
 
     The first member that has a kind of layer decides how many of the bins the kind gets: its
     share of all layers, at least one. Each member's layers of the kind are then cut into runs as
     equal as possible, earlier ones longer.
 
     Args:
-        layers: of all members, in forward order within a member.
-        num_bins: over all kinds; None gives each layer of the deciding member its own.
+        layers: the layers of all members, in forward order within a member.
+        num_bins: number of bins over all kinds; None gives each layer of the deciding member its
+            own.
     """
     labels = [0] * len(layers)
     start = 0
@@ -51,7 +121,7 @@ def _positions(layers: Sequence[Layer], member: int, kind: str) -> list[int]:
 
 
 def _runs(num: int, bins: int) -> list[int]:
-    """Run of each of `num` items; fewer items than bins are spread over them by relative place."""
+    """Assign `num` items to runs; fewer items than bins are spread over them by relative place."""
     if num < bins:
         return [i * bins // num for i in range(num)]
     size, extra = divmod(num, bins)
@@ -61,12 +131,12 @@ def _runs(num: int, bins: int) -> list[int]:
 def split_by_similarity(
     labels: Labels, similarities: dict[int, Similarity], threshold: float
 ) -> Labels:
-    """Each cluster split by Algorithm 1 over all its layers.
+    """Split each cluster by Algorithm 1 over all its layers.
 
     Args:
         labels: clusters so far.
         similarities: for each cluster, (N, N) over its layers in order.
-        threshold: tau.
+        threshold: tau of the paper.
     """
     new = [0] * len(labels)
     count = 0
@@ -81,7 +151,7 @@ def split_by_similarity(
 def split_by_reference(
     layers: Sequence[Layer], labels: Labels, similarities: dict[int, Similarity], threshold: float
 ) -> Labels:
-    """Each cluster split by Algorithm 1 over the layers of the first member it has.
+    """Split each cluster by Algorithm 1 over the layers of the first member it has.
 
     The layers of the other members join the most similar of those layers, as in the released
     code; layers that are similar to none of them join the first.
@@ -104,7 +174,7 @@ def _nearest(similarity_N: Similarity) -> int:
 
 
 def shuffled(labels: Labels, within: Labels, generator: np.random.Generator) -> Labels:
-    """The same number and sizes of clusters, with layers dealt to them at random.
+    """Deal layers at random to the same number of clusters of the same sizes: a control.
 
     Args:
         labels: clusters to imitate.
@@ -124,10 +194,10 @@ def merge_to_fit(
     """Merge neighbouring clusters of one kind, the pair that saves most first, until they fit.
 
     Args:
-        layers: of all members.
+        layers: the layers of all members.
         labels: clusters in order of depth within a kind.
-        least: weights that clusters need at least.
-        budget: what they may need.
+        least: computes the smallest number of template weights that clusters need.
+        budget: the number of template weights that they may need.
 
     Returns:
         Clusters that fit, or one cluster per kind if nothing does.
@@ -141,11 +211,3 @@ def merge_to_fit(
         options = [[a if label == b else label for label in labels] for a, b in pairs]
         labels = min(options, key=least)
     return numbered(labels)
-
-
-def members_of(labels: Labels) -> dict[int, list[int]]:
-    """Positions of the layers of each cluster, ascending."""
-    found: dict[int, list[int]] = {}
-    for position, label in enumerate(labels):
-        found.setdefault(label, []).append(position)
-    return dict(sorted(found.items()))

@@ -1,38 +1,131 @@
-"""One run of a SuperWeight network through all its stages (Teterwak et al. 2024).
+"""SuperWeight networks: several nets whose layers share templates (Teterwak et al. 2024).
 
-Search with hard sharing, compare the layers' gradients, form clusters, start anew; train with tied
-coefficients, compare the gradients of their uses, untie what conflicts, train to the end. Nothing
-but the grouping moves from the search to the training.
+A run has stages. Search with hard sharing, compare the layers' gradients, form clusters and start
+anew; train with tied coefficients, compare the gradients of their uses, untie what conflicts, and
+train to the end. Nothing but the grouping moves from the search to the training.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Self
 
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts import seeding
+from tuneparts.config import Config
+from tuneparts.models import Net
 from tuneparts.models.sizes import count_flops
 from tuneparts.superweights import clusters, similarity, ties
-from tuneparts.superweights.analysis import GradientSums, evidence, layer_similarities
-from tuneparts.superweights.bank import TemplateBank
-from tuneparts.superweights.clusters import Labels
-from tuneparts.superweights.config import SuperweightsConfig
-from tuneparts.superweights.layers import Layer, layers_of
+from tuneparts.superweights.allocation import (
+    MAX_TEMPLATES,
+    ChainKind,
+    SharingPlan,
+    least_weights,
+    make_plan,
+)
+from tuneparts.superweights.bank import Initialisation, TemplateBank
+from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.members import SuperweightMembers
-from tuneparts.superweights.plan import Plan, least_weights, make_plan
-from tuneparts.superweights.similarity import Similarity
-from tuneparts.superweights.stages import Stage
+from tuneparts.superweights.similarity import GradientSums, Labels, Similarity
+from tuneparts.superweights.stages import SharingStage, StagesConfig, Timetable, timetable
 from tuneparts.superweights.ties import Ties
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import MembersLearner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+
+
+class AllocationConfig(Config):
+    """Number of template weights, and how layers are put together from them."""
+
+    budget: int | None = Field(default=None, gt=0)
+    """Weights of all templates; None for `relative` times the largest member's."""
+    relative: float = Field(default=1.0, gt=0)
+    """Budget as a multiple of the weights that the largest member's shared layers have alone."""
+    when_short: Literal["refuse", "merge"] = "refuse"
+    """If the budget cannot hold one template for each slot of the bins: `refuse` the config, or
+    `merge` neighbouring bins until it can."""
+    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
+    """Most templates of one slot."""
+    chain: ChainKind = "growth"
+    """Crop weights on the way from shape to shape, or at the end."""
+    initialisation: Initialisation = "fan_in"
+
+
+class SharingConfig(Config):
+    """Rules by which layers share templates and coefficients."""
+
+    num_bins: int | None = Field(default=4, ge=1)
+    """Bins of relative depth that clusters start as; None for one per layer of a member."""
+    clusters: Literal["depth", "gradient", "random"] = "gradient"
+    """Keep the bins, split them by gradients, or split them at random into clusters of the very
+    sizes that gradients give: the control."""
+    scope: Literal["all", "reference"] = "all"
+    """Compare the layers of all members, or those of the first, whom the others follow."""
+    tau: float = 0.1
+    """Layers with a larger gradient cosine share templates. Lowered until the budget fits."""
+    coefficients: Literal["private", "mapped", "shared"] = "mapped"
+    """At the start each use has its own (`private`), those of a layer of the first member
+    (`mapped`), or all uses of a slot have the same (`shared`)."""
+    beta: float | None = 0.9
+    """Uses with a larger cosine stay tied; None never unties."""
+
+
+class SuperweightsConfig(MembersConfig):
+    """Several nets from one budget; a single member makes it parameter allocation search.
+
+    Example:
+        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
+        >>> config.timetable.search
+        20
+    """
+
+    method: Literal["superweights"] = "superweights"
+    members: tuple[Net, ...] = Field(
+        default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
+        min_length=1,
+        validate_default=True,
+    )
+    """The nets, of any width, depth and family; the first one is the reference."""
+    allocation: AllocationConfig = AllocationConfig()
+    sharing: SharingConfig = SharingConfig()
+    stages: StagesConfig = StagesConfig()
+
+    @model_validator(mode="after")
+    def _check_time_to_train(self) -> Self:
+        times = self.timetable
+        if times.compare_uses >= self.passes:
+            raise ValueError(
+                f"the stages before the last must leave it a pass, but take {times.compare_uses} "
+                f"of {self.passes} passes; give more passes, or shorten `stages`"
+            )
+        return self
+
+    @property
+    def timetable(self) -> Timetable:
+        """Passes at which the stages of this run end."""
+        sharing = self.sharing
+        has_ties = sharing.coefficients == "shared" or (
+            sharing.coefficients == "mapped" and len(self.members) > 1
+        )
+        return timetable(
+            self.passes,
+            search=self.stages.search,
+            untie=self.stages.untie,
+            analysis=self.stages.analysis,
+            learns=sharing.clusters != "depth",
+            unties=has_ties and sharing.beta is not None,
+        )
+
+    def build(self, context: Context) -> Learner:
+        return SuperweightsLearner(self, context)
+
 
 _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
 
 
 class SuperweightsLearner(MembersLearner):
-    """Members that share templates, with the stage as part of the state."""
+    """Trains members that share templates through all stages."""
 
     config: SuperweightsConfig
     model: SuperweightMembers
@@ -50,14 +143,14 @@ class SuperweightsLearner(MembersLearner):
         self._found: dict[str, float] = {}
         self._sums = GradientSums()
         plan = self._plan(self._bins)
-        if self.stage is Stage.SEARCH:
+        if self.stage is SharingStage.SEARCH:
             self._install(plan, ties.shared(plan))
         else:
             self._install(plan, self._first_ties(plan, {}))
 
     @property
-    def stage(self) -> Stage:
-        """What the next pass does."""
+    def stage(self) -> SharingStage:
+        """Stage of the next pass."""
         return self.timetable.at(self.passes)
 
     @property
@@ -66,12 +159,15 @@ class SuperweightsLearner(MembersLearner):
 
     def step(self) -> Step:
         stage = self.stage
-        if stage not in {Stage.COMPARE_LAYERS, Stage.COMPARE_USES}:
+        if stage not in {SharingStage.COMPARE_LAYERS, SharingStage.COMPARE_USES}:
             return super().step()
-        loss = self._look()
-        if stage is Stage.COMPARE_LAYERS and self.passes + 1 == self.timetable.compare_layers:
+        loss = self._compare()
+        if (
+            stage is SharingStage.COMPARE_LAYERS
+            and self.passes + 1 == self.timetable.compare_layers
+        ):
             self._form_clusters()
-        if stage is Stage.COMPARE_USES and self.passes + 1 == self.timetable.compare_uses:
+        if stage is SharingStage.COMPARE_USES and self.passes + 1 == self.timetable.compare_uses:
             self._untie()
         return Step(passes=1, losses={"train/loss": loss})
 
@@ -90,7 +186,7 @@ class SuperweightsLearner(MembersLearner):
         return metrics
 
     def _membership(self) -> list[tuple[str, int]]:
-        """(member_layer, cluster), with layers counted from 0 within a member."""
+        """List (member_layer, cluster), with layers counted from 0 within a member."""
         plan = self.model.bank.plan
         counted: dict[int, int] = {}
         rows = []
@@ -111,7 +207,7 @@ class SuperweightsLearner(MembersLearner):
     def _least(self, labels: Labels) -> int:
         return least_weights(self._layers, labels, self.config.allocation.chain)
 
-    def _plan(self, labels: Labels) -> Plan:
+    def _plan(self, labels: Labels) -> SharingPlan:
         allocation = self.config.allocation
         return make_plan(
             self._layers,
@@ -121,7 +217,7 @@ class SuperweightsLearner(MembersLearner):
             chain=allocation.chain,
         )
 
-    def _first_ties(self, plan: Plan, similarities: Mapping[int, Similarity]) -> Ties:
+    def _first_ties(self, plan: SharingPlan, similarities: Mapping[int, Similarity]) -> Ties:
         match self.config.sharing.coefficients:
             case "private":
                 return ties.private(plan)
@@ -134,8 +230,8 @@ class SuperweightsLearner(MembersLearner):
             case "mapped":
                 return ties.mapped(plan, ties.partners_by_place(plan))
 
-    def _install(self, plan: Plan, tied: Ties, *, stream: str = "start") -> None:
-        """New members and a new optimiser; the streams of search and training differ."""
+    def _install(self, plan: SharingPlan, tied: Ties, *, stream: str = "start") -> None:
+        """Make new members and a new optimiser; search and training draw from different streams."""
         task, seed = self.context.task, self.context.seed
         nets = []
         for member, config in enumerate(self.config.members):
@@ -151,7 +247,9 @@ class SuperweightsLearner(MembersLearner):
         self._make_optimiser()
 
     def _make_optimiser(self) -> None:
-        """Coefficients are not decayed; templates are, once, however many layers use them."""
+        """Make the optimiser; coefficients are not decayed."""
+        # Templates are decayed once, however many layers use them: they are parameters, and the
+        # weights composed from them are not.
         bank = self.model.bank
         decayed = nn.ModuleList([self.model.nets, bank.templates_KD])
         self.optimiser = self.config.optimiser.build(decayed)
@@ -159,10 +257,10 @@ class SuperweightsLearner(MembersLearner):
             {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
         )
 
-    # Looking at gradients
+    # Comparing gradients
 
-    def _look(self) -> Tensor:
-        """Add one batch to the sums, alternately to two halves, and return its mean loss."""
+    def _compare(self) -> Tensor:
+        """Add one batch to the gradient sums, alternately to two halves; return its mean loss."""
         loss, gradients = self.model.layer_gradients(
             *self.next_batch(), norms=self.config.stages.norms
         )
@@ -171,17 +269,19 @@ class SuperweightsLearner(MembersLearner):
 
     def _form_clusters(self) -> None:
         total, halves = self._sums.take()
-        similarities = layer_similarities(total, self._bins)
+        similarities = similarity.layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
         self._found = {
             "superweights/tau": tau,
-            **evidence(similarities, [layer_similarities(half, self._bins) for half in halves]),
+            **similarity.metrics(
+                similarities, [similarity.layer_similarities(half, self._bins) for half in halves]
+            ),
         }
         plan = self._plan(labels)
         self._install(plan, self._first_ties(plan, similarities), stream="anew")
 
     def _fitting_clusters(self, similarities: dict[int, Similarity]) -> tuple[Labels, float]:
-        """Clusters at the largest threshold, from tau downwards, that the budget allows."""
+        """Find clusters at the largest threshold, from tau downwards, that the budget allows."""
         sharing = self.config.sharing
         generator = seeding.numpy_generator(self.context.seed, "clusters")
         tau = sharing.tau
@@ -244,7 +344,7 @@ def _largest_member(layers: Sequence[Layer]) -> int:
 
 
 def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> dict[str, Any]:
-    """Optimiser state of a parameter, with the rows that its new rows come from."""
+    """Copy the optimiser state of a parameter, row by row from where its new rows come from."""
     return {
         name: value[index_R].clone()
         if index_R is not None and isinstance(value, Tensor) and value.shape == source.shape

@@ -1,34 +1,33 @@
-"""Which uses of a slot share one coefficient vector.
+"""Ties: which uses of a slot share one coefficient vector.
 
 Ties are numbers: for each slot of a plan, the row of its coefficient matrix that each user takes.
 Tied uses take the same row, so that one parameter serves them all and resuming cannot untie them.
-Separating them adds rows that start as copies: the function does not change at that moment.
+Separating them adds rows that start as copies, so that predictions do not change at that moment.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tuneparts.superweights.grouping import group, numbered
-from tuneparts.superweights.plan import Plan
-from tuneparts.superweights.similarity import Similarity
+from tuneparts.superweights.allocation import SharingPlan
+from tuneparts.superweights.similarity import Similarity, group, numbered
 
 Ties = list[list[int]]
 """For each slot of the plan, a row for each of its users; rows in order of first appearance."""
 
 
-def private(plan: Plan) -> Ties:
-    """Every use has coefficients of its own."""
+def private(plan: SharingPlan) -> Ties:
+    """Give every use coefficients of its own."""
     return [list(range(len(plan.clusters[c].users(j)))) for c, j in plan.slots]
 
 
-def shared(plan: Plan) -> Ties:
-    """One vector per slot: hard sharing, as in the search for clusters."""
+def shared(plan: SharingPlan) -> Ties:
+    """Give each slot one vector: hard sharing, as in the search for clusters."""
     return [[0] * len(plan.clusters[c].users(j)) for c, j in plan.slots]
 
 
-def mapped(plan: Plan, partner: Mapping[int, int]) -> Ties:
-    """Each layer takes the coefficients of its partner in every slot that both use.
+def mapped(plan: SharingPlan, partner: Mapping[int, int]) -> Ties:
+    """Give each layer the coefficients of its partner in every slot that both use.
 
     Args:
         plan: the allocation.
@@ -51,7 +50,7 @@ def split(
     Args:
         ties: what is tied so far.
         similarities: for each slot, (U, U) over its users.
-        threshold: beta; uses stay tied through pairs strictly above it.
+        threshold: beta of the paper; uses stay tied through pairs strictly above it.
 
     Returns:
         The new ties, and for each slot the old row that each new row is a copy of.
@@ -74,14 +73,14 @@ def split(
 
 
 def count(ties: Ties) -> int:
-    """Coefficient vectors in all."""
+    """Count the coefficient vectors of all slots."""
     return sum(max(rows) + 1 for rows in ties)
 
 
-def partners_by_similarity(plan: Plan, bins: Sequence[int], similar: Mapping[int, Similarity]) -> (
-    dict[int, int]
-):  # fmt: skip
-    """The most similar layer of the first member for each layer of the others.
+def partners_by_similarity(
+    plan: SharingPlan, bins: Sequence[int], similar: Mapping[int, Similarity]
+) -> dict[int, int]:
+    """Find the most similar layer of the first member for each layer of the others.
 
     Only layers of the same cluster count; a layer without one has no partner.
 
@@ -104,8 +103,8 @@ def partners_by_similarity(plan: Plan, bins: Sequence[int], similar: Mapping[int
     return partner
 
 
-def partners_by_place(plan: Plan) -> dict[int, int]:
-    """The layer of the first member at the same relative place of the cluster, if it has any."""
+def partners_by_place(plan: SharingPlan) -> dict[int, int]:
+    """Find the first member's layer at the same relative place of the cluster, if it has any."""
     partner = {}
     for cluster in plan.clusters:
         positions = sorted(cluster.layers)
@@ -119,7 +118,7 @@ def partners_by_place(plan: Plan) -> dict[int, int]:
     return partner
 
 
-def _may_lead(plan: Plan, leader: int, follower: int) -> bool:
+def _may_lead(plan: SharingPlan, leader: int, follower: int) -> bool:
     first, other = plan.layers[leader], plan.layers[follower]
     is_same_cluster = plan.labels[leader] == plan.labels[follower]
     return first.member == 0 and other.member != 0 and is_same_cluster

@@ -5,7 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.superweights.chain import Chain, assemble, build_chain, disassemble
+from tuneparts.errors import ConfigError
+from tuneparts.superweights.allocation import (
+    Chain,
+    assemble,
+    build_chain,
+    disassemble,
+    least_weights,
+    make_plan,
+    split_budget,
+)
+from tuneparts.superweights.clusters import depth_bins
 
 SHAPES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=6)
 AREAS = st.sampled_from([1, 9])
@@ -109,3 +119,102 @@ def test_a_shrinking_dimension_is_cropped_on_the_way() -> None:
 def test_the_order_of_shapes_does_not_matter(kind) -> None:
     shapes = [(32, 32), (64, 16), (16, 16), (32, 32)]
     assert build_chain(shapes, 9, kind) == build_chain(shapes[::-1], 9, kind)
+
+
+SLOTS = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 12)), min_size=1, max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SLOTS, st.integers(0, 20_000), st.integers(1, 10))
+def test_templates_never_exceed_the_budget(slots, budget, cap) -> None:
+    sizes, uses = zip(*slots, strict=True)
+    least = sum(sizes)
+    if budget < least:
+        with pytest.raises(ConfigError, match=str(least)):
+            split_budget(sizes, uses, budget=budget, max_templates=cap)
+        return
+    templates = split_budget(sizes, uses, budget=budget, max_templates=cap)
+    spent = sum(k * d for k, d in zip(templates, sizes, strict=True))
+    assert spent <= budget
+    assert all(1 <= k <= cap for k in templates)
+    # Nothing that is still wanted would have fitted into the rest.
+    assert all(d > budget - spent for k, d in zip(templates, sizes, strict=True) if k < cap)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SLOTS, st.integers(1, 8))
+def test_an_endless_budget_fills_every_slot(slots, cap) -> None:
+    sizes, uses = zip(*slots, strict=True)
+    assert split_budget(sizes, uses, budget=10**9, max_templates=cap) == [cap] * len(sizes)
+
+
+def test_users_come_before_spares() -> None:
+    # One more template of 10 fits: it goes to the second slot, which has two users.
+    assert split_budget([10, 10], [1, 2], budget=30) == [1, 2]
+    assert split_budget([10, 10], [1, 1], budget=30) == [2, 1]
+
+
+def test_a_slot_that_does_not_fit_is_passed_over() -> None:
+    assert split_budget([100, 10], [5, 5], budget=150) == [1, 5]
+
+
+FOUR = ((28, 10),) * 4
+MIXED = ((34, 8), (28, 12), (28, 10), (28, 8))
+
+
+@pytest.mark.parametrize(
+    ("members", "bins", "budget", "spent", "counts"),
+    [
+        (((28, 7), (28, 4), (16, 7), (16, 4)), 4, 18_000_000, 17_997_568, (1, 8)),
+        (((28, 7), (28, 4), (28, 3)), 4, 18_000_000, 17_997_568, (1, 8)),
+        (FOUR, 4, 36_500_000, 36_480_432, (4, 8)),
+        (FOUR, 4, 15_000_000, 14_999_904, (1, 8)),
+        (FOUR, 4, 120_000_000, 69_836_800, (8, 8)),
+        (FOUR, None, 36_500_000, 36_498_816, (1, 8)),
+        (FOUR, None, 120_000_000, 119_993_216, (3, 8)),
+        (MIXED, 4, 36_500_000, 36_499_888, (1, 6)),
+        (((28, 10),), 4, 12_200_000, 12_185_600, (1, 8)),
+    ],
+)
+def test_template_weights_of_published_settings(
+    wrn_layers, members, bins, budget, spent, counts
+) -> None:
+    layers = wrn_layers(*members)
+    plan = make_plan(layers, depth_bins(layers, bins), budget=budget)
+    templates = [k for cluster in plan.clusters for k in cluster.templates]
+    assert plan.num_weights == spent
+    assert (min(templates), max(templates)) == counts
+
+
+@pytest.mark.parametrize(
+    ("members", "bins", "least"),
+    [
+        (FOUR, 4, 8_729_600),
+        (MIXED, 4, 15_206_400),
+        (MIXED, 2, 9_566_208),
+        (MIXED, 1, 8_239_104),
+        (((10, 1),) * 4, 4, 50_432),
+        (((16, 2), (16, 1), (10, 2), (10, 1)), 4, 201_728),
+    ],
+)
+def test_a_budget_below_the_least_is_refused_by_name(wrn_layers, members, bins, least) -> None:
+    layers = wrn_layers(*members)
+    labels = depth_bins(layers, bins)
+    assert least_weights(layers, labels) == least
+    with pytest.raises(ConfigError, match=f"takes {least} weights, but is {least - 1}"):
+        make_plan(layers, labels, budget=least - 1)
+    assert make_plan(layers, labels, budget=least).num_weights == least
+
+
+def test_users_of_a_slot_are_the_layers_that_reach_it(wrn_layers) -> None:
+    layers = wrn_layers((16, 2), (10, 1))
+    plan = make_plan(layers, depth_bins(layers, 4), budget=700_000)
+    assert sorted(p for c in plan.clusters for p in c.layers) == list(range(len(layers)))
+    for cluster in plan.clusters:
+        for slot in range(len(cluster.templates)):
+            expected = {
+                p
+                for p in cluster.layers
+                if cluster.chain.last_slot[layers[p].num_out, layers[p].num_in] >= slot
+            }
+            assert set(cluster.users(slot)) == expected
