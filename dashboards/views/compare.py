@@ -5,8 +5,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts.reports import tables
-from tuneparts.reports.answer import answer
 from tuneparts.reports.figures.gallery import draw
 from views import parts, source
 
@@ -30,7 +28,7 @@ def _half(place: str, run: "pd.Series[Any]", key: str) -> None:
     st.subheader(told.question)
     metric = "test/accuracy"
     run_data = source.run_data(place, run, told, metric)
-    st.markdown(answer(run_data, metric))
+    st.markdown(run_data.answer)
     parts.figure(draw(f"accuracy:{metric}", run_data), key=f"accuracy-{key}")
-    for table in tables.build(run_data.summary, told):
+    for table in run_data.tables:
         parts.table(table)

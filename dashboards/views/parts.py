@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.tables import Table
+from tuneparts.reports.rendering import Table
 from views import source
 
 FIRST_COMMAND = "tuneparts search rotated_digits"
@@ -72,7 +72,7 @@ def table(built: Table) -> None:
     headers = [column.header for column in built.columns]
     rows = [[cell.text for cell in row] for row in built.rows]
     st.dataframe(pd.DataFrame(rows, columns=headers), hide_index=True)
-    st.caption(" ".join((*built.notes, built.provenance)))
+    st.caption(" ".join(built.notes))
 
 
 def figure(drawing: Drawing | Note, *, key: str) -> None:

@@ -4,8 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts import schema
-from tuneparts.reports import progress, tables
-from tuneparts.reports.answer import answer
+from tuneparts.reports import progress
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.metadata import ReportMetadata
 from views import parts, source
@@ -39,7 +38,7 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
         part = progress.fraction(told, of_arms)
         st.progress(part, text=remaining(part, trials))
     else:
-        st.markdown(f"**{answer(source.run_data(place, run, told))}**")
+        st.markdown(f"**{source.run_data(place, run, told).answer}**")
         st.link_button("Report", f"report?run={parent}")
     _arms(told, of_arms)
     metrics = sorted(name for name in map(str, trials.columns) if "/" in name)
@@ -51,7 +50,7 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
     parts.figure(draw(f"trials:{metric}", source.run_data(place, run, told, metric)), key="trials")
     if (trials["outcome"] == "finished").any():
         st.subheader("Scores and costs")
-        parts.table(tables.build(source.run_data(place, run, told).summary, told)[0])
+        parts.table(source.run_data(place, run, told).tables[0])
     _listing(trials, metric)
 
 

@@ -8,9 +8,10 @@ import streamlit as st
 
 from tuneparts import settings
 from tuneparts.errors import DataMissingError, TunepartsError
+from tuneparts.frames import STEP_COLUMNS
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ReportMetadata
-from tuneparts.reports.run_data import STEP_COLUMNS, RunData
+from tuneparts.reports.run_data import RunData
 from tuneparts.search import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder

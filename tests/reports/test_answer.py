@@ -9,7 +9,8 @@ from tuneparts.reports.run_data import RunData
 @pytest.fixture
 def answered(scored):
     def make(scores, metric="test/accuracy", seeds=None):
-        return answer(scored(scores, metric, seeds), metric)
+        run_data = scored(scores, metric, seeds)
+        return answer(run_data.verdict(metric), run_data.summary)
 
     return make
 
@@ -80,14 +81,32 @@ def test_lone_and_empty(answered):
 
 def test_running_trials_are_said(trials, steps, metadata):
     trials.loc[trials["arm"] == "none", "outcome"] = ""
-    assert "3 not finished" in answer(RunData(metadata, trials, steps))
+    assert "3 not finished" in RunData(metadata, trials, steps).answer
 
 
 def test_cost_includes_the_leader(trials, steps, metadata):
     short = replace(metadata, arms=(metadata.arms[0], *metadata.arms[2:]))
-    text = answer(RunData(short, trials[trials["arm"] != "random"], steps))
+    text = RunData(short, trials[trials["arm"] != "random"], steps).answer
     assert text.startswith("retrained has the highest")
     assert "at 800 passes per seed against 400" in text
+
+
+def test_an_uncertain_arm_further_behind_is_named(answered):
+    text = answered(
+        {
+            "a": {0: 0.9, 1: 0.92, 2: 0.91},
+            "b": {0: 0.8, 1: 0.81, 2: 0.82},
+            "c": {0: 0.99, 1: 0.4, 2: 0.7},
+        }
+    )
+    assert "is ahead of b" in text
+    assert "it cannot be told apart from c" in text
+
+
+def test_an_arm_with_one_seed_allows_no_comparison(answered):
+    text = answered({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.8, 1: 0.82}, "c": {0: 0.1}})
+    assert "is ahead of b" in text
+    assert "one seed of c allows no comparison" in text
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])

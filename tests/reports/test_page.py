@@ -1,5 +1,6 @@
 import base64
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -10,10 +11,25 @@ import pandas as pd
 import pytest
 from plotly.offline import get_plotlyjs
 
-from tuneparts.reports.page import MAX_LISTED, embedded, page
+from tuneparts.glossary import GLOSSARY
+from tuneparts.reports import page as pages
+from tuneparts.reports.figures.gallery import draw
+from tuneparts.reports.page import MAX_LISTED, address, figure_page
 from tuneparts.reports.run_data import RunData
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+def page(run_data):
+    """The page with all figures that the search asks for."""
+    asked = run_data.metadata.figures
+    return pages.page(run_data, {address(one): draw(one, run_data) for one in asked})
+
+
+def embedded(text):
+    """The figures inside a page, as plain data."""
+    parts = text.split('<script type="application/json"')[1:]
+    return [json.loads(part.split(">", 1)[1].split("</script>", 1)[0]) for part in parts]
 
 
 class Tags(HTMLParser):
@@ -50,7 +66,7 @@ def test_plotly_is_inlined_once_and_nothing_is_fetched(text):
     assert text.count(get_plotlyjs()) == 1
     for tag, attrs in Tags(bare(text)).tags:
         link = attrs.get("src") or attrs.get("href")
-        assert link is None or link.startswith("data:"), (tag, link)
+        assert link is None or link.startswith(("data:", "?figure=")), (tag, link)
     assert "default-src 'none'" in text
 
 
@@ -73,12 +89,15 @@ def test_says_what_a_reader_needs(text, metadata):
         assert part in words
 
 
-def test_every_figure_has_a_place_and_its_data(text):
+def test_every_figure_has_a_place_and_its_data(text, metadata):
     tags = Tags(bare(text)).tags
     places = {attrs["id"] for tag, attrs in tags if attrs.get("class") == "plot"}
     sources = [attrs["data-for"] for tag, attrs in tags if "data-for" in attrs]
-    assert places == set(sources) == {f"figure-{n}" for n in range(1, 6)}
+    assert set(sources) == set(metadata.figures)
+    assert places == {f"plot-{name}" for name in sources}
     assert all(figure["data"] for figure in embedded(text))
+    anchors = {attrs["id"] for tag, attrs in tags if tag == "section" and "id" in attrs}
+    assert anchors == set(metadata.figures)
 
 
 def test_csv_links_hold_the_numbers(text, trials, metadata):
@@ -86,8 +105,23 @@ def test_csv_links_hold_the_numbers(text, trials, metadata):
         r'download="([^"]+)" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text
     )
     files = {name: pd.read_csv(io.BytesIO(base64.b64decode(data))) for name, data in links}
-    assert set(files) == {"table.csv", *(f"figure-{n}.csv" for n in range(1, 6))}
-    assert len(files["figure-4.csv"]) == (trials["outcome"] == "finished").sum()
+    assert set(files) == {"table.csv", *(f"{name}.csv" for name in metadata.figures)}
+    assert len(files["projections.csv"]) == (trials["outcome"] == "finished").sum()
+
+
+def test_the_words_of_the_project_are_explained(text):
+    tags = Tags(bare(text))
+    words = " ".join(tags.words)
+    assert all(f"{word} {meaning}" in words for word, meaning in GLOSSARY.items())
+    tips = {attrs["title"] for tag, attrs in tags.tags if tag == "th" and "title" in attrs}
+    assert {GLOSSARY["arm"], GLOSSARY["pass"], GLOSSARY["replicate"]} < tips
+    assert "not an epoch" in text.partition("<h2>Scores and costs</h2>")[2]
+
+
+def test_a_figure_alone_is_a_whole_page(trials, steps, metadata):
+    text = figure_page(draw("accuracy", RunData(metadata, trials, steps)))
+    assert len(embedded(text)) == 1
+    assert text.count(get_plotlyjs()) == 1
 
 
 def test_hostile_names_and_errors_stay_text(trials, steps, metadata):
@@ -126,7 +160,7 @@ def test_a_long_list_of_failures_is_counted(trials, steps, metadata):
 
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
-def test_a_browser_draws_every_figure_without_complaint(text, tmp_path):
+def test_a_browser_draws_every_figure_without_complaint(text, metadata, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
@@ -136,9 +170,9 @@ def test_a_browser_draws_every_figure_without_complaint(text, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr
     drawn = re.findall(
-        r'id="(figure-\d)"[^>]*class="[^"]*js-plotly-plot|'
-        r'class="[^"]*js-plotly-plot[^"]*" id="(figure-\d)"',
+        r'id="plot-([a-z_]+)"[^>]*class="[^"]*js-plotly-plot|'
+        r'class="[^"]*js-plotly-plot[^"]*" id="plot-([a-z_]+)"',
         done.stdout,
     )
-    assert {a or b for a, b in drawn} == {f"figure-{n}" for n in range(1, 6)}
+    assert {a or b for a, b in drawn} == set(metadata.figures)
     assert done.stdout.count('class="main-svg"') >= 4

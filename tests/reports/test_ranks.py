@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tuneparts.errors import ConfigError
-from tuneparts.reports import tables
 from tuneparts.reports.ranks import ranks, table
+from tuneparts.reports.rendering import to_markdown
 
 
 def test_ranks_by_hand():
@@ -55,10 +55,11 @@ def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out(run_data):
         ("one", run_data({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
         ("two", run_data({"a": 0.1, "b": 0.3, "c": 0.2})),
     ]
-    text = tables.to_markdown([table(runs, "test/accuracy")])
+    text = to_markdown([table(runs, "test/accuracy")])
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert [row.split("|")[1].strip() for row in rows] == ["b", "c", "a"]
-    assert "**1.00**" in rows[0]
-    assert "0.7050 ± 0.0050 (1)" in rows[0]
+    assert "| 1.00 |" in rows[0]
+    assert "**0.7050 ± 0.0050 (1)**" in rows[0]
+    assert "**" not in rows[1] + rows[2]
     assert "left out: only" in text
     assert "one d1, two d1" in text

@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tuneparts.reports import static_export
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.write import write
 
 needs_browser = pytest.mark.skipif(
@@ -14,7 +15,7 @@ needs_browser = pytest.mark.skipif(
 @pytest.mark.browser
 @needs_browser
 def test_every_figure_becomes_an_svg_with_its_words(trials, steps, metadata, tmp_path):
-    write(metadata, trials, steps, tmp_path)
+    write(RunData(metadata, trials, steps), tmp_path)
     paths = static_export.write(tmp_path)
     assert set(paths) == {f"figures/{name}.svg" for name in metadata.figures}
     for path in paths.values():
@@ -27,7 +28,7 @@ def test_every_figure_becomes_an_svg_with_its_words(trials, steps, metadata, tmp
 
 
 def test_without_a_browser_there_are_no_files(trials, steps, metadata, tmp_path, monkeypatch):
-    write(metadata, trials, steps, tmp_path)
+    write(RunData(metadata, trials, steps), tmp_path)
     monkeypatch.setattr(static_export, "NAMES", ("no-such-browser",))
     assert static_export.write(tmp_path) == {}
 

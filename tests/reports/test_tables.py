@@ -1,24 +1,28 @@
 import io
-import re
 from dataclasses import replace
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from tuneparts.reports import tables
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.reports.rendering import to_latex, to_markdown
+from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import summarise
 
 
 @pytest.fixture
-def summary(trials, metadata):
-    return summarise(trials, metadata)
+def run_data(trials, steps, metadata):
+    return RunData(metadata, trials, steps)
 
 
 @pytest.fixture
-def built(summary, metadata):
-    return tables.build(summary, metadata)
+def summary(run_data):
+    return run_data.summary
+
+
+@pytest.fixture
+def built(run_data):
+    return run_data.tables
 
 
 def cells(table, header):
@@ -26,11 +30,11 @@ def cells(table, header):
     return [cell.text for cell in column.cells]
 
 
-def shown(rich_tables, width):
-    console = Console(file=io.StringIO(), width=width)
-    for table in rich_tables:
-        console.print(table)
-    return console.file.getvalue()
+def bold(table, header):
+    """Arms whose cell is bold."""
+    (column,) = [c for c in table.columns if c.header.startswith(header)]
+    arms = table.columns[0].cells
+    return [arm.text for arm, cell in zip(arms, column.cells, strict=True) if cell.is_bold]
 
 
 def test_decimals_and_error_come_from_the_schema():
@@ -52,46 +56,65 @@ def test_failures_are_shown(built):
 
 def test_an_arm_that_only_failed_says_so_in_the_place_of_its_score(trials, metadata):
     trials.loc[trials["arm"] == "none", ["outcome", "error"]] = ["failed", "out of memory"]
-    table = tables.build(summarise(trials, metadata), metadata)[0]
+    table = RunData(metadata, trials, pd.DataFrame()).tables[0]
     assert cells(table, "test accuracy")[0] == "failed: 3/3"
     assert cells(table, "seeds")[0] == "0/3"
     assert any("out of memory" in note for note in table.notes)
 
 
-def test_best_is_bold_only_for_test_scores(built, summary):
-    bold = {c.header for t in built for c in t.columns if any(cell.is_best for cell in c.cells)}
-    assert bold == {"test accuracy ↑", "test nll (nats) ↓", "test ece ↓", "test brier ↓"}
-    column = built[0].columns[1]
-    best = summary["test/accuracy"].argmax()
-    assert [cell.is_best for cell in column.cells] == [i == best for i in range(4)]
+def test_tables_and_answer_are_made_once(run_data, monkeypatch):
+    calls = []
+    build = tables.build
+    monkeypatch.setattr(tables, "build", lambda *args: calls.append(args) or build(*args))
+    assert run_data.tables is run_data.tables
+    assert run_data.answer is run_data.answer
+    assert len(calls) == 1
 
 
-def test_arms_that_print_alike_are_bold_alike():
-    arms = tuple(ArmMetadata(name, "m", 1, (0,)) for name in "ab")
-    rows = [
-        {"arm": a, "seed": 0, "index": 0, "outcome": "finished", "error": "", "test/accuracy": v}
-        for a, v in (("a", 0.90001), ("b", 0.90002))
-    ]
-    metadata = ReportMetadata("s", "q", arms)
-    (table,) = tables.build(summarise(pd.DataFrame(rows), metadata), metadata)
-    assert [cell.is_best for cell in table.columns[1].cells] == [True, True]
+def test_nothing_is_bold_where_the_answer_leaves_it_open(built, run_data):
+    assert "cannot be told apart" in run_data.answer
+    assert not any(cell.is_bold for table in built for c in table.columns for cell in c.cells)
+
+
+def test_the_winner_is_bold_where_the_answer_names_it(scored):
+    run_data = scored({"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}})
+    assert "a has the highest" in run_data.answer
+    assert "is ahead of b" in run_data.answer
+    assert bold(run_data.tables[0], "test accuracy") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"c": {0: 0.99, 1: 0.4, 2: 0.7}},  # too uncertain to be told from the best
+        {"c": {0: 0.1}},  # one seed says nothing
+    ],
+)
+def test_a_winner_is_ahead_of_every_arm(scored, other):
+    run_data = scored({"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}, **other})
+    assert run_data.verdict("test/accuracy").winner is None
+    assert bold(run_data.tables[0], "test accuracy") == []
+
+
+def test_one_arm_or_one_seed_has_no_winner(scored):
+    for scores in ({"a": {0: 0.9, 1: 0.8}}, {"a": {0: 0.9}, "b": {0: 0.1}}):
+        assert bold(scored(scores).tables[0], "test accuracy") == []
+
+
+def test_a_pass_is_defined_where_passes_are_counted(built):
+    assert "not an epoch" in built[0].notes[0]
 
 
 def test_leader_columns_only_where_an_arm_follows(trials, metadata, built):
     assert cells(built[0], "passes incl")[-1] == "800"
     alone = replace(metadata, arms=metadata.arms[:3])
-    table = tables.build(summarise(trials[trials["arm"] != "retrained"], alone), alone)[0]
+    table = RunData(alone, trials[trials["arm"] != "retrained"], pd.DataFrame()).tables[0]
     assert not [c for c in table.columns if "leader" in c.header]
 
 
 def test_every_rendering_carries_provenance_and_numbers(built, summary, metadata):
     mean = f"{summary['test/accuracy'][2]:.4f}"
-    texts = [
-        tables.to_markdown(built),
-        tables.to_latex(built),
-        shown(tables.to_rich(built), 250),
-    ]
-    for text in texts:
+    for text in (to_markdown(built), to_latex(built)):
         assert mean in text
         assert "1 failed, 1 missing" in text
         for mark in (metadata.parent_run_id, metadata.digest, metadata.commit):
@@ -104,40 +127,11 @@ def test_csv_reads_back_at_full_precision(summary, metadata):
     assert set(back["digest"]) == {metadata.digest}
 
 
-@pytest.mark.parametrize("width", [80, 100, 130])
-def test_narrow_terminal_drops_details_says_which_and_clips_nothing(built, summary, width):
-    text = shown(tables.to_rich(built[:1], width), width)
-    table, _, rest = text.partition("Left out for width: ")
-    assert "brier" not in table
-    assert "brier" in rest
-    assert "…" not in text
-    left_out = " ".join(rest.split(".\n")[0].split()).split(", ")
-    assert set(left_out) < {column.header for column in built[0].columns}
-    line = next(line for line in table.splitlines() if line.strip().startswith("none"))
-    assert len(re.split(r" {2,}", line.strip())) == len(built[0].columns) - len(left_out)
-    for row in summary.to_dict("records"):
-        cell = tables.spread(row["test/accuracy"], row["test/accuracy:se"], 4)
-        assert re.search(rf"{row['arm']} +{cell}", table)
-
-
-def test_markup_in_names_stays_text(trials, metadata):
-    name = "[red]a|b_c & 5%[/red]"
-    arms = (replace(metadata.arms[0], name=name), *metadata.arms[1:])
-    hostile = replace(metadata, arms=arms)
-    built = tables.build(summarise(trials.replace({"arm": {"none": name}}), hostile), hostile)
-    assert name in shown(tables.to_rich(built), 300)
-    lines = tables.to_markdown(built).splitlines()
-    header, row = lines[2], next(line for line in lines if "red" in line)
-    unescaped = re.compile(r"(?<!\\)\|")
-    assert len(unescaped.findall(row)) == len(unescaped.findall(header))
-    assert r"a|b\_c \& 5\%" in tables.to_latex(built)
-
-
 def test_families_of_hypers_stay_in_the_csv(trials, metadata):
     trials["hyper/keep.0"] = 0.5
     trials["hyper/keep.1"] = 0.7
     summary = summarise(trials, metadata)
-    table = tables.build(summary, metadata)[1]
+    table = RunData(metadata, trials, pd.DataFrame()).tables[1]
     assert [c.header for c in table.columns] == ["arm", "rotation (rad)"]
     assert "2 values" in table.notes[0]
     assert "hyper/keep.1" in tables.to_csv(summary, metadata)
@@ -146,8 +140,8 @@ def test_families_of_hypers_stay_in_the_csv(trials, metadata):
 def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
     trials["corrupted/nll"] = trials["test/nll"] + 1
     trials["size/parameters"] = 1234.0
-    table = tables.build(summarise(trials, metadata), metadata)[0]
+    table = RunData(metadata, trials, pd.DataFrame()).tables[0]
     names = [column.header for column in table.columns]
     assert "corrupted nll (nats) ↓" in names
     sizes = next(column for column in table.columns if "parameters" in column.header)
-    assert not any(cell.is_best for cell in sizes.cells)
+    assert not any(cell.is_bold for cell in sizes.cells)

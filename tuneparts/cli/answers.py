@@ -83,7 +83,7 @@ def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
     """Print the arms that several runs share, by mean rank over the runs."""
     from tuneparts.cli import plots
     from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports import tables
+    from tuneparts.reports import rendering
     from tuneparts.reports.figures.tasks import tasks
 
     if plot is not None:
@@ -96,8 +96,7 @@ def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
     setting, values = difference({run.name: run.card()["search"]["data"] for run in found})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
-    for part in tables.to_rich([table], width=console.width):
-        console.print(part)
+    rendering.show(console, table)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
 
@@ -122,29 +121,25 @@ def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
 
 def write_report(run: runs.Run, run_data: Any, console: Console) -> dict[str, Path]:
     """Print the table and the answer, and write tables, figures and the page."""
-    from tuneparts.reports import static_export, tables
-    from tuneparts.reports.answer import answer
-    from tuneparts.reports.write import write_run_data
+    from tuneparts.reports import rendering, static_export
+    from tuneparts.reports.write import write
 
     folder = run.folder / "report"
     with console.status("writing the report"):
-        paths = write_run_data(run_data, folder)
+        paths = write(run_data, folder)
         paths |= static_export.write(folder)
-    built = tables.build(run_data.summary, run_data.metadata)
-    for table in tables.to_rich(built, width=console.width):
-        console.print(table)
-    console.print(answer(run_data), highlight=False)
+    rendering.show(console, *run_data.tables)
+    console.print(run_data.answer, highlight=False)
     return paths
 
 
 def description(run_data: Any) -> str:
     """The answer and the tables in Markdown, as long as MLflow takes it."""
-    from tuneparts.reports import tables
-    from tuneparts.reports.answer import answer
+    from tuneparts.reports import rendering
 
-    text = answer(run_data)
-    for table in tables.build(run_data.summary, run_data.metadata):
-        longer = f"{text}\n\n{tables.to_markdown([table])}"
+    text: str = run_data.answer
+    for table in run_data.tables:
+        longer = f"{text}\n\n{rendering.to_markdown([table])}"
         if len(longer) > LONGEST_NOTE:
             return text
         text = longer

@@ -17,13 +17,13 @@ def register(name: str | None, *, arm: str | None, as_name: str | None) -> None:
     The best arm is the one that the report names first. Among its seeds the first is taken:
     to choose by score would choose by test data.
     """
-    from tuneparts.reports.answer import ranked
+    from tuneparts.reports.run_data import ANSWERED_BY
     from tuneparts.tracking import models, store
 
     run = runs.named(settings.current().results_dir, name)
     console = Console()
     run_data = answers.gather(run)
-    arms = ranked(run_data)
+    arms = run_data.verdict(ANSWERED_BY).ranked
     if not arms:
         raise DataMissingError(f"a model comes from a finished trial, but {run.name} has none yet.")
     chosen = arms[0] if arm is None else arm

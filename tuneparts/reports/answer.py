@@ -1,9 +1,7 @@
-"""The search's question answered in one computed sentence, with its uncertainty.
+"""The question of a search answered in one computed sentence, with its uncertainty.
 
-The sentence claims a winner only where the interval of the difference to the next arm leaves out
-zero. Which arm is the best is known only after seeing the scores, so all comparisons with it hold
-at 95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
-(Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
+The sentence calls an arm ahead of another only where the interval of their difference leaves out
+zero; the comparisons are those of `verdict`.
 """
 
 import math
@@ -11,61 +9,50 @@ import math
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.run_data import RunData
-from tuneparts.reports.select import column
-from tuneparts.reports.statistics import Difference, difference
+from tuneparts.reports.statistics import Difference
 from tuneparts.reports.tables import label, number, spread
-
-_MISTAKES = 0.05
-"""How often any of the sentence's comparisons may be wrong."""
+from tuneparts.reports.verdict import Verdict
 
 
-def answer(run_data: RunData, metric: str = "test/accuracy") -> str:
-    """Best arm, how far ahead of the next one, at what cost, and what failed."""
-    scores = {
-        str(arm): {int(s): float(v) for s, v in zip(own["seed"], column(own, metric), strict=True)}
-        for arm, own in run_data.selected[column(run_data.selected, metric).notna()].groupby("arm")
-    }
-    summary = run_data.summary.set_index("arm")
-    arms = ranked(run_data, metric)
+def answer(verdict: Verdict, summary: pd.DataFrame) -> str:
+    """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
+
+    Args:
+        verdict: The arms compared by the metric that the answer is about.
+        summary: One row per arm, as `select.summarise` gives it.
+    """
+    by_arm = summary.set_index("arm")
+    arms, metric = verdict.ranked, verdict.metric
     if not arms:
         parts = [f"No answer: no arm has a finished trial with {label(metric)}"]
     elif len(arms) == 1:
         rest = "no other arm has any" if len(summary) > 1 else "there is no other arm"
-        parts = [f"{arms[0]} has {label(metric)} {_score(summary, arms[0], metric)}; {rest}"]
+        parts = [f"{arms[0]} has {label(metric)} {_score(by_arm, arms[0], metric)}; {rest}"]
     else:
-        parts = [_comparison(summary, scores, arms, metric)]
-    return "; ".join([*parts, *_gaps(run_data.summary)]) + "."
+        parts = [_comparison(by_arm, verdict)]
+    return "; ".join([*parts, *_gaps(summary)]) + "."
 
 
-def ranked(run_data: RunData, metric: str = "test/accuracy") -> list[str]:
-    """The arms that have the metric, best mean first; equal ones keep the metadata's order."""
-    means = column(run_data.summary.set_index("arm"), metric).dropna()
-    sign = -1 if schema.lookup(metric).direction is schema.Direction.UP else 1
-    names = [arm.name for arm in run_data.metadata.arms if arm.name in means.index]
-    return sorted(names, key=lambda name: sign * float(means[name]))
-
-
-def _comparison(
-    summary: pd.DataFrame, scores: dict[str, dict[int, float]], ranked: list[str], metric: str
-) -> str:
-    first, second = ranked[:2]
-    level = 1 - _MISTAKES / len(ranked[1:])
-    gaps = {name: difference(scores[first], scores[name], level) for name in ranked[1:]}
-    gap = gaps[second]
+def _comparison(summary: pd.DataFrame, verdict: Verdict) -> str:
+    metric = verdict.metric
+    first, second = verdict.ranked[:2]
+    gap = verdict.gaps[second]
     best = "highest" if schema.lookup(metric).direction is schema.Direction.UP else "lowest"
     lead = f"{first} has the {best} mean {label(metric)}, {_score(summary, first, metric)}"
     cost = f"at {_bill(summary, first)} passes per seed against {_bill(summary, second)}"
     rival = f"{second}, {_score(summary, second, metric)}"
     if gap.interval is None:
         return f"{lead}, before {rival}, {cost}; one seed: no uncertainty, so no claim"
-    if 0.0 not in gap.interval:
-        return f"{lead}, and is ahead of {rival}: {_gap(gap, metric, len(gaps))}, {cost}"
-    alike = [name for name, other in gaps.items() if other.interval and 0.0 in other.interval]
-    others = [name for name in alike if name != second]
-    also = f" (nor from {', '.join(others)})" if others else ""
-    apart = f"but cannot be told apart from {rival}{also}"
-    return f"{lead}, {apart}: {_gap(gap, metric, len(gaps))}, {cost}"
+    distance = f"{_gap(gap, metric, len(verdict.gaps))}, {cost}"
+    others = [name for name in verdict.alike if name != second]
+    if second in verdict.alike:
+        also = f" (nor from {', '.join(others)})" if others else ""
+        return f"{lead}, but cannot be told apart from {rival}{also}: {distance}"
+    # An arm further behind may still be too uncertain to be told from the first.
+    unknown = [name for name, other in verdict.gaps.items() if other.interval is None]
+    rest = f"; it cannot be told apart from {', '.join(others)}" if others else ""
+    rest += f"; one seed of {', '.join(unknown)} allows no comparison" if unknown else ""
+    return f"{lead}, and is ahead of {rival}: {distance}{rest}"
 
 
 def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:

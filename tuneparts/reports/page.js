@@ -15,21 +15,26 @@
     }
     return changes;
   };
+  // `report.html?figure=accuracy` shows that figure alone.
+  const only = document.getElementById(new URLSearchParams(location.search).get("figure"));
+  if (only) {
+    for (const part of document.querySelectorAll("main > *")) part.hidden = part !== only;
+  }
   const plots = [];
   const paint = (isDark) => plots.map((plot) => Plotly.relayout(plot, colours(plot.layout, isDark)));
   for (const source of document.querySelectorAll('script[type="application/json"]')) {
-    const plot = document.getElementById(source.dataset.for);
+    const plot = document.getElementById(`plot-${source.dataset.for}`);
     const { data, layout } = JSON.parse(source.textContent);
     plot.replaceChildren();
     Plotly.newPlot(plot, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
     plots.push(plot);
   }
-  for (const button of document.querySelectorAll("button[data-still]")) {
-    const plot = document.getElementById(button.dataset.still);
+  for (const button of document.querySelectorAll("button[data-save]")) {
+    const plot = document.getElementById(`plot-${button.dataset.save}`);
     // Paper is white: the file has the colours of print, whatever the screen shows.
     button.addEventListener("click", async () => {
       await Plotly.relayout(plot, colours(plot.layout, false));
-      await Plotly.downloadImage(plot, { format: "svg", filename: button.dataset.still, width: plot.clientWidth, height: plot.clientHeight });
+      await Plotly.downloadImage(plot, { format: "svg", filename: button.dataset.save, width: plot.clientWidth, height: plot.clientHeight });
       await Plotly.relayout(plot, colours(plot.layout, dark.matches));
     });
   }

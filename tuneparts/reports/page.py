@@ -5,48 +5,46 @@ security policy forbids the page to load anything, whatever slipped through.
 """
 
 import base64
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib import resources
 
 import pandas as pd
 from plotly.offline import get_plotlyjs
 
-from tuneparts.reports.answer import answer
+from tuneparts.glossary import GLOSSARY
+from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
-from tuneparts.reports.tables import Table, build, to_csv
+from tuneparts.reports.tables import to_csv
 
 MAX_LISTED = 200
 """Failed trials listed on the page; the rest are counted and in trials.csv."""
-MAX_ROOMY = 9
-"""Columns that fit a screen in ordinary letters; wider tables are set smaller."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
 
 
-def page(run_data: RunData, drawings: Mapping[str, Drawing | Note] | None = None) -> str:
-    """The whole page as text; the same run_data gives the same text.
+def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
+    """Return the whole page as text; the same run data gives the same text.
+
+    `report.html#accuracy` opens it at a figure, and `report.html?figure=accuracy` shows that
+    figure alone.
 
     Args:
-        run_data: the run.
-        drawings: figures by request where they are drawn already.
+        run_data: The run.
+        drawings: The figures, in their order, each under its name in the address.
     """
     metadata = run_data.metadata
-    if drawings is None:
-        drawings = {request: draw(request, run_data) for request in metadata.figures}
     title = escape(f"{metadata.name} ({metadata.scale})" if metadata.scale else metadata.name)
     body = [
         f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>',
-        f'<p class="answer">{escape(answer(run_data))}</p></header>',
+        f'<p class="answer">{escape(run_data.answer)}</p>{_words()}</header>',
         *_tables(run_data),
-        *(_figure(number, drawing) for number, drawing in enumerate(drawings.values(), start=1)),
+        *(_figure(name, drawing) for name, drawing in drawings.items()),
         _troubles(run_data.trials),
         _notes(metadata.notes),
         _provenance(run_data),
@@ -55,8 +53,18 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note] | None = None
 
 
 def figure_page(drawing: Drawing) -> str:
-    """One figure with its caption and data as a page of its own."""
-    return _document(escape(drawing.title), [_figure(1, drawing)])
+    """Return one figure, with its caption and data, as a page of its own."""
+    return _document(escape(drawing.title), [_figure("figure", drawing)])
+
+
+def address(request: str) -> str:
+    """Return the name of a figure in addresses and files: `accuracy:test/nll` is another figure.
+
+    Example:
+        >>> address("accuracy:test/nll")
+        'accuracy-test-nll'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", request)
 
 
 def _document(title: str, body: Iterable[str]) -> str:
@@ -76,59 +84,45 @@ def _document(title: str, body: Iterable[str]) -> str:
     )
 
 
-def html_table(table: Table) -> str:
-    """A table of arms with its notes below."""
-    kinds = [
-        ("num" if column.is_number else "name") + (" wrap" if column.may_wrap else "")
-        for column in table.columns
-    ]
-    head = "".join(
-        f'<th scope="col" class="{kind}">{escape(column.header)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
+def _words() -> str:
+    """The words that a newcomer cannot know, folded away for everybody else."""
+    items = "".join(
+        f"<dt>{escape(word)}</dt><dd>{escape(meaning)}</dd>" for word, meaning in GLOSSARY.items()
     )
-    rows = []
-    for row in table.rows:
-        cells = []
-        for kind, cell in zip(kinds, row, strict=True):
-            # A count stays with what it counts where a cell breaks.
-            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
-            cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_best else text}</td>')
-        cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (*table.notes, table.provenance))
     return (
-        f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
-        f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
+        f'<details class="words"><summary>Words used here</summary><dl class="facts">{items}</dl>'
+        "</details>"
     )
 
 
 def _tables(run_data: RunData) -> list[str]:
-    built = build(run_data.summary, run_data.metadata)
-    parts = []
-    for heading, table in zip(("Scores and costs", "Hypers"), built, strict=False):
-        link = _download("table.csv", to_csv(run_data.summary, run_data.metadata))
-        parts.append(f"<section><h2>{heading}</h2>{html_table(table)}{link}</section>")
-    return parts
+    parts = [
+        f"<section><h2>{escape(table.heading)}</h2>{rendering.to_html(table)}</section>"
+        for table in run_data.tables
+    ]
+    return [*parts, _download("table.csv", to_csv(run_data.summary, run_data.metadata))]
 
 
-def _figure(number: int, drawing: Drawing | Note) -> str:
-    title = escape(drawing.title)
+def _figure(name: str, drawing: Drawing | Note) -> str:
+    title, name = escape(drawing.title), escape(name)
     if isinstance(drawing, Note):
         text = escape(drawing.text)
-        return f'<section><h2>{title}</h2><p class="missing">{text}</p></section>'
+        return f'<section id="{name}"><h2>{title}</h2><p class="missing">{text}</p></section>'
     width = f' style="min-width:{drawing.min_width}px"' if drawing.min_width else ""
     height = int(drawing.figure.layout.height)
     # Inside a script element only "<" could end it or open a comment.
     data = drawing.figure.to_json().replace("<", "\\u003c")
     csv = drawing.data.to_csv(index=False, lineterminator="\n")
+    # The script below the page turns the button into a download of the figure as drawn.
+    save = f' <button type="button" data-save="{name}">figure as SVG</button>'
+    alone = f' <a class="alone" href="?figure={name}">figure alone</a>'
     return (
-        f'<section class="figure"><h2>{title}</h2><div class="wide">'
-        f'<div class="plot" id="figure-{number}"{width}>'
+        f'<section class="figure" id="{name}"><h2>{title}</h2><div class="wide">'
+        f'<div class="plot" id="plot-{name}"{width}>'
         f'<div class="room" style="height:{height}px"></div></div></div>'
-        f'<script type="application/json" data-for="figure-{number}">{data}</script>'
+        f'<script type="application/json" data-for="{name}">{data}</script>'
         f"<p class='caption'>{escape(drawing.caption)}</p>"
-        f"{_download(f'figure-{number}.csv', csv, more=_still(number))}</section>"
+        f"{_download(f'{name}.csv', csv, more=save + alone)}</section>"
     )
 
 
@@ -180,15 +174,3 @@ def _download(name: str, csv: str, *, more: str = "") -> str:
         f'<p class="download"><a download="{escape(name)}" '
         f'href="data:text/csv;charset=utf-8;base64,{data}">data as CSV</a>{more}</p>'
     )
-
-
-def _still(number: int) -> str:
-    """What the script turns into a download of the figure as drawn."""
-    return f' <button type="button" data-still="figure-{number}">figure as SVG</button>'
-
-
-def embedded(text: str) -> Sequence[object]:
-    """The figures inside a page, as plain data: for tests and for reading a page back."""
-    marker = '<script type="application/json"'
-    parts = text.split(marker)[1:]
-    return [json.loads(part.split(">", 1)[1].split("</script>", 1)[0]) for part in parts]

@@ -15,8 +15,9 @@ from scipy import stats
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
+from tuneparts.reports.rendering import Cell, Column, Table
 from tuneparts.reports.run_data import RunData
-from tuneparts.reports.tables import Cell, Column, Table, label, number, spread
+from tuneparts.reports.tables import label, number, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,25 +78,24 @@ def table(runs: Sequence[tuple[str, RunData]], metric: str) -> Table:
     quantity = schema.lookup(metric)
     found = ranks(scores, larger_is_better=quantity.direction is schema.Direction.UP)
     order = np.argsort(found.means, kind="stable")
-    best = found.means.min()
     columns = [
         Column("arm", tuple(Cell(found.arms[i]) for i in order), is_number=False),
-        Column(
-            "mean rank",
-            tuple(
-                Cell(number(found.means[i], 2), is_best=bool(found.means[i] == best)) for i in order
-            ),
-        ),
+        Column("mean rank", tuple(Cell(number(found.means[i], 2)) for i in order)),
     ]
+    winners = {task: run_data.verdict(metric).winner for task, run_data in runs}
     for position, task in enumerate(found.tasks):
         cells = []
         for i in order:
             row = summaries[task].loc[found.arms[i]]
             score = spread(row[metric], row[f"{metric}:se"], quantity.decimals)
-            cells.append(Cell(f"{score} ({found.ranks_TA[position, i]:g})"))
+            text = f"{score} ({found.ranks_TA[position, i]:g})"
+            cells.append(Cell(text, is_bold=found.arms[i] == winners[task]))
         columns.append(Column(task, tuple(cells)))
     left_out = sorted({arm for of_task in scores.values() for arm in of_task} - set(found.arms))
-    notes = [f"{label(metric)}, mean ± standard error over seeds, and in brackets the rank."]
+    notes = [
+        f"{label(metric)}, mean ± standard error over seeds, and in brackets the rank; bold where "
+        "an arm is ahead of all others on a task."
+    ]
     if not math.isnan(found.friedman):
         notes.append(
             f"Friedman's test of all arms being alike over {len(found.tasks)} tasks: "
@@ -104,7 +104,8 @@ def table(runs: Sequence[tuple[str, RunData]], metric: str) -> Table:
     if left_out:
         notes.append(f"Without a score on every task, so left out: {', '.join(left_out)}.")
     digests = ", ".join(f"{task} {run_data.metadata.digest}" for task, run_data in runs)
-    return Table(f"Ranks by {label(metric)}", tuple(columns), tuple(notes), f"digests: {digests}")
+    notes.append(f"digests: {digests}")
+    return Table(f"Ranks by {label(metric)}", tuple(columns), tuple(notes))
 
 
 def _means(summary: pd.DataFrame, metric: str) -> dict[str, float]:

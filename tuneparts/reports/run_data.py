@@ -1,4 +1,4 @@
-"""What figures and pages are made from: the metadata with the frames of its run."""
+"""What reports are made from: the frames of a run with the metadata of its search."""
 
 import io
 from collections.abc import Callable
@@ -8,19 +8,29 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from tuneparts.frames import STEP_COLUMNS
+from tuneparts.reports import answer, tables
 from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.select import select, summarise
+from tuneparts.reports.verdict import Verdict, judge
 
-STEP_COLUMNS = ("trial", "arm", "seed", "index", "metric", "step", "time", "value")
-
-Finder: TypeAlias = Callable[[str, str], str | None]
-"""(trial, name) to the CSV text of a table that the trial left, if it did."""
+ANSWERED_BY = "test/accuracy"
+"""The metric that the answer of a report is about."""
+ArtifactReader: TypeAlias = Callable[[str, str], str | None]
+"""Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """A run's frames; what is derived from them is computed once."""
+    """The frames of a run; whatever is derived from them is computed once, when first asked for.
+
+    Example:
+        >>> run_data = RunData(metadata, frames.trials(journal), frames.steps(journal))
+        >>> print(run_data.answer)
+        >>> rendering.show(Console(), *run_data.tables)
+    """
 
     metadata: ReportMetadata
     trials: pd.DataFrame
@@ -28,21 +38,41 @@ class RunData:
     steps: pd.DataFrame
     """One row per trial, metric and step (passes so far)."""
     sample_grids: tuple[SampleGrid, ...] = ()
-    """What the data looks like under the hypers of selected trials."""
+    """Examples under the augmentation that selected trials found."""
     sample_grids_note: str = ""
     """Why there are no sample grids."""
-    find: Finder | None = None
-    """Where tables that trials left are found, if they are at hand."""
+    find: ArtifactReader | None = None
+    """Reads the tables that trials left; None where they are out of reach."""
 
     @cached_property
     def selected(self) -> pd.DataFrame:
-        """The trial that stands for each (arm, seed)."""
+        """The trial that stands for each (arm, seed): the best by validation."""
         return select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
-        return summarise(self.trials, self.metadata)
+        return summarise(self.trials, self.metadata, self.selected)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of the report: scores and costs, hypers, communication."""
+        return tables.build(self.summary, self.metadata, self.verdict)
+
+    @cached_property
+    def answer(self) -> str:
+        """The question answered in one sentence."""
+        return answer.answer(self.verdict(ANSWERED_BY), self.summary)
+
+    def verdict(self, metric: str) -> Verdict:
+        """The arms compared by a metric of the selected trials."""
+        if metric not in self._verdicts:
+            self._verdicts[metric] = judge(self.selected, self.metadata, metric)
+        return self._verdicts[metric]
+
+    @cached_property
+    def _verdicts(self) -> dict[str, Verdict]:
+        return {}
 
     def paths(self, metric: str) -> pd.DataFrame:
         """Steps of the selected trials for one metric, sorted by trial and step."""
@@ -52,7 +82,7 @@ class RunData:
         rows = rows[rows["trial"].isin(self.selected["trial"])]
         return rows.sort_values(["trial", "step"], kind="stable")
 
-    def exhibit(self, trial: str, name: str) -> pd.DataFrame | None:
+    def artifact(self, trial: str, name: str) -> pd.DataFrame | None:
         """A table that the trial left; None where there is none."""
         text = self.find(trial, name) if self.find is not None else None
         return None if text is None else pd.read_csv(io.StringIO(text))

@@ -68,17 +68,25 @@ def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
     return None if index is None else int(candidates.index[candidates["index"] == index][0])
 
 
-def summarise(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
-    """One row per arm, in the metadata's order.
+def summarise(
+    trials: pd.DataFrame, metadata: ReportMetadata, selected: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
+    Args:
+        trials: One row per trial.
+        metadata: Of the search.
+        selected: What `select` gave for the same trials, where it was called already.
+
+    Returns:
+        Columns arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
     expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
     first_error, passes and seconds (mean over seeds of what all trials of a seed cost), the same
     with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where anything was
     sent), and for each metric its mean over seeds under the schema name, with the
     standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
-    chosen = select(trials, metadata)
+    chosen = select(trials, metadata) if selected is None else selected
     metrics = reported(trials, metadata)
     rows = []
     for arm in metadata.arms:

@@ -1,113 +1,47 @@
-"""The arms' tables: built once from the summary, rendered for terminal, Markdown, CSV and LaTeX."""
+"""The tables of a report: scores and costs, hypers, and communication of federated searches.
+
+`RunData.tables` builds them once for a run; `rendering` turns them into text.
+"""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 
 import pandas as pd
-from rich import box
-from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from tuneparts import schema
+from tuneparts.glossary import GLOSSARY, PASS_IN_SHORT
 from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.rendering import NOTHING, Cell, Column, Table
 from tuneparts.reports.select import BYTES, OUTCOMES, SCORED
+from tuneparts.reports.verdict import Verdict
 
 MEGABYTE = 1e6
-NOTHING = "\N{EN DASH}"
-_LATEX = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    NOTHING: "--",
-}
 _ARROWS = {schema.Direction.UP: " ↑", schema.Direction.DOWN: " ↓", schema.Direction.NONE: ""}
+_JUDGED = ("test/", "corrupted/")
+"""Families in which the winner is bold, if the verdict names one."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What stands in one place of a table."""
+def build(
+    summary: pd.DataFrame, metadata: ReportMetadata, verdict: Callable[[str], Verdict]
+) -> tuple[Table, ...]:
+    """Build the table of scores and costs, and those of hypers and communication if there are any.
 
-    text: str
-    is_best: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    """A header with a cell per arm."""
-
-    header: str
-    cells: tuple[Cell, ...]
-    is_number: bool = True
-    detail: int = 0
-    """Where the room is narrow the largest go first; 0 always stays."""
-    may_wrap: bool = False
-    """Whether its cells may break between words."""
-
-    @property
-    def width(self) -> int:
-        """Characters that the column needs; headers may break between words."""
-        cells = [cell.text for cell in self.cells]
-        texts = [word for cell in cells for word in cell.split()] if self.may_wrap else cells
-        return max(len(text) for text in [*self.header.split(), *texts])
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns with what must be read beside them: failures, meaning, provenance."""
-
-    title: str
-    columns: tuple[Column, ...]
-    notes: tuple[str, ...]
-    provenance: str
-
-    @property
-    def rows(self) -> list[tuple[Cell, ...]]:
-        """The cells, arm by arm."""
-        return list(zip(*(column.cells for column in self.columns), strict=True))
-
-
-def build(summary: pd.DataFrame, metadata: ReportMetadata) -> list[Table]:
-    """The table of scores and costs, and those of hypers and communication where there are any."""
-    records = summary.to_dict("records")
-    arm = Column("arm", tuple(Cell(str(row["arm"])) for row in records), is_number=False)
-    tests = [name for name in _metrics(summary) if name.startswith(SCORED)]
+    Args:
+        summary: One row per arm, as `select.summarise` gives it.
+        metadata: Of the search.
+        verdict: The verdict by a metric; the arm that it names as winner is bold.
+    """
+    tables = [_scores_and_costs(summary, metadata, verdict)]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
-    single = [name for name in hypers if name in schema.METRICS]
-    scores = [_scores(summary, name, detail=2 * position) for position, name in enumerate(tests)]
-    if scores:
-        scores[0] = _with_failures(scores[0], summary)
-    if metadata.metric:
-        scores.append(_scores(summary, metadata.metric, detail=3))
-    tables = [
-        Table(
-            f"{metadata.name}: scores and costs",
-            (arm, *scores, *_counts(summary), *_costs(summary)),
-            tuple(_notes(summary, metadata)),
-            provenance(metadata),
-        )
-    ]
     if hypers:
-        hidden = len(hypers) - len(single)
-        note = "Hypers of the selected trials: mean ± standard error over seeds."
-        more = f" {hidden} values of families such as `{hypers[-1]}` are in the CSV file only."
-        tables.append(
-            Table(
-                f"{metadata.name}: hypers",
-                (arm, *(_scores(summary, name) for name in single)),
-                (note + (more if hidden else ""),),
-                provenance(metadata),
-            )
-        )
+        tables.append(_hypers(summary, hypers))
     if BYTES in summary:
-        tables.append(_communication(summary, metadata, arm))
-    return tables
+        tables.append(_communication(summary, metadata))
+    origin = provenance(metadata)
+    return tuple(
+        replace(table, subject=metadata.name, notes=(*table.notes, origin)) for table in tables
+    )
 
 
 def provenance(metadata: ReportMetadata) -> str:
@@ -136,94 +70,6 @@ def spread(mean: float, se: float, decimals: int) -> str:
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
-def to_rich(tables: Sequence[Table], width: int | None = None) -> list[Group]:
-    """For the terminal; details give way where `width` characters do not hold them."""
-    rendered = []
-    for table in tables:
-        columns = _fitting(table.columns, width)
-        left_out = [column.header for column in table.columns if column not in columns]
-        notes = [*table.notes, table.provenance]
-        if left_out:
-            notes.append(f"Left out for width: {', '.join(left_out)}.")
-        out = RichTable(box=box.SIMPLE_HEAD, title=Text(table.title), title_justify="left")
-        for column, room in zip(columns, _widths(columns, width), strict=True):
-            justify: Literal["left", "right"] = "right" if column.is_number else "left"
-            out.add_column(Text(column.header), justify=justify, width=room)
-        for row in zip(*(column.cells for column in columns), strict=True):
-            out.add_row(*(Text(cell.text, style="bold" if cell.is_best else "") for cell in row))
-        rendered.append(Group(out, *(Text(note, style="dim") for note in notes)))
-    return rendered
-
-
-def _fitting(columns: Sequence[Column], width: int | None) -> list[Column]:
-    kept = list(columns)
-    while width is not None and _needed(kept) > width:
-        worst = max(kept, key=lambda column: column.detail)
-        if worst.detail == 0:
-            break
-        kept.remove(worst)
-    return kept
-
-
-def _needed(columns: Sequence[Column]) -> int:
-    return sum(column.width + 3 for column in columns) + 1
-
-
-def _widths(columns: Sequence[Column], width: int | None) -> list[int]:
-    """Characters per column: its need, and of what is left over as much as it can use."""
-    slack = math.inf if width is None else max(width - _needed(columns), 0)
-    rooms = {column.header: column.width for column in columns}
-    for column in sorted(columns, key=lambda column: not column.may_wrap):
-        texts = [column.header, *(cell.text for cell in column.cells)]
-        extra = int(min(max(len(text) for text in texts) - column.width, slack))
-        slack -= extra
-        rooms[column.header] += extra
-    return [rooms[column.header] for column in columns]
-
-
-def to_markdown(tables: Sequence[Table]) -> str:
-    """Pipe tables with their notes below."""
-    parts = []
-    for table in tables:
-        lines = [
-            f"**{_markdown(table.title)}**\n",
-            "| " + " | ".join(_markdown(column.header) for column in table.columns) + " |",
-            "|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|",
-        ]
-        for row in table.rows:
-            cells = (
-                f"**{_markdown(cell.text)}**" if cell.is_best else _markdown(cell.text)
-                for cell in row
-            )
-            lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
-        lines += [f"- {_markdown(note)}" for note in (*table.notes, table.provenance)]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
-
-
-def to_latex(tables: Sequence[Table]) -> str:
-    """One booktabs tabular per table, with notes and provenance as comments below."""
-    parts = []
-    for table in tables:
-        shape = "".join("r" if column.is_number else "l" for column in table.columns)
-        lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule"]
-        lines.append(" & ".join(_latex(column.header) for column in table.columns) + r" \\")
-        lines.append("\\midrule")
-        for row in table.rows:
-            cells = (
-                f"\\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text)
-                for cell in row
-            )
-            lines.append(" & ".join(cells) + r" \\")
-        lines += ["\\bottomrule", "\\end{tabular}"]
-        lines += [
-            f"% {line}" for note in (*table.notes, table.provenance) for line in note.splitlines()
-        ]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
-
-
 def to_csv(summary: pd.DataFrame, metadata: ReportMetadata) -> str:
     """The whole summary at full precision, with provenance in each row."""
     return summary.assign(
@@ -235,28 +81,53 @@ def _metrics(summary: pd.DataFrame) -> list[str]:
     return [str(name).removesuffix(":se") for name in summary if str(name).endswith(":se")]
 
 
-def _scores(summary: pd.DataFrame, name: str, *, detail: int = 0) -> Column:
+def _arms(summary: pd.DataFrame) -> Column:
+    cells = tuple(Cell(str(name)) for name in summary["arm"])
+    return Column("arm", cells, is_number=False, tip=GLOSSARY["arm"])
+
+
+def _scores_and_costs(
+    summary: pd.DataFrame, metadata: ReportMetadata, verdict: Callable[[str], Verdict]
+) -> Table:
+    names = [name for name in _metrics(summary) if name.startswith(SCORED)]
+    scores = [
+        _scores(
+            summary,
+            name,
+            detail=2 * position,
+            winner=verdict(name).winner if name.startswith(_JUDGED) else None,
+        )
+        for position, name in enumerate(names)
+    ]
+    if scores:
+        scores[0] = _with_failures(scores[0], summary)
+    if metadata.metric:
+        scores.append(_scores(summary, metadata.metric, detail=3))
+    columns = (_arms(summary), *scores, *_counts(summary), *_costs(summary))
+    return Table("Scores and costs", columns, tuple(_notes(summary, metadata)))
+
+
+def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
+    single = [name for name in names if name in schema.METRICS]
+    note = "Hypers of the selected trials: mean ± standard error over seeds."
+    if len(single) < len(names):
+        hidden = len(names) - len(single)
+        note += f" {hidden} values of families such as `{names[-1]}` are in the CSV file only."
+    columns = (_arms(summary), *(_scores(summary, name) for name in single))
+    return Table("Hypers", columns, (note,))
+
+
+def _scores(
+    summary: pd.DataFrame, name: str, *, detail: int = 0, winner: str | None = None
+) -> Column:
     metric = schema.lookup(name)
-    texts = []
+    cells = []
     for row in summary.to_dict("records"):
         text = spread(row[name], row[f"{name}:se"], metric.decimals)
         is_partial = 0 < row[f"{name}:n"] < row["seeds"]
-        texts.append(text + (f" (n={row[f'{name}:n']})" if is_partial else ""))
-    best = _best(summary[name], metric) if name.startswith(("test/", "corrupted/")) else None
-    cells = (
-        Cell(text, is_best=best is not None and number(mean, metric.decimals) == best)
-        for text, mean in zip(texts, summary[name], strict=True)
-    )
-    return Column(label(name, arrow=True), tuple(cells), detail=detail)
-
-
-def _best(means: "pd.Series[float]", metric: schema.Metric) -> str | None:
-    """The best mean as printed, so that arms that print alike are bold alike."""
-    finite = means[means.notna()]
-    if finite.empty or metric.direction is schema.Direction.NONE:
-        return None
-    is_up = metric.direction is schema.Direction.UP
-    return number(float(finite.max() if is_up else finite.min()), metric.decimals)
+        text += f" (n={row[f'{name}:n']})" if is_partial else ""
+        cells.append(Cell(text, is_bold=row["arm"] == winner))
+    return Column(label(name, arrow=True), tuple(cells), detail=detail, tip=metric.meaning)
 
 
 def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
@@ -285,25 +156,32 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
         ]
         text = f"{row['finished']}/{row['expected']}"
         trials.append(Cell(f"{text} ({', '.join(rest)})" if rest else text))
-    return [Column("seeds", tuple(seeds)), Column("trials finished", tuple(trials), may_wrap=True)]
+    return [
+        Column("seeds", tuple(seeds), tip=GLOSSARY["replicate"]),
+        # Wide enough for the longest reason, such as `1 unfinished,`.
+        Column("trials finished", tuple(trials), wraps_at=12, tip=GLOSSARY["trial"]),
+    ]
 
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
     for name, decimals in (("passes", 0), ("seconds", 1)):
         cells = (Cell(number(value, decimals)) for value in summary[name])
+        tip = GLOSSARY["pass"] if name == "passes" else ""
         detail = 5 if name == "seconds" else 0
-        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1)))
+        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
         if summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
-            columns.append(Column(f"{name} incl. leader", tuple(total), detail=detail))
+            header = f"{name} incl. leader"
+            columns.append(Column(header, tuple(total), detail=detail, tip=GLOSSARY["leader"]))
     return columns
 
 
-def _communication(summary: pd.DataFrame, metadata: ReportMetadata, arm: Column) -> Table:
+def _communication(summary: pd.DataFrame, metadata: ReportMetadata) -> Table:
     """What the selected trials sent, beside federated averaging where an arm of it ran alone."""
     plain = [a.name for a in metadata.arms if a.method == "fedavg" and a.trials_per_seed == 1]
     columns = [
+        _arms(summary),
         _column(summary, "federated/rounds", "rounds", 1.0, 0),
         _column(summary, "communication/up", "up (MB)", MEGABYTE, 2),
         _column(summary, "communication/down", "down (MB)", MEGABYTE, 2),
@@ -319,7 +197,7 @@ def _communication(summary: pd.DataFrame, metadata: ReportMetadata, arm: Column)
         _column(summary, "federated/dropped", "clients dropped", 1.0, 1),
     ]
     note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
-    return Table(f"{metadata.name}: communication", (arm, *columns), (note,), provenance(metadata))
+    return Table("Communication", tuple(columns), (note,))
 
 
 def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
@@ -333,7 +211,7 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()
-        + "; passes and seconds are what all trials of a seed cost."
+        + f"; passes and seconds are what all trials of a seed cost ({PASS_IN_SHORT})."
     ]
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
@@ -342,13 +220,3 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
     return notes
-
-
-def _markdown(text: str) -> str:
-    for char in "\\`*_|<>[]":
-        text = text.replace(char, f"\\{char}")
-    return " ".join(text.split())
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)

@@ -1,13 +1,16 @@
 """Score against bytes, and the table beside it, on a small run."""
 
+import dataclasses
+import re
+
 import pandas as pd
 import pytest
 
 from tuneparts.errors import ConfigError
-from tuneparts.reports import tables
 from tuneparts.reports.figures.communication import communication, over_seeds, points
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.page import page
 from tuneparts.reports.run_data import RunData
 
 SEEDS = (0, 1)
@@ -90,16 +93,11 @@ def test_a_window_is_a_count(run_data) -> None:
 def test_runs_that_send_nothing_have_neither_figure_nor_table(trials, steps, metadata) -> None:
     other = RunData(metadata, trials, steps)
     assert isinstance(communication(other), Note)
-    titles = [table.title for table in tables.build(other.summary, metadata)]
-    assert not any("communication" in title for title in titles)
+    assert [table.heading for table in other.tables] == ["Scores and costs", "Hypers"]
 
 
 def test_the_table_sets_every_arm_beside_federated_averaging(run_data) -> None:
-    (table,) = [
-        table
-        for table in tables.build(run_data.summary, run_data.metadata)
-        if table.title.endswith("communication")
-    ]
+    (table,) = [table for table in run_data.tables if table.heading == "Communication"]
     cells = {column.header: [cell.text for cell in column.cells] for column in table.columns}
     assert cells["arm"] == [arm.name for arm in ARMS]
     assert cells["rounds"] == ["30"] * 4
@@ -107,3 +105,13 @@ def test_the_table_sets_every_arm_beside_federated_averaging(run_data) -> None:
     assert cells["% of fedavg"] == ["90.0", "100.0", "100.0", "100.0"]
     assert cells["sent per seed (MB)"] == ["9.09", "10.10", "20.20", "19.19"]
     assert cells["clients dropped"] == ["0.5"] * 4
+
+
+def test_the_page_shows_every_table_under_its_own_heading(run_data) -> None:
+    text = page(run_data, {})
+    headings = re.findall(r"<h2>([^<]+)</h2><div class=\"wide\"><table", text)
+    assert headings == ["Scores and costs", "Communication"]
+    assert "% of fedavg" in text.partition("<h2>Communication</h2>")[2]
+    hyper = dataclasses.replace(run_data, trials=run_data.trials.assign(**{"hyper/rotation": 1.0}))
+    headings = re.findall(r"<h2>([^<]+)</h2><div class=\"wide\"><table", page(hyper, {}))
+    assert headings == ["Scores and costs", "Hypers", "Communication"]

@@ -69,8 +69,8 @@ def test_without_tables_there_is_a_note(metadata, trials, steps) -> None:
     assert isinstance(deviations(run_data(metadata, trials, steps), "none"), Note)
 
 
-def test_an_exhibit_is_read_as_a_table(metadata, trials, steps) -> None:
+def test_an_artifact_is_read_as_a_table(metadata, trials, steps) -> None:
     left = run_data(metadata, trials, steps)
-    got = left.exhibit("partitioned/seed0/00000", "deviations")
+    got = left.artifact("partitioned/seed0/00000", "deviations")
     pd.testing.assert_frame_equal(got, pd.read_csv(io.StringIO(table(2).to_csv(index=False))))
-    assert left.exhibit("partitioned/seed0/00000", "other") is None
+    assert left.artifact("partitioned/seed0/00000", "other") is None

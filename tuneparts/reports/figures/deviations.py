@@ -70,7 +70,7 @@ def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
     for _, trial in run_data.selected.iterrows():
         if arm and trial["arm"] != arm:
             continue
-        left = run_data.exhibit(str(trial["trial"]), "deviations")
+        left = run_data.artifact(str(trial["trial"]), "deviations")
         if left is not None and len(left):
             return left.assign(arm=trial["arm"], seed=trial["seed"])[
                 ["arm", "seed", "layer", "moment", "mu", "sigma"]

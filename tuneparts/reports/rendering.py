@@ -1,0 +1,320 @@
+"""A table of text, and its renderings for the terminal, Markdown, LaTeX and HTML.
+
+All tables that the project prints go through here, those of reports as well as those of verbs such
+as `tuneparts data`. No rendering ever cuts a name, a number or a path. Where a terminal is too
+narrow, columns of detail are left out and named below the table; the others continue in a second
+block below the first; and where not even two columns fit, each row becomes a list of its cells.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+NOTHING = "\N{EN DASH}"
+"""Stands where a number is missing."""
+PROSE_WIDTH = 28
+"""Characters to which a column of sentences may shrink before the table is laid out otherwise."""
+MAX_ROOMY = 9
+"""Columns that fit a web page in ordinary letters; wider tables are set smaller."""
+_LATEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    NOTHING: "--",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The text at one row and column of a table."""
+
+    text: str
+    is_bold: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and a cell for each row."""
+
+    header: str
+    cells: tuple[Cell, ...]
+    is_number: bool = True
+    detail: int = 0
+    """Columns with the largest value are left out first where room is short; 0 always stays."""
+    wraps_at: int = 0
+    """Cells may break between words, but not into fewer characters than this; 0 never breaks."""
+    tip: str = ""
+    """What the header means; HTML shows it when the pointer rests on the header."""
+
+    @property
+    def min_width(self) -> int:
+        """Characters that the column needs at least; headers may break between words."""
+        texts = [cell.text for cell in self.cells]
+        widest = max(map(cell_len, texts), default=0)
+        if self.wraps_at:
+            words = max((cell_len(word) for text in texts for word in text.split()), default=0)
+            widest = min(widest, max(words, self.wraps_at))
+        return max([widest, *map(cell_len, self.header.split())])
+
+    @property
+    def max_width(self) -> int:
+        """Characters with which nothing breaks."""
+        return max(map(cell_len, [self.header, *(cell.text for cell in self.cells)]))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length under a heading, with notes to be read beside them.
+
+    The first column names the rows.
+
+    Example:
+        >>> table = Table.of_rows(["arm", "trials"], [["random", 8]], numbers=["trials"])
+        >>> print(to_markdown([table]))
+        | arm | trials |
+        |---|---:|
+        | random | 8 |
+        <BLANKLINE>
+    """
+
+    heading: str
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+    subject: str = ""
+    """What the table is about, such as the name of a search; stands before the heading."""
+
+    @classmethod
+    def of_rows(
+        cls,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        heading: str = "",
+        numbers: Collection[str] = (),
+        prose: Collection[str] = (),
+        details: Mapping[str, int] | None = None,
+        notes: Sequence[str] = (),
+    ) -> "Table":
+        """Build a table from rows, for listings.
+
+        Args:
+            headers: Of the columns.
+            rows: A value for each header; `Cell`s stay as they are.
+            heading: Above the table; may be empty.
+            numbers: Headers of columns that are set to the right.
+            prose: Headers of columns whose cells may break between words.
+            details: `Column.detail` by header, for columns that may be left out.
+            notes: Below the table.
+        """
+        cells = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
+        columns = (
+            Column(
+                header,
+                tuple(row[position] for row in cells),
+                is_number=header in numbers,
+                detail=(details or {}).get(header, 0),
+                wraps_at=PROSE_WIDTH if header in prose else 0,
+            )
+            for position, header in enumerate(headers)
+        )
+        return cls(heading, tuple(columns), tuple(notes))
+
+    @property
+    def title(self) -> str:
+        """The heading, after the subject where there is one: `rotated_digits: hypers`."""
+        if not self.subject:
+            return self.heading
+        return f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
+
+    @property
+    def rows(self) -> list[tuple[Cell, ...]]:
+        """The cells, row by row."""
+        return list(zip(*(column.cells for column in self.columns), strict=True))
+
+
+def show(console: Console, *tables: Table) -> None:
+    """Print tables on a terminal, at its width."""
+    for table in tables:
+        console.print(to_rich(table, console.width))
+
+
+def to_rich(table: Table, width: int) -> Group:
+    """Lay a table out for a terminal of `width` characters; see the top of this file."""
+    columns = _without_details(table.columns, width)
+    notes = list(table.notes)
+    left_out = [column.header for column in table.columns if column not in columns]
+    if left_out:
+        notes.append(f"Left out for width: {', '.join(left_out)}.")
+    title: list[RenderableType] = [Text(table.title, style="italic")] if table.heading else []
+    blocks = _blocks(columns, width)
+    parts = (
+        [_side_by_side(block, width) for block in blocks]
+        if all(_needed(block) <= width for block in blocks)
+        else _as_lists(columns, width)
+    )
+    return Group(*title, *parts, *(Text(note, style="dim") for note in notes))
+
+
+def _without_details(columns: Sequence[Column], width: int) -> list[Column]:
+    kept = list(columns)
+    while _needed(kept) > width:
+        # Of columns with the same detail the last goes first.
+        worst = max(reversed(kept), key=lambda column: column.detail)
+        if worst.detail == 0:
+            break
+        kept.remove(worst)
+    return kept
+
+
+def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """Groups of columns that fit side by side, each with the first column as its names."""
+    first, *rest = columns
+    blocks = [[first]]
+    for column in rest:
+        if len(blocks[-1]) > 1 and _needed([*blocks[-1], column]) > width:
+            blocks.append([first])
+        blocks[-1].append(column)
+    return blocks
+
+
+def _needed(columns: Sequence[Column]) -> int:
+    # A space on both sides of each column, and the lines between and around them.
+    return sum(column.min_width + 3 for column in columns) + 1
+
+
+def _side_by_side(columns: Sequence[Column], width: int) -> RenderableType:
+    out = RichTable(box=box.SIMPLE_HEAD)
+    for column, room in zip(columns, _widths(columns, width), strict=True):
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        out.add_column(Text(column.header), justify=justify, width=room)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        out.add_row(*map(_rich_text, row))
+    return out
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Characters of each column: its need, and of what is left over as much as it can use."""
+    slack = width - _needed(columns)
+    rooms = [column.min_width for column in columns]
+    # Cells that would break get the room before headers that would.
+    order = sorted(range(len(columns)), key=lambda i: not columns[i].wraps_at)
+    for i in order:
+        extra = min(columns[i].max_width - rooms[i], slack)
+        slack -= extra
+        rooms[i] += extra
+    return rooms
+
+
+def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
+    """Each row as a list of `header value` lines, for names too long to stand beside anything."""
+    names = max(cell_len(column.header) for column in columns)
+    lines: list[RenderableType] = []
+    for row in zip(*(column.cells for column in columns), strict=True):
+        for column, cell in zip(columns, row, strict=True):
+            header, text = Text(column.header.ljust(names + 2), style="dim"), _rich_text(cell)
+            if names + 2 + cell_len(cell.text) <= width:
+                lines.append(Text.assemble(header, text))
+            else:
+                # A line of its own; only a word wider than the terminal goes on in the next.
+                lines += [header, Padding(text, (0, 0, 0, 2))]
+        lines.append(Text())
+    return lines
+
+
+def _rich_text(cell: Cell) -> Text:
+    return Text(cell.text, style="bold" if cell.is_bold else "")
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Pipe tables with their notes below."""
+    parts = []
+    for table in tables:
+        lines = [f"**{_markdown(table.title)}**\n"] if table.heading else []
+        lines += [
+            "| " + " | ".join(_markdown(column.header) for column in table.columns) + " |",
+            "|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|",
+        ]
+        for row in table.rows:
+            cells = (
+                f"**{_markdown(cell.text)}**" if cell.is_bold else _markdown(cell.text)
+                for cell in row
+            )
+            lines.append("| " + " | ".join(cells) + " |")
+        if table.notes:
+            lines += ["", *(f"- {_markdown(note)}" for note in table.notes)]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _markdown(text: str) -> str:
+    for char in "\\`*_|<>[]":
+        text = text.replace(char, f"\\{char}")
+    return " ".join(text.split())
+
+
+def to_latex(tables: Iterable[Table]) -> str:
+    """One booktabs tabular per table, with its notes as comments below."""
+    parts = []
+    for table in tables:
+        shape = "".join("r" if column.is_number else "l" for column in table.columns)
+        lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule"]
+        lines.append(" & ".join(_latex(column.header) for column in table.columns) + r" \\")
+        lines.append("\\midrule")
+        for row in table.rows:
+            cells = (
+                f"\\textbf{{{_latex(cell.text)}}}" if cell.is_bold else _latex(cell.text)
+                for cell in row
+            )
+            lines.append(" & ".join(cells) + r" \\")
+        lines += ["\\bottomrule", "\\end{tabular}"]
+        lines += [f"% {line}" for note in table.notes for line in note.splitlines()]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text)
+
+
+def to_html(table: Table) -> str:
+    """A table element and its notes; every text is escaped."""
+    kinds = [
+        ("num" if column.is_number else "name") + (" wrap" if column.wraps_at else "")
+        for column in table.columns
+    ]
+    head = "".join(
+        f'<th scope="col" class="{kind}"{_title(column.tip)}>{escape(column.header)}</th>'
+        for kind, column in zip(kinds, table.columns, strict=True)
+    )
+    rows = []
+    for row in table.rows:
+        cells = []
+        for kind, cell in zip(kinds, row, strict=True):
+            # A count stays with what it counts where a cell breaks.
+            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
+            cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_bold else text}</td>')
+        cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    return (
+        f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
+        f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
+    )
+
+
+def _title(tip: str) -> str:
+    return f' title="{escape(tip)}"' if tip else ""

@@ -1,0 +1,66 @@
+"""Which arm is the best by a metric, and whether the data can tell it from the others.
+
+Which arm is the best is known only after seeing the scores, so all comparisons with it hold at
+95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
+(Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import Difference, difference, estimate
+
+MISTAKES = 0.05
+"""How often any of the comparisons of one verdict may be wrong."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The arms by one metric: their order, and how far the first is ahead of each other one."""
+
+    metric: str
+    ranked: tuple[str, ...]
+    """Arms that have the metric, best mean first; equal ones in the order of the search."""
+    gaps: Mapping[str, Difference]
+    """Difference of the first arm to each other arm, with its interval."""
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Arms that cannot be told from the first: the interval of the difference has zero."""
+        return tuple(arm for arm, gap in self.gaps.items() if gap.interval and 0.0 in gap.interval)
+
+    @property
+    def winner(self) -> str | None:
+        """The first arm if it is ahead of every other one; None where the data leaves it open."""
+        is_open = any(gap.interval is None for gap in self.gaps.values())
+        return None if not self.gaps or is_open or self.alike else self.ranked[0]
+
+
+def judge(selected: pd.DataFrame, metadata: ReportMetadata, metric: str) -> Verdict:
+    """Compare the arms by a metric over the trials selected by validation.
+
+    Args:
+        selected: The selected trial of each (arm, seed), as `select.select` gives it.
+        metadata: Of the search.
+        metric: A schema name with a direction, such as `test/accuracy`.
+    """
+    known = selected.assign(score=column(selected, metric)).dropna(subset=["score"])
+    scores = {
+        str(arm): {int(s): float(v) for s, v in zip(own["seed"], own["score"], strict=True)}
+        for arm, own in known.groupby("arm")
+    }
+    sign = -1 if schema.lookup(metric).direction is schema.Direction.UP else 1
+    means = {arm: estimate(list(by_seed.values())).mean for arm, by_seed in scores.items()}
+    names = [arm.name for arm in metadata.arms if arm.name in means]
+    ranked = sorted(names, key=lambda name: sign * means[name])
+    others = ranked[1:]
+    gaps = {
+        name: difference(scores[ranked[0]], scores[name], 1 - MISTAKES / len(others))
+        for name in others
+    }
+    return Verdict(metric, tuple(ranked), gaps)
