@@ -9,7 +9,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 # A worker per core; tests that share something costly stay together (tests/conftest.py).
 PARALLEL := -n logical --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help install quickstart quick test test-slow test-all map lint format clean
+.PHONY: help install quickstart quick test test-slow test-all faults map lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -35,6 +35,9 @@ test-slow: install ## Run the slow tier: faults struck for real, fuzzing
 	$(BIN)/pytest --durations=15 -m slow
 
 test-all: test test-slow ## Run all tests
+
+faults: install ## Strike eleven faults at a real search (JSON=1: as JSON; ONLY="driver killed": one)
+	@$(BIN)/python -m tests.harness $(if $(JSON),--json) $(if $(ONLY),--only "$(ONLY)")
 
 map: ## Write docs/map.md anew: the rooms and what each is for
 	$(PYTHON) docs/map.py > docs/map.md

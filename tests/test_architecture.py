@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 import tuneparts
@@ -20,6 +21,8 @@ LEVELS = {
     "reports": 7, "bench": 7,
     "cli": 8,
 }  # fmt: skip
+IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
+"""A string in a table that is imported later, such as those of the catalog."""
 FILES = sorted(ROOT.rglob("*.py"))
 HOMES = {
     "ray": {"search", "bench", "cli"},
@@ -41,6 +44,8 @@ def imports_of(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path} uses a relative import"
             found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and IMPORT_PATH.fullmatch(str(node.value)):
+            found.append(str(node.value).replace(":", "."))
     return found
 
 

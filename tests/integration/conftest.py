@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.scene import python_path
+
 NULL_SEARCH = '''
 """Does the driver survive?"""
 
-from tuneparts.bench.null import NullConfig
+from tests.harness.faulty import FaultyConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, Tpe
@@ -22,7 +24,7 @@ def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
     tpe = Tpe(num_trials=4, batch=2, num_startup=2)
     asha = Asha(num_trials=6, min_passes=2, reduction=4)
-    null = NullConfig(passes=8, interval=2, seconds=SECONDS)
+    null = FaultyConfig(passes=8, interval=2, seconds=SECONDS)
     return Search(
         name="null",
         question="Does the driver survive?",
@@ -42,6 +44,14 @@ def search(scale: Scale) -> Search:
         ),
     )
 '''
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_find_the_harness() -> Iterator[None]:
+    """Drivers in processes of their own, and Ray's workers, import the faulty learner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", python_path())
+        yield
 
 
 @pytest.fixture(scope="session")

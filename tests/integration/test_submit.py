@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.bench.scene import Cluster, unused_port
+from tests.harness.scene import Cluster, unused_port
 from tuneparts.search import runs
 
 pytest.importorskip("aiohttp_cors", reason="the job server needs ray[default]")

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tuneparts.bench.null import NullConfig
+from tests.harness.faulty import FaultyConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Scale, Search
@@ -31,7 +31,7 @@ def null_search() -> Callable[..., Search]:
 @pytest.fixture
 def null_arm() -> Callable[..., Arm]:
     def make(name: str, **fields: Any) -> Arm:
-        config = NullConfig(passes=8, interval=2, **fields.pop("config", {}))
+        config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))
         if "algorithm" in fields:
             fields.setdefault("space", {"x": Uniform(low=0.0, high=1.0)})
         return Arm(name=name, config=config, **fields)

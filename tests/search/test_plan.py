@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tuneparts.bench.null import NullConfig, NullLearner
+from tests.harness.faulty import FaultyConfig, FaultyLearner
 from tuneparts.data.task import Task
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId
 from tuneparts.search.plan import Plan
@@ -37,7 +37,7 @@ class Executor:
             self.run_segment(plan, running.pop(self.rng.randrange(len(running))))
 
     def run_segment(self, plan: Plan, segment: Segment) -> None:
-        learner = NullLearner(NullConfig(**segment.config), a_context(segment.trial.seed))
+        learner = FaultyLearner(FaultyConfig(**segment.config), a_context(segment.trial.seed))
         if segment.round:
             source = segment.donor or segment.trial
             learner.load_state_dict({"passes": self.states[source, segment.round - 1]})

@@ -59,7 +59,7 @@ def test_arms_that_cannot_be_meant_are_refused(null_search, null_arm) -> None:
 
 def test_a_space_must_fit_the_config(null_arm) -> None:
     algorithm = RandomSearch(num_trials=2)
-    with pytest.raises(ValueError, match=r"`wrong` is not a field of NullConfig"):
+    with pytest.raises(ValueError, match=r"`wrong` is not a field of FaultyConfig"):
         null_arm("a", algorithm=algorithm, space={"wrong": Uniform(low=0, high=1)})
     with pytest.raises(ValueError, match="grid search needs a Choice"):
         null_arm("a", algorithm=GridSearch(), space={"x": Uniform(low=0, high=1)})

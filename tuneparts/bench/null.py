@@ -1,8 +1,5 @@
-"""A learner that does nothing, or sleeps: what remains is the cost of everything around it."""
+"""A method that trains nothing: what remains of a trial is the cost of everything around it."""
 
-import math
-import os
-import signal
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,9 +12,12 @@ from tuneparts.training.learner import Context, Learner, MethodConfig
 
 
 class NullConfig(MethodConfig):
-    """A score that depends on `x` and the seed only."""
+    """A method whose score depends on `x` and the seed only.
 
-    method: Literal["null"] = "null"
+    It is not in the catalog: its `method` is an import path.
+    """
+
+    method: Literal["tuneparts.bench.null:NullConfig"] = "tuneparts.bench.null:NullConfig"
     passes: int = Field(default=1, gt=0)
     interval: int = Field(default=1, gt=0)
     hypers: HypersConfig = HypersConfig()
@@ -25,11 +25,6 @@ class NullConfig(MethodConfig):
     """The best is 0.7."""
     seconds: float = Field(default=0.0, ge=0)
     """How long an interval sleeps."""
-    fault: Literal["", "raise", "nan", "exit", "hang", "memory", "killed"] = ""
-    """What goes wrong in the second interval: `exit` kills the process, once per folder; `killed`
-    kills it every time, as the kernel does when memory is out."""
-    fault_folder: str = ""
-    """Where `exit` leaves its mark, so that the second try goes well."""
 
     def build(self, context: Context) -> Learner:
         return NullLearner(self, context)
@@ -53,8 +48,6 @@ class NullLearner:
 
     def advance(self) -> Mapping[str, float]:
         time.sleep(self.config.seconds)
-        if self._passes >= self.config.interval:
-            self._fail()
         self._passes = min(self._passes + self.config.interval, self.config.passes)
         score = (1 - (self.config.x - 0.7) ** 2) * self._passes / self.config.passes - self._shift
         metrics = {
@@ -64,22 +57,6 @@ class NullLearner:
             "cost/passes": float(self._passes),
         }
         return metrics | ({"test/accuracy": score - 0.01} if self.finished else {})
-
-    def _fail(self) -> None:
-        mark = os.path.join(self.config.fault_folder, "died")
-        if self.config.fault == "raise":
-            raise ValueError("asked to fail")
-        if self.config.fault == "nan":
-            raise ArithmeticError(f"loss is {math.nan}")
-        if self.config.fault == "hang":
-            time.sleep(1e6)
-        if self.config.fault == "memory":
-            bytearray(1 << 62)
-        if self.config.fault == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.config.fault == "exit" and not os.path.exists(mark):
-            open(mark, "w").close()
-            os._exit(1)
 
     def state_dict(self) -> dict[str, Any]:
         return {"passes": self._passes}

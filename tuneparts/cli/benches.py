@@ -16,7 +16,6 @@ from tuneparts.errors import ConfigError, UnknownNameError
 
 BENCHES = {
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
-    "faults": "what breaks, and whether the answer changes: eleven faults, struck for real",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "a trial through our runner, stock Ray Tune and Optuna",
@@ -32,7 +31,6 @@ def bench(
     quick: bool,
     simulate: bool = False,
     trials: int | None = None,
-    only: str | None = None,
     plot: Path | None = None,
 ) -> None:
     """Run one bench, or list them.
@@ -43,7 +41,6 @@ def bench(
         quick: smaller, for trying out.
         simulate: of `search`, many trials that sleep.
         trials: how many of them.
-        only: of `faults`, the one to strike.
         plot: of `complexity`, the `.html` or `.svg` file to draw into.
     """
     console = Console()
@@ -61,9 +58,6 @@ def bench(
         _belongs("--simulate and --trials", "search", name)
         module = "scale"
         options |= {"trials": trials, "report": _report}
-    if only is not None:
-        _belongs("--only", "faults", name)
-        options["only"] = only
     if plot is not None:
         from tuneparts.cli import plots
 
@@ -78,10 +72,15 @@ def bench(
         from tuneparts.reports.figures.complexity import complexity
 
         plots.write(plot, complexity(pd.DataFrame(result["rows"])))
+    show(result, as_json=as_json)
+
+
+def show(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the result of a bench, as tables or as one JSON object."""
     if as_json:
         print(json.dumps(result))
-        return
-    _print(console, result)
+    else:
+        _print(Console(), result)
 
 
 def _belongs(option: str, owner: str, name: str) -> None:

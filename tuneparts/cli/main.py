@@ -202,7 +202,6 @@ def bench(
     quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
     simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
     trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
-    only: Annotated[Optional[str], typer.Option(help="`faults`: strike this one.")] = None,  # noqa: UP045
     plot: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="`complexity`: draw it into this .html or .svg file.", metavar="FILE"),
@@ -217,7 +216,6 @@ def bench(
         quick=quick,
         simulate=simulate,
         trials=trials,
-        only=only,
         plot=plot,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tuneparts.bench import postgres
+from tests.harness import postgres
 from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.tracker import SearchCard, Tracker

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tuneparts.bench.scene import unused_port
+from tests.harness.scene import unused_port
 
 _ACCOUNT = "postgres"
 """PostgreSQL refuses to run as root; Debian's package makes this account for it."""

@@ -18,11 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tuneparts.bench.wire import Wire
+from tests.harness.wire import Wire
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
 from tuneparts.search import logs, runs
 from tuneparts.search.storage import Folder
 
+ROOT = Path(__file__).parents[2]
+"""Drivers and workers import `tests.harness.faulty` from here."""
 PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
 TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
@@ -30,7 +32,7 @@ TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
 
 SEARCH = '''"""Does the search survive?"""
 
-from tuneparts.bench.null import NullConfig
+from tests.harness.faulty import FaultyConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
@@ -40,7 +42,7 @@ FAULTS = {faults!r}
 
 def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
-    null = NullConfig(passes=8, interval=2, seconds={seconds})
+    null = FaultyConfig(passes=8, interval=2, seconds={seconds})
     asha = Asha(num_trials=4, min_passes=2, reduction=2)
     bad = tuple(
         Arm(name=f"bad_{{number}}", config=null.replaced(fault))
@@ -155,6 +157,7 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": python_path(),
             # As in an activated environment: jobs call `python`.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
@@ -202,6 +205,7 @@ class Scene:
     def _driver(self, *words: str) -> Process:
         environment = {
             **os.environ,
+            "PYTHONPATH": python_path(),
             "TUNEPARTS_RESULTS": str(self.results),
             "TUNEPARTS_TRACKING_URI": self.uri,
             "TUNEPARTS_RAY_TOKEN_FILE": str(self.cluster.token),
@@ -285,6 +289,12 @@ class Scene:
             if type(event).__name__ != "TrialStarted"
         ]
         return len(keys) - len(set(keys))
+
+
+def python_path() -> str:
+    """The import path of this process's children, with the checkout first."""
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])
 
 
 def unused_port() -> int:

@@ -19,8 +19,9 @@ from typing import Any
 
 import pandas as pd
 
-from tuneparts.bench import machine, postgres, wire
-from tuneparts.bench.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
+from tests.harness import postgres, wire
+from tests.harness.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
+from tuneparts.bench import machine
 from tuneparts.errors import UnknownNameError
 from tuneparts.tracking import frames, history, store
 

@@ -1,10 +1,10 @@
-"""Every fault of `tuneparts bench faults`: nothing lost, nothing doubled, the same table."""
+"""Every fault of `make faults`: nothing lost, nothing doubled, the same table."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tuneparts.bench import faults
+from tests.harness import faults
 
 pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow, pytest.mark.timeout(900)]
 

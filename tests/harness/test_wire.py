@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuneparts.bench import wire
+from tests.harness import wire
 
 
 @pytest.fixture

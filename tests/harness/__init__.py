@@ -1,0 +1,1 @@
+"""Faults struck at a real search: nodes, drivers, servers and disks that break while it runs."""
