@@ -5,7 +5,7 @@ The draws are made by the very code that training used, at the hypers that the r
 Legend: E examples, D draws of each, C channels, H height, W width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +97,13 @@ def _values(row: dict[Any, Any]) -> dict[str, float]:
 
 
 def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
+    from tuneparts.training.hyper.draws import augmented_pixels  # brings torch
+
     hypers: HypersConfig = arm.config.hypers
     bare = hypers.replaced({"dropout": None, "mask": None, "temperature": None, "frozen": ()})
     config = bare.at({name.removeprefix("hyper/"): value for name, value in values.items()})
     chosen = task.train.subset(_one_of_each_class(task.train.labels))
-    draws = _draws(config, chosen.inputs, task, seed=int(row["seed"]))
+    draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
     return SampleGrid(
         arm=arm.name,
         seed=int(row["seed"]),
@@ -117,40 +119,3 @@ def _one_of_each_class(labels_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
     """Where the first example of each of the first classes is."""
     _, first = np.unique(labels_N, return_index=True)
     return np.asarray(first[:NUM_EXAMPLES], dtype=np.int64)
-
-
-def _draws(
-    config: "HypersConfig", inputs: Any, task: "Task", *, seed: int
-) -> npt.NDArray[np.uint8]:
-    """What a net would be given, (E, D, H, W, C), as pixels again."""
-    import torch
-
-    from tuneparts import seeding
-    from tuneparts.data.device_examples import DeviceExamples
-    from tuneparts.data.task import Examples
-
-    examples = Examples(np.asarray(inputs), np.zeros(len(inputs), dtype=np.int64))
-    device = torch.device("cpu")
-    batch = DeviceExamples(examples, mean=task.mean, std=task.std, device=device)
-    x_ECHW, _ = batch.take(torch.arange(len(inputs)))
-    seen: list[torch.Tensor] = []
-
-    def look(x: torch.Tensor) -> torch.Tensor:
-        seen.append(x)
-        return x.flatten(1)
-
-    many = config.replaced({"samples": NUM_DRAWS, "eval_samples": NUM_DRAWS})
-    hypers = many.build(learnable=False, net=torch.nn.Identity(), in_shape=task.in_shape)
-    generator = seeding.torch_generator(seed, "report samples")
-    with torch.no_grad():
-        hypers.predict(look, x_ECHW, generator=generator, training=True)
-    return _pixels(seen, len(inputs), task)
-
-
-def _pixels(seen: Sequence[Any], num: int, task: "Task") -> npt.NDArray[np.uint8]:
-    """Normalised inputs (E * D, C, H, W) as uint8 (E, D, H, W, C)."""
-    x = np.concatenate([part.numpy() for part in seen]).astype(np.float64)
-    shape = (1, -1, 1, 1)
-    raw = x * np.asarray(task.std).reshape(shape) + np.asarray(task.mean).reshape(shape)
-    pixels = np.clip(np.rint(255 * raw), 0, 255).astype(np.uint8)
-    return np.moveaxis(pixels.reshape(num, -1, *pixels.shape[1:]), 2, -1)
