@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,65 @@ def test_stop_serialise_resume_is_the_uninterrupted_run(method: str, stop_after:
     assert resumed.passes == stopped.passes
     assert history(resumed) == whole.rows[stop_after:]
     assert checkpoint.to_bytes(resumed.state_dict()) == whole.state
+
+
+@pytest.mark.parametrize("num_intervals", [1, 3])
+def test_no_part_of_a_learner_is_forgotten_by_its_state(method: str, num_intervals: int) -> None:
+    """Whatever draws, learns or counts, however deep inside, is as it was after loading."""
+    trained, loaded = start(tiny(method)), start(tiny(method))
+    for _ in range(num_intervals):
+        trained.advance()
+    loaded.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(trained.state_dict())))
+    expected, found = moving_parts(trained), moving_parts(loaded)
+    assert expected.keys() == found.keys()
+    different = [path for path, value in expected.items() if not same(value, found[path])]
+    assert different == []
+
+
+RECOMPUTED = {"_empty", "_broadcast"}
+"""A cache of nets without weights, and what the last round sent: made anew when needed."""
+
+
+def moving_parts(learner: Learner) -> dict[str, Any]:
+    """By path from the learner: states of generators and optimisers, tensors, and numbers."""
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+
+    def walk(path: str, value: Any) -> None:
+        if isinstance(value, torch.Generator):
+            found[path] = value.get_state()
+        elif isinstance(value, np.random.Generator):
+            found[path] = value.bit_generator.state
+        elif isinstance(value, bool | int | float | str | torch.Tensor | np.ndarray | None):
+            found[path] = value
+        else:
+            for name, item in inside(value, seen):
+                walk(f"{path}.{name}", item)
+
+    walk("learner", learner)
+    return found
+
+
+def inside(value: Any, seen: set[int]) -> list[tuple[Any, Any]]:
+    if isinstance(value, torch.optim.Optimizer):
+        value = value.state_dict()["state"]
+    if isinstance(value, torch.nn.Module):
+        return [*value.named_parameters(), *value.named_buffers()]
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, list | tuple):
+        return list(enumerate(value))
+    is_ours = type(value).__module__.startswith("tuneparts") and hasattr(value, "__dict__")
+    if not is_ours or (id(value) in seen and not is_dataclass(value)):
+        return []
+    seen.add(id(value))
+    return [(name, item) for name, item in vars(value).items() if name not in RECOMPUTED]
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.shape == b.shape and bool(torch.equal(a.cpu(), b.cpu()))
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
 
 
 def test_two_learners_from_one_state_share_nothing(method: str) -> None:

@@ -81,10 +81,10 @@ def test_what_nobody_trained_keeps_its_bits_and_its_moments(parts, kind, same):
     server = Server(parts, KINDS[kind])
     server.step(updates_for(parts, [1, 2], seed=0))
     before = [values_of(parts, k) for k in (1, 2)]
-    moments = copy.deepcopy(server.state_dict()["moments"])
+    moments = copy.deepcopy(server.state_dict()["optimisers"])
     server.step(updates_for(parts, [3], seed=1))
     assert same([values_of(parts, k) for k in (1, 2)], before)
-    after = server.state_dict()["moments"]
+    after = server.state_dict()["optimisers"]
     assert all(same(after[k], moments[k]) for k in (1, 2) if k in after)
     assert kind == "average" or not same(after[3], moments[3])
 

@@ -94,7 +94,7 @@ def test_each_kind_of_step_leaves_the_other_side_alone(stripes, net, kind):
     }
 
     def snapshot():
-        state = copy.deepcopy(learner.training_state())
+        state = copy.deepcopy(learner.state_dict())
         return {side: [state[key] for key in keys] for side, keys in sides.items()}
 
     before = snapshot()
@@ -354,7 +354,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(stripes, fields):
     while not second.finished:
         got.append(second.advance())
     assert got == expected
-    assert _same(second.training_state(), whole.training_state())
+    assert _same(second.state_dict(), whole.state_dict())
 
 
 def test_a_leak_would_show_in_the_last_term_only():

@@ -98,7 +98,7 @@ def layer_gradients(seed: int) -> list[torch.Tensor]:
 
 
 def test_halves_add_up_to_the_whole_and_are_handed_out_once() -> None:
-    sums = GradientSums()
+    sums = GradientSums(torch.device("cpu"))
     for batch in range(5):
         sums.add(layer_gradients(batch), half=batch % 2)
     total, halves = sums.take()
@@ -107,13 +107,13 @@ def test_halves_add_up_to_the_whole_and_are_handed_out_once() -> None:
         torch.testing.assert_close(
             halves[1][layer], layer_gradients(1)[layer] + layer_gradients(3)[layer]
         )
-    assert sums.state() == []
+    assert sums.state_dict() == {"halves": []}
 
 
 def test_a_state_is_a_copy() -> None:
-    sums, other = GradientSums(), GradientSums()
+    sums, other = GradientSums(torch.device("cpu")), GradientSums(torch.device("cpu"))
     sums.add(layer_gradients(0), half=0)
-    other.load(sums.state(), torch.device("cpu"))
+    other.load_state_dict(sums.state_dict())
     sums.add(layer_gradients(1), half=0)
     torch.testing.assert_close(other.take()[0], layer_gradients(0))
 

@@ -1,6 +1,5 @@
 """The training loop with a step of pencil and paper."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import pytest
@@ -22,7 +21,7 @@ class PaperConfig(MethodConfig):
         return PaperLearner(self, context)
 
 
-class PaperLearner(LoopLearner):
+class PaperLearner(LoopLearner, values=("value",)):
     """Halves a number a step; a step costs two passes, and one where the budget ends."""
 
     cost = 2
@@ -40,12 +39,6 @@ class PaperLearner(LoopLearner):
     def evaluate(self) -> dict[str, float]:
         self.evaluated_at.append(self.passes)
         return {"val/accuracy": self.progress}
-
-    def training_state(self) -> dict[str, Any]:
-        return {"value": self.value}
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.value = state["value"].clone()
 
 
 class Constant(PaperLearner):

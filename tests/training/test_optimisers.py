@@ -5,7 +5,6 @@ import torch
 
 from tuneparts.models import FixupResNet, Mlp
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 
 
 def test_the_cosine_starts_high_ends_low_and_warms_up() -> None:
@@ -46,25 +45,6 @@ def test_every_field_matters(field: str) -> None:
 
     with torch.random.fork_rng():
         assert not torch.equal(trained(), trained(**{field: other}))
-
-
-def test_loaded_state_keeps_the_own_settings_and_shares_no_memory() -> None:
-    nets = [Mlp(name="mlp", widths=(4,)).build((3,), 2) for _ in range(2)]
-    first, second = (
-        OptimiserConfig(kind="sgd", lr=lr).build(net)
-        for net, lr in zip(nets, (0.1, 0.7), strict=True)
-    )
-    nets[0](torch.ones(2, 3)).sum().backward()
-    first.step()
-    load_optimiser_state(second, optimiser_state(first))
-    assert second.param_groups[0]["lr"] == 0.7
-    mine, theirs = (
-        optimiser.state[next(iter(net.parameters()))]["momentum_buffer"]
-        for optimiser, net in zip((first, second), nets, strict=True)
-    )
-    assert torch.equal(mine, theirs)
-    mine.add_(1)
-    assert not torch.equal(mine, theirs)
 
 
 def test_steps_multiply_the_rate_at_each_milestone() -> None:

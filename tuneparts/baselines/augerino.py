@@ -5,8 +5,7 @@ loss = cross-entropy - reg * ||widths||_2. It is unbounded below; the `safe` var
 reward off as long as any width is 10 or more (Mlodozeniec et al. 2023, appendix E).
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -20,7 +19,6 @@ from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 SAFE_WIDTH = 10.0
@@ -68,7 +66,9 @@ def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
     return found * (widths < SAFE_WIDTH).all() if safe else found
 
 
-class AugerinoLearner(SupervisedLearner):
+class AugerinoLearner(
+    SupervisedLearner, parts=("net", "optimiser", "_hyper_optimiser", "_batches", "_augmentation")
+):
     """One backward pass moves weights and hypers alike."""
 
     config: AugerinoConfig
@@ -104,21 +104,3 @@ class AugerinoLearner(SupervisedLearner):
             optimiser.step()
         # The likelihood alone, so that losses compare between methods.
         return Step(passes=1, losses={"train/loss": likelihood_loss.detach()})
-
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "hypers": self.hypers.state_dict(),
-            "optimiser": optimiser_state(self.optimiser),
-            "hyper_optimiser": optimiser_state(self._hyper_optimiser),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.hypers.load_state_dict(state["hypers"])
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._augmentation.set_state(state["augmentation"])

@@ -10,8 +10,7 @@ all data at each estimate; here the diagonal is estimated from one batch and rem
 running mean, since a step over all data would cost more than the whole budget of other methods.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -24,7 +23,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -64,7 +62,20 @@ class LaplaceConfig(SupervisedConfig):
         return LaplaceLearner(self, context)
 
 
-class LaplaceLearner(SupervisedLearner):
+class LaplaceLearner(
+    SupervisedLearner,
+    parts=(
+        "net",
+        "_log_precisions",
+        "optimiser",
+        "_hyper_optimiser",
+        "_batches",
+        "_evidence_batches",
+        "_augmentation",
+        "_evidence_augmentation",
+    ),
+    values=("_curvature", "_since"),
+):
     """Weight steps, and evidence steps that cost 3 K passes each.
 
     A Jacobian of a batch takes K backward passes, and differentiating it twice as many more.
@@ -89,10 +100,10 @@ class LaplaceLearner(SupervisedLearner):
             max_gb=config.max_gb,
         )
         self.optimiser = config.optimiser.build(self.net)
-        self.log_precision = {
-            name: torch.full((), config.precision, device=context.device).log().requires_grad_()
-            for name, _ in self.net.named_parameters()
-        }
+        names = [name for name, _ in self.net.named_parameters()]
+        start = torch.full((), config.precision, device=context.device).log()
+        self._log_precisions = nn.ParameterList(start.clone() for _ in names)
+        self.log_precision = dict(zip(names, self._log_precisions, strict=True))
         self._curvature: dict[str, Tensor] = {}
         self._hyper_optimiser = torch.optim.Adam(
             [*self.hypers.learnable(), *self.log_precision.values()], lr=config.hyper_lr
@@ -199,38 +210,6 @@ class LaplaceLearner(SupervisedLearner):
             return
         for name, h in estimate.items():
             self._curvature[name] = torch.lerp(h, self._curvature[name], self.config.memory)
-
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "hypers": self.hypers.state_dict(),
-            "log_precision": {name: t.detach() for name, t in self.log_precision.items()},
-            "curvature": dict(self._curvature),
-            "optimiser": optimiser_state(self.optimiser),
-            "hyper_optimiser": optimiser_state(self._hyper_optimiser),
-            "batches": self._batches.state_dict(),
-            "evidence_batches": self._evidence_batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-            "evidence_augmentation": self._evidence_augmentation.get_state(),
-            "since": self._since,
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.hypers.load_state_dict(state["hypers"])
-        with torch.no_grad():
-            for name, own in self.log_precision.items():
-                own.copy_(state["log_precision"][name])
-        self._curvature = {
-            name: h.to(self.context.device, copy=True) for name, h in state["curvature"].items()
-        }
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._evidence_batches.load_state_dict(state["evidence_batches"])
-        self._augmentation.set_state(state["augmentation"])
-        self._evidence_augmentation.set_state(state["evidence_augmentation"])
-        self._since = int(state["since"])
 
 
 def _check_net(net: nn.Module) -> None:

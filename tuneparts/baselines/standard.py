@@ -1,7 +1,6 @@
 """Standard training at given hypers; under a search algorithm it is random search."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch.nn import functional as F
@@ -11,7 +10,6 @@ from tuneparts.data.batches import Batches
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -26,7 +24,10 @@ class StandardConfig(SupervisedConfig):
         return StandardLearner(self, context)
 
 
-class StandardLearner(SupervisedLearner):
+class StandardLearner(
+    SupervisedLearner,
+    parts=("net", "optimiser", "_batches", "_augmentation", "_fixed_augmentation"),
+):
     """Cross-entropy on batches drawn without replacement."""
 
     config: StandardConfig
@@ -50,19 +51,3 @@ class StandardLearner(SupervisedLearner):
         torch.autograd.backward(loss)
         self.optimiser.step()
         return Step(passes=1, losses={"train/loss": loss.detach()})
-
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "optimiser": optimiser_state(self.optimiser),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-            "fixed_augmentation": self._fixed_augmentation.get_state(),
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._augmentation.set_state(state["augmentation"])
-        self._fixed_augmentation.set_state(state["fixed_augmentation"])

@@ -19,7 +19,6 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
 from tuneparts.training.release import Release, ReleaseConfig
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -40,7 +39,19 @@ class ValidationConfig(SupervisedConfig):
         return ValidationLearner(self, context)
 
 
-class ValidationLearner(SupervisedLearner):
+class ValidationLearner(
+    SupervisedLearner,
+    parts=(
+        "net",
+        "optimiser",
+        "_hyper_optimiser",
+        "_weight_batches",
+        "_hyper_batches",
+        "_weight_augmentation",
+        "_hyper_augmentation",
+        "_finetuning",
+    ),
+):
     """Two data streams that never mix, until fine-tuning joins them."""
 
     config: ValidationConfig
@@ -136,32 +147,6 @@ class ValidationLearner(SupervisedLearner):
             augmentation=self.generator("augment release"),
         )
 
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "hypers": self.hypers.state_dict(),
-            "optimiser": optimiser_state(self.optimiser),
-            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
-            if self._hyper_optimiser
-            else {},
-            "weight_batches": self._weight_batches.state_dict(),
-            "hyper_batches": self._hyper_batches.state_dict(),
-            "weight_augmentation": self._weight_augmentation.get_state(),
-            "hyper_augmentation": self._hyper_augmentation.get_state(),
-            "finetuning": None if self._finetuning is None else self._finetuning.state_dict(),
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.hypers.load_state_dict(state["hypers"])
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        if self._hyper_optimiser is not None:
-            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
-        self._weight_batches.load_state_dict(state["weight_batches"])
-        self._hyper_batches.load_state_dict(state["hyper_batches"])
-        self._weight_augmentation.set_state(state["weight_augmentation"])
-        self._hyper_augmentation.set_state(state["hyper_augmentation"])
-        self._finetuning = None
-        if state["finetuning"] is not None:
-            self._finetuning = self._release()
-            self._finetuning.load_state_dict(state["finetuning"])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._finetuning = None if state["finetuning"] is None else self._release()
+        super().restore(state)

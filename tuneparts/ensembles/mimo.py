@@ -7,8 +7,7 @@ an ensemble, at the cost of one pass.
 Legend: M members, B batch, K classes.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -67,7 +66,7 @@ class Mimo(Members):
         return logits.view(len(logits), self._num_members, -1).transpose(0, 1)
 
 
-class MimoLearner(MembersLearner):
+class MimoLearner(MembersLearner, parts=("_orders",)):
     """Each head learns from the same batch in an order of its own."""
 
     config: MimoConfig
@@ -95,10 +94,3 @@ class MimoLearner(MembersLearner):
             for logits, order in zip(logits_MBK, orders, strict=True)
         ]
         return torch.stack(losses)
-
-    def training_state(self) -> dict[str, Any]:
-        return super().training_state() | {"orders": self._orders.get_state()}
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        super().load_training_state(state)
-        self._orders.set_state(state["orders"])

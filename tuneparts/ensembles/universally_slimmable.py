@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -123,7 +123,7 @@ class Empty:
                 norm.running_mean = norm.running_var = norm.num_batches_tracked = None
 
 
-class UniversallySlimmableLearner(MembersLearner):
+class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
     """The sandwich rule with in-place distillation."""
 
     config: UniversallySlimmableConfig
@@ -166,13 +166,6 @@ class UniversallySlimmableLearner(MembersLearner):
             self.model,
         )
         return super().evaluate()
-
-    def training_state(self) -> dict[str, Any]:
-        return {**super().training_state(), "widths": self._widths.get_state()}
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        super().load_training_state(state)
-        self._widths.set_state(state["widths"])
 
     def _between(self) -> list[NetConfig]:
         """Nets of random width, no narrower than the narrowest."""

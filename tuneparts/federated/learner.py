@@ -6,9 +6,7 @@ and the hypers by the mean of the gradients that clients of later chunks sent. W
 and partition this is federated averaging.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +22,24 @@ from tuneparts.federated.site import Site
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedLearner
 
 
-class FederatedLearner(SupervisedLearner):
+class FederatedLearner(
+    SupervisedLearner,
+    parts=("parts", "server", "_hyper_optimiser"),
+    values=(
+        "_num_rounds",
+        "_num_answers",
+        "_num_dropped",
+        "_traffic",
+        "_reported_rounds",
+        "_reported_traffic",
+    ),
+):
     """Exchanges weights with clients, round by round; predicts with all partitions."""
 
+    # `server` comes after `parts`: it takes its weights over from there when a state is loaded.
     config: ExchangeConfig
 
     def __init__(self, config: ExchangeConfig, context: Context) -> None:
@@ -79,7 +88,8 @@ class FederatedLearner(SupervisedLearner):
         self._num_answers = 0
         self._num_dropped = 0
         self._traffic = Traffic()
-        self._reported = (0, Traffic())
+        self._reported_rounds = 0
+        self._reported_traffic = Traffic()
 
     @property
     def finished(self) -> bool:
@@ -93,7 +103,7 @@ class FederatedLearner(SupervisedLearner):
     def interval_is_over(self, start: int) -> bool:
         if self.config.rounds_per_report is None:
             return super().interval_is_over(start)
-        return self._num_rounds - self._reported[0] >= self.config.rounds_per_report
+        return self._num_rounds - self._reported_rounds >= self.config.rounds_per_report
 
     def step(self) -> Step:
         """One round."""
@@ -151,8 +161,8 @@ class FederatedLearner(SupervisedLearner):
         )
 
     def evaluate(self) -> dict[str, float]:
-        before, traffic = self._reported
-        num_new = max(1, self._num_rounds - before)
+        traffic = self._reported_traffic
+        num_new = max(1, self._num_rounds - self._reported_rounds)
         sent = {
             "communication/up": self._traffic.up,
             "communication/down": self._traffic.down,
@@ -165,36 +175,8 @@ class FederatedLearner(SupervisedLearner):
             "federated/dropped": self._num_dropped,
             **{f"partition/steps.{k}": n for k, n in self.server.num_steps.items()},
         }
-        self._reported = (self._num_rounds, self._traffic)
+        self._reported_rounds, self._reported_traffic = self._num_rounds, self._traffic
         return {**super().evaluate(), **{name: float(value) for name, value in sent.items()}}
-
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "parts": self.parts.state_dict(),
-            "hypers": self.hypers.state_dict(),
-            "server": self.server.state_dict(),
-            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
-            if self._hyper_optimiser
-            else {},
-            "num_rounds": self._num_rounds,
-            "num_answers": self._num_answers,
-            "num_dropped": self._num_dropped,
-            "traffic": asdict(self._traffic),
-            "reported": {"round": self._reported[0], "traffic": asdict(self._reported[1])},
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.parts.load_state_dict(state["parts"])
-        self.hypers.load_state_dict(state["hypers"])
-        self.server.load_state_dict(state["server"])
-        if self._hyper_optimiser is not None:
-            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
-        self._num_rounds = int(state["num_rounds"])
-        self._num_answers = int(state["num_answers"])
-        self._num_dropped = int(state["num_dropped"])
-        self._traffic = Traffic(**state["traffic"])
-        reported = state["reported"]
-        self._reported = (int(reported["round"]), Traffic(**reported["traffic"]))
 
 
 def _mean(values: Sequence[float]) -> Tensor:

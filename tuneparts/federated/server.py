@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tuneparts.config import Config
 from tuneparts.federated.exchange import Update
 from tuneparts.partition.subnetwork import Partitioned
-from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.state import Stateful
 
 
 class ServerConfig(Config):
@@ -41,7 +41,7 @@ class ServerConfig(Config):
         return None
 
 
-class Server:
+class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
     """Moves the partitions of a net by what clients send.
 
     Args:
@@ -91,23 +91,9 @@ class Server:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Moments and step counts; the weights are in the partitions."""
-        return {
-            "num_steps": dict(self.num_steps),
-            "moments": {
-                k: optimiser_state(optimiser)
-                for k, optimiser in self._optimisers.items()
-                if optimiser is not None
-            },
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`, once the partitions have their values back."""
-        self.num_steps = {int(k): int(n) for k, n in state["num_steps"].items()}
-        for k, optimiser in self._optimisers.items():
-            if optimiser is not None:
-                load_optimiser_state(optimiser, state["moments"][k])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, once the partitions have their values back."""
+        super().restore(state)
         with torch.no_grad():
             for k, values in self._values.items():
                 for share, value in zip(self._parts.shares(k), values, strict=True):

@@ -23,11 +23,22 @@ from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.evaluate import EVAL_BATCH
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedLearner
 
 
-class PartitionedLearner(SupervisedLearner):
+class PartitionedLearner(
+    SupervisedLearner,
+    parts=(
+        "parts",
+        "optimiser",
+        "_hyper_optimiser",
+        "_weight_stream",
+        "_hyper_stream",
+        "_weight_augmentation",
+        "_hyper_augmentation",
+    ),
+    values=("_num_weight_steps", "_num_reports", "_best"),
+):
     """Alternates weight steps and hyper steps; predicts with all partitions."""
 
     config: PartitionedConfig
@@ -178,38 +189,6 @@ class PartitionedLearner(SupervisedLearner):
             self._load_model_state(self._best["model"])
             metrics = dict(self._best["metrics"])
         return metrics
-
-    def training_state(self) -> dict[str, Any]:
-        streams = {"weight": self._weight_stream.state_dict()}
-        if self._hyper_stream is not None:
-            streams["hyper"] = self._hyper_stream.state_dict()
-        return {
-            **self._model_state(),
-            "optimiser": self.optimiser.state_dict(),
-            "hyper_optimiser": optimiser_state(self._hyper_optimiser)
-            if self._hyper_optimiser
-            else {},
-            "streams": streams,
-            "weight_augmentation": self._weight_augmentation.get_state(),
-            "hyper_augmentation": self._hyper_augmentation.get_state(),
-            "num_weight_steps": self._num_weight_steps,
-            "num_reports": self._num_reports,
-            "best": self._best,
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self._load_model_state(state)
-        self.optimiser.load_state_dict(state["optimiser"])
-        if self._hyper_optimiser is not None:
-            load_optimiser_state(self._hyper_optimiser, state["hyper_optimiser"])
-        self._weight_stream.load_state_dict(state["streams"]["weight"])
-        if self._hyper_stream is not None:
-            self._hyper_stream.load_state_dict(state["streams"]["hyper"])
-        self._weight_augmentation.set_state(state["weight_augmentation"])
-        self._hyper_augmentation.set_state(state["hyper_augmentation"])
-        self._num_weight_steps = int(state["num_weight_steps"])
-        self._num_reports = int(state["num_reports"])
-        self._best = copy.deepcopy(state["best"])
 
     def _model_state(self) -> dict[str, Any]:
         return {"parts": self.parts.state_dict(), "hypers": self.hypers.state_dict()}

@@ -6,7 +6,7 @@ update rules run on the entries that one partition owns, and no other entry is t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch.optim.sgd import sgd
 from tuneparts.models.scalars import scalar_names
 from tuneparts.partition.subnetwork import Partitioned, Share
 from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.state import Stateful
 
 DecayScaling = Literal["reciprocal", "sqrt", "off"]
 _POWERS: Mapping[DecayScaling, float] = {"reciprocal": 1.0, "sqrt": 0.5, "off": 0.0}
@@ -32,7 +33,7 @@ def decay_factors(chunk_sizes: Sequence[int], scaling: DecayScaling) -> tuple[fl
     return tuple((total / n) ** _POWERS[scaling] for n in seen)
 
 
-class PartitionedOptimiser:
+class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
     """Steps one partition at a time.
 
     Args:
@@ -118,20 +119,6 @@ class PartitionedOptimiser:
         for share, value in zip(shares, values, strict=True):
             share.scatter(value)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Moments and step counts; rates and decay stay with the config."""
-        return {
-            "num_steps": dict(self.num_steps),
-            "moments": {k: {n: list(m) for n, m in v.items()} for k, v in self._moments.items()},
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`; the tensors are copied."""
-        device = next(self._parts.net.parameters()).device
-        self.num_steps = {int(k): int(n) for k, n in state["num_steps"].items()}
-        self._moments = {
-            int(k): {
-                name: [m.to(device, copy=True) for m in pair] for name, pair in by_name.items()
-            }
-            for k, by_name in state["moments"].items()
-        }
+    @property
+    def state_device(self) -> torch.device:
+        return next(self._parts.net.parameters()).device

@@ -31,7 +31,7 @@ class ReleasedConfig(PartitionedConfig):
         return ReleasedLearner(self, context)
 
 
-class ReleasedLearner(PartitionedLearner):
+class ReleasedLearner(PartitionedLearner, parts=("_released",)):
     """Merges at the release: products and sums of affine parts and the last statistics stay.
 
     Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the
@@ -91,15 +91,8 @@ class ReleasedLearner(PartitionedLearner):
             augmentation=self.generator("augment release"),
         )
 
-    def training_state(self) -> dict[str, Any]:
-        released = None if self._released is None else self._released.state_dict()
-        return {**super().training_state(), "released": released}
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        super().load_training_state(state)
-        self._released = None
+    def restore(self, state: Mapping[str, Any]) -> None:
         for parameter in self._held:
             parameter.requires_grad_(True)
-        if state["released"] is not None:
-            self._released = self._release()
-            self._released.load_state_dict(state["released"])
+        self._released = None if state["released"] is None else self._release()
+        super().restore(state)

@@ -15,9 +15,10 @@ from torch import Tensor
 from tuneparts import seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
+from tuneparts.training.state import Stateful
 
 
-class ChunkStream:
+class ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
     """Draws a number k by given odds, then a batch with replacement from the examples of k.
 
     Args:
@@ -68,21 +69,6 @@ class ChunkStream:
             numbers.append(torch.full((count,), k))
             indices.append(source[torch.randint(len(source), (count,), generator=self._mixing)])
         return torch.cat(numbers), torch.cat(indices)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands."""
-        return {
-            "draws": self._draws.get_state(),
-            "mixing": self._mixing.get_state(),
-            "batches": {k: batches.state_dict() for k, batches in self._batches.items()},
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from `state_dict`."""
-        self._draws.set_state(state["draws"])
-        self._mixing.set_state(state["mixing"])
-        for k, batches in self._batches.items():
-            batches.load_state_dict(state["batches"][k])
 
 
 def weight_stream(

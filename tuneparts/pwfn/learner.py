@@ -29,7 +29,6 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.recalibration import recalibrate
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -113,7 +112,11 @@ class PwfnConfig(SupervisedConfig):
         return PwfnLearner(self, context)
 
 
-class PwfnLearner(SupervisedLearner):
+class PwfnLearner(
+    SupervisedLearner,
+    parts=("net", "optimiser", "_batches", "_augmentation", "_noise"),
+    values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
+):
     """Pretraining, an optional warm-up of deviations, and rounds of training and fixing."""
 
     config: PwfnConfig
@@ -187,32 +190,11 @@ class PwfnLearner(SupervisedLearner):
         end = deviations.snapshot(self.net, self.context.seed)
         return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
 
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "optimiser": optimiser_state(self.optimiser),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-            "noise": self._noise.get_state(),
-            "is_gaussian": self._is_gaussian,
-            "num_rounds_done": self._num_rounds_done,
-            "last_fixing": dict(self._last_fixing),
-            "start": dict(self._start),
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self._is_gaussian = bool(state["is_gaussian"])
-        self._num_rounds_done = int(state["num_rounds_done"])
-        self._centres_K = self._fixed_values()
-        self._last_fixing = dict(state["last_fixing"])
-        self._start = {name: taken.clone() for name, taken in state["start"].items()}
-        used = self.config.finetune if self._is_gaussian else self.config.optimiser
+    def restore(self, state: Mapping[str, Any]) -> None:
+        used = self.config.finetune if state["is_gaussian"] else self.config.optimiser
         self.optimiser = used.build(self.net)
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._augmentation.set_state(state["augmentation"])
-        self._noise.set_state(state["noise"])
+        super().restore(state)
+        self._centres_K = self._fixed_values()
 
     def _pretraining_step(self) -> Tensor:
         progress = self.passes / self.plan.pretrain_end

@@ -124,7 +124,7 @@ _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
 
 
-class SuperweightsLearner(MembersLearner):
+class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
     """Trains members that share templates through all stages."""
 
     config: SuperweightsConfig
@@ -141,7 +141,7 @@ class SuperweightsLearner(MembersLearner):
         if config.allocation.when_short == "merge":
             self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
         self._found: dict[str, float] = {}
-        self._sums = GradientSums()
+        self._sums = GradientSums(context.device)
         plan = self._plan(self._bins)
         if self.stage is SharingStage.SEARCH:
             self._install(plan, ties.shared(plan))
@@ -318,24 +318,20 @@ class SuperweightsLearner(MembersLearner):
 
     # State
 
-    def training_state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         bank = self.model.bank
-        return super().training_state() | {
+        return super().state_dict() | {
             "stage": str(self.stage),
             "labels": list(bank.plan.labels),
             "ties": [list(rows) for rows in bank.ties],
-            "sums": self._sums.state(),
-            "found": dict(self._found),
         }
 
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         self._install(
             self._plan([int(label) for label in state["labels"]]),
             [[int(row) for row in rows] for rows in state["ties"]],
         )
-        super().load_training_state(state)
-        self._sums.load(state["sums"], self.context.device)
-        self._found = dict(state["found"])
+        super().restore(state)
 
 
 def _largest_member(layers: Sequence[Layer]) -> int:

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tuneparts.training.state import Stateful
+
 Similarity = npt.NDArray[np.float64]
 """Cosines of all pairs; NaN where one of the two has no gradient."""
 Labels = list[int]
@@ -74,14 +76,15 @@ def correlation(one: Sequence[Similarity], other: Sequence[Similarity]) -> float
     return float(np.corrcoef(a, b)[0, 1])
 
 
-class GradientSums:
+class GradientSums(Stateful, values=("_halves",)):
     """Running sums of the layers' gradients over batches; empty until the first batch.
 
     Batches go alternately to two sums: how far the similarities of the two halves agree tells
     whether they are signal or noise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._halves: list[list[Tensor]] = []
 
     def add(self, gradients: Sequence[Tensor], *, half: int) -> None:
@@ -96,13 +99,9 @@ class GradientSums:
         halves, self._halves = self._halves, []
         return [a + b for a, b in zip(*halves, strict=True)], halves
 
-    def state(self) -> list[list[Tensor]]:
-        """Copy both halves."""
-        return [[total.clone() for total in half] for half in self._halves]
-
-    def load(self, state: Sequence[Sequence[Tensor]], device: torch.device) -> None:
-        """Continue from what `state` returned."""
-        self._halves = [[total.clone().to(device) for total in half] for half in state]
+    @property
+    def state_device(self) -> torch.device:
+        return self._device
 
 
 def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, Similarity]:

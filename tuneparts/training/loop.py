@@ -4,13 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from tuneparts.errors import CheckpointError, DivergedError
+from tuneparts.errors import DivergedError
 from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.state import Stateful
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,11 @@ class Step:
     losses: Mapping[str, Tensor]
 
 
-class LoopLearner(ABC):
+class LoopLearner(Stateful, ABC, values=("_passes",)):
     """A `Learner` whose interval is a number of passes.
 
-    A method implements `step`, `evaluate`, and the two state hooks.
+    A method implements `step` and `evaluate`, and names what `step` changes in the `parts` and
+    `values` of its class, see `Stateful`.
     """
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
@@ -40,13 +41,9 @@ class LoopLearner(ABC):
     def evaluate(self) -> dict[str, float]:
         """What is reported besides the losses of the interval."""
 
-    @abstractmethod
-    def training_state(self) -> dict[str, Any]:
-        """Everything that `step` changes, in plain values and tensors."""
-
-    @abstractmethod
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `training_state`; must not keep references into `state`."""
+    @property
+    def state_device(self) -> torch.device:
+        return self.context.device
 
     @property
     def finished(self) -> bool:
@@ -87,16 +84,3 @@ class LoopLearner(ABC):
                     f"config: {self.config.model_dump_json()}"
                 )
         return sum(values) / len(values)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"passes": self._passes, **self.training_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
-            self.load_training_state(state)
-            self._passes = int(state["passes"])
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"a state must come from the same kind of learner, but {type(self).__name__} "
-                f"cannot take this one: {error}"
-            ) from error

@@ -4,9 +4,6 @@ A method that keeps data from some weights to judge hypers by it can give the da
 hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from pydantic import Field
 from torch import nn
@@ -18,7 +15,7 @@ from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.state import load_optimiser_state, optimiser_state
+from tuneparts.training.state import Stateful
 
 
 class ReleaseConfig(Config):
@@ -41,7 +38,7 @@ class ReleaseConfig(Config):
         return (spent - start) / max(1, passes - start)
 
 
-class Release:
+class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
     """Cross-entropy steps of a net at hypers that no longer move.
 
     Args:
@@ -53,6 +50,8 @@ class Release:
         seed: of the run, for the order of the data.
         augmentation: source of the hypers' draws, on the device.
     """
+
+    # Its net and hypers belong to the learner, which saves them.
 
     def __init__(
         self,
@@ -92,17 +91,3 @@ class Release:
         torch.autograd.backward(loss)
         self._optimiser.step()
         return Step(passes=1, losses={"train/loss": loss.detach()})
-
-    def state_dict(self) -> dict[str, Any]:
-        """Moments, batches and draws; the net and the hypers belong to the run."""
-        return {
-            "optimiser": optimiser_state(self._optimiser),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from `state_dict`."""
-        load_optimiser_state(self._optimiser, state["optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._augmentation.set_state(state["augmentation"])

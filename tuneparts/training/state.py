@@ -1,23 +1,165 @@
-"""Optimiser state without what the config determines, and without shared memory."""
+"""The registry of stateful parts: what a run saves, named once per class.
+
+A class lists the attributes that training changes. Saving and loading are then one loop over the
+list, and an attribute that draws random numbers or keeps moments but is missing from the list is
+refused when the state is first saved.
+"""
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from torch import Tensor, nn
+
+from tuneparts.errors import CheckpointError
 
 
-def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Moments and counters; learning rates and decay stay with the config."""
-    state: dict[str, Any] = optimiser.state_dict()["state"]
-    return state
+class Stateful:
+    """An object that saves and restores those of its attributes that its class names.
 
+    `parts` are attributes that are restored in place: modules, optimisers, torch and NumPy
+    generators, anything else with `state_dict` and `load_state_dict`, dicts of them, or None.
+    `values` are attributes that are replaced: numbers, strings, tensors, flat dataclasses, None,
+    and lists, tuples or dicts of them. A subclass names its own; those of its base come first.
+    `state_dict` holds each under its name without a leading underscore.
 
-def load_optimiser_state(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Continue with these moments and counters under the optimiser's own settings.
-
-    `Optimizer.load_state_dict` keeps references to the tensors it is given: two learners would
-    share their momentum. Hence the copy.
+        class Walk(Stateful, parts=("_steps",), values=("position",)):
+            def __init__(self) -> None:
+                self._steps = torch.Generator().manual_seed(0)
+                self.position = 0
     """
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
+
+    _state_parts: ClassVar[tuple[str, ...]] = ()
+    _state_values: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(
+        cls, *, parts: tuple[str, ...] = (), values: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._state_parts = (*cls._state_parts, *parts)
+        cls._state_values = (*cls._state_values, *values)
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where the tensors of restored values go."""
+        return torch.device("cpu")
+
+    def state_dict(self) -> dict[str, Any]:
+        """All named parts and values; tensors share memory with this object."""
+        self._check_nothing_is_forgotten()
+        parts = {_key(name): _saved(getattr(self, name)) for name in self._state_parts}
+        values = {_key(name): _plain(getattr(self, name)) for name in self._state_values}
+        return {**values, **parts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit from what `state_dict` returned; keeps no reference into it."""
+        try:
+            self.restore(state)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"a state must come from the same kind of learner, but {type(self).__name__} "
+                f"cannot take this one: {error}"
+            ) from error
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load every part and value.
+
+        A class whose parts depend on how far a run is (an optimiser of a later stage, say) makes
+        those that fit the state first, and then calls this.
+        """
+        for name in self._state_parts:
+            _load(getattr(self, name), state[_key(name)])
+        values = {name: self._value(name, state[_key(name)]) for name in self._state_values}
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def _value(self, name: str, saved: Any) -> Any:
+        own = getattr(self, name)
+        if isinstance(own, bool | int | float):
+            return type(own)(saved)
+        value = _copied(saved, self._moved)
+        is_record = is_dataclass(own) and not isinstance(own, type)
+        return type(own)(**value) if is_record else value
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.detach().to(self.state_device, copy=True)
+
+    def _check_nothing_is_forgotten(self) -> None:
+        # Modules are not looked for: parts of a run hold references to the run's net.
+        named = set(self._state_parts)
+        for name, value in vars(self).items():
+            if name not in named and _is_part(value):
+                raise TypeError(
+                    "whatever draws random numbers or keeps moments is part of the state, but "
+                    f"`{name}` ({type(value).__name__}) of {type(self).__name__} is not. Name it "
+                    "in the `parts` of the class."
+                )
+
+
+def _key(name: str) -> str:
+    return name.lstrip("_")
+
+
+def _is_part(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_is_part(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_is_part(item) for item in value)
+    if isinstance(value, torch.Generator | np.random.Generator):
+        return True
+    return hasattr(value, "load_state_dict") and not isinstance(value, nn.Module | type)
+
+
+def _saved(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _saved(item) for key, item in part.items()}
+    if isinstance(part, torch.Generator):
+        return part.get_state()
+    if isinstance(part, np.random.Generator):
+        return dict(part.bit_generator.state)
+    if isinstance(part, torch.optim.Optimizer):
+        # Learning rates and decay stay with the config: a state may be loaded under another one.
+        return part.state_dict()["state"]
+    return None if part is None else part.state_dict()
+
+
+def _load(part: Any, state: Any) -> None:
+    if (part is None) is not (state is None):
+        raise ValueError("a part that is there in one of state and learner is missing in the other")
+    if isinstance(part, dict):
+        for key, item in part.items():
+            _load(item, state[key])
+    elif isinstance(part, torch.Generator):
+        part.set_state(state)
+    elif isinstance(part, np.random.Generator):
+        part.bit_generator.state = state
+    elif isinstance(part, torch.optim.Optimizer):
+        # `Optimizer.load_state_dict` keeps references to the tensors that it is given: without the
+        # copy two learners that load one state would share their momentum.
+        groups = part.state_dict()["param_groups"]
+        part.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
+    elif part is not None:
+        part.load_state_dict(state)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return _copied(value, Tensor.detach)
+
+
+def _copied(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """The same containers anew, with the function applied to each tensor in them."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        result = copy.copy(value)  # keeps what torch attaches to the state of a module
+        for key, item in value.items():
+            result[key] = _copied(item, function)
+        return result
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(item, function) for item in value)
+    return value

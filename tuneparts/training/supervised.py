@@ -30,7 +30,7 @@ class SupervisedConfig(MethodConfig):
     """`train` keeps the validation split for selection; `all` trains on both."""
 
 
-class SupervisedLearner(LoopLearner):
+class SupervisedLearner(LoopLearner, parts=("hypers",)):
     """Data on the device, a net with hypers, and scores of it on validation and test data."""
 
     config: SupervisedConfig

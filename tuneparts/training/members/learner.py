@@ -6,8 +6,8 @@ A pass is one batch through all members: methods are compared at equally many up
 Legend: M members, B batch, N examples, K classes.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -33,7 +33,6 @@ from tuneparts.training.members.operating_points import operating_points
 from tuneparts.training.members.predictions import differences, mean_log_probs
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.scores import scores
-from tuneparts.training.state import load_optimiser_state, optimiser_state
 
 
 class MembersConfig(MethodConfig):
@@ -60,7 +59,7 @@ class MembersConfig(MethodConfig):
         return value
 
 
-class MembersLearner(LoopLearner):
+class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
     """One step updates all members on the same batch; scores are those of the mean prediction.
 
     A method sets `model` and `optimiser`, and may have other losses.
@@ -189,20 +188,6 @@ class MembersLearner(LoopLearner):
             return {}
         found = accuracies_between(one, other, self._test.iterate(EVAL_BATCH), num_points)
         return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
-
-    def training_state(self) -> dict[str, Any]:
-        return {
-            "model": self.model.state_dict(),
-            "optimiser": optimiser_state(self.optimiser),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-        }
-
-    def load_training_state(self, state: Mapping[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        load_optimiser_state(self.optimiser, state["optimiser"])
-        self._batches.load_state_dict(state["batches"])
-        self._augmentation.set_state(state["augmentation"])
 
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
