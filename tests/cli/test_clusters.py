@@ -1,6 +1,7 @@
 from rich.console import Console
 
 from tuneparts.cli.clusters import node_table, wall_seconds
+from tuneparts.reports.rendering import show
 from tuneparts.search.placement import GIB
 
 
@@ -14,7 +15,7 @@ def test_one_line_per_node() -> None:
         {"NodeManagerAddress": "10.0.0.2", "Alive": False, "Resources": {}},
     ]  # fmt: skip
     console = Console(width=120, record=True)
-    console.print(node_table(nodes))
+    show(console, node_table(nodes))
     text = console.export_text()
     for words in (("one", "10.0.0.1", "alive", "8", "2", "4.0 GB", "1 ssd"), ("10.0.0.2", "dead")):
         assert any(all(word in line for word in words) for line in text.splitlines())

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.reports import rendering
+from tuneparts.reports.rendering import Table
 
 BENCHES = {
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
@@ -45,10 +46,8 @@ def bench(
     """
     console = Console()
     if name is None:
-        table = Table("bench", "what it measures")
-        for one, meaning in BENCHES.items():
-            table.add_row(one, meaning)
-        console.print(table)
+        headers = ["bench", "what it measures"]
+        rendering.show(console, Table.of_rows(headers, BENCHES.items(), prose=headers[1:]))
         return
     if name not in BENCHES:
         raise UnknownNameError("bench", name, BENCHES)
@@ -96,15 +95,19 @@ def _report(run: Any) -> None:
 
 
 def _print(console: Console, result: Mapping[str, Any]) -> None:
-    ratios = Table("ratio", "value", title=f"bench {result['bench']}")
-    for key, value in result["ratios"].items():
-        ratios.add_row(key, f"{value:.3f}")
-    console.print(ratios)
+    ratios = [[key, f"{value:.3f}"] for key, value in result["ratios"].items()]
+    heading = f"bench {result['bench']}"
+    rendering.show(
+        console, Table.of_rows(["ratio", "value"], ratios, heading=heading, numbers=["value"])
+    )
     columns = list(dict.fromkeys(key for row in result["rows"] for key in row))
-    rows = Table(*columns)
-    for row in result["rows"]:
-        rows.add_row(*[_cell(row.get(column, "")) for column in columns])
-    console.print(rows)
+    rows = [[_cell(row.get(column, "")) for column in columns] for row in result["rows"]]
+    numbers = [
+        column
+        for column in columns
+        if all(isinstance(row.get(column, 0.0), int | float) for row in result["rows"])
+    ]
+    rendering.show(console, Table.of_rows(columns, rows, numbers=numbers))
     console.print(", ".join(f"{k} {v}" for k, v in result["machine"].items()), highlight=False)
 
 

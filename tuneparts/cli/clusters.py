@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from tuneparts.reports.progress import clock
+from tuneparts.reports.rendering import Table, show
 from tuneparts.search.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 
 _PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
@@ -33,7 +33,7 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
         cluster.connect(address)
     try:
         found = ray.nodes()
-        console.print(node_table(found))
+        show(console, node_table(found))
         free = ray.available_resources()
         console.print(
             f"free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU, "
@@ -49,20 +49,23 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
 
 def node_table(found: Sequence[Mapping[str, Any]]) -> Table:
     """One line per node that ever joined."""
-    table = Table("node", "address", "state", "CPUs", "GPUs", "memory", "custom")
+    rows = []
     for node in found:
         has: Mapping[str, float] = node["Resources"]
         custom = {k: v for k, v in has.items() if k not in _PLAIN and not k.startswith("node:")}
-        table.add_row(
-            str(node.get("NodeManagerHostname", "")),
-            str(node["NodeManagerAddress"]),
-            "alive" if node["Alive"] else "dead",
-            f"{has.get('CPU', 0):g}",
-            f"{has.get('GPU', 0):g}",
-            f"{has.get('memory', 0) / GIB:.1f} GB",
-            describe(custom),
+        rows.append(
+            [
+                node.get("NodeManagerHostname", ""),
+                node["NodeManagerAddress"],
+                "alive" if node["Alive"] else "dead",
+                f"{has.get('CPU', 0):g}",
+                f"{has.get('GPU', 0):g}",
+                f"{has.get('memory', 0) / GIB:.1f} GB",
+                describe(custom),
+            ]
         )
-    return table
+    headers = ["node", "address", "state", "CPUs", "GPUs", "memory", "custom"]
+    return Table.of_rows(headers, rows, numbers=["CPUs", "GPUs", "memory"], prose=["custom"])
 
 
 def wall_seconds(
@@ -85,7 +88,7 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
     needs = {arm.name: bundles(arm) for arm in search.arms}
     refuse_unplaceable(needs, nodes)
     per_pass = estimate.seconds_per_arm(search, console)
-    table = Table("arm", "a trial takes", "trials", "at once", "one after the other")
+    rows = []
     work: dict[str, float] = {}
     longest: dict[str, float] = {}
     at_once: dict[str, int] = {}
@@ -95,14 +98,10 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
         work[arm.name] = per_pass[arm.name] * estimate.passes_of(arm) * seeds
         longest[arm.name] = per_pass[arm.name] * arm.config.passes
         at_once[arm.name] = min(slots(needs[arm.name], nodes), trials)
-        table.add_row(
-            arm.name,
-            " + ".join(describe(need) for need in needs[arm.name]),
-            str(trials),
-            str(at_once[arm.name]),
-            clock(work[arm.name]),
-        )
-    console.print(table)
+        takes = " + ".join(describe(need) for need in needs[arm.name])
+        rows.append([arm.name, takes, trials, at_once[arm.name], clock(work[arm.name])])
+    headers = ["arm", "a trial takes", "trials", "at once", "one after the other"]
+    show(console, Table.of_rows(headers, rows, numbers=headers[2:], prose=["a trial takes"]))
     seconds = wall_seconds(work, longest, at_once)
     console.print(
         f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU of "

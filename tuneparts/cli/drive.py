@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from tuneparts import provenance, settings
 from tuneparts.cli import answers, estimate
 from tuneparts.cli.live import LiveView
 from tuneparts.errors import ConfigError, TunepartsError
+from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.redaction import redact
 from tuneparts.reports.figures import gallery
+from tuneparts.reports.rendering import Table, show
 from tuneparts.search import load, runs
 from tuneparts.search.storage import refuse_keys
 
@@ -131,10 +132,8 @@ def _publish(run: runs.Run, search: Any, tracker: Any, console: Console) -> None
 def _print_plan(search: Any) -> None:
     """Trials, passes, resources and estimated time of each arm."""
     console = Console()
-    table = Table(
-        "arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"
-    )
     costs = estimate.seconds_per_arm(search, console)
+    rows = []
     for arm in search.arms:
         seeds = search.seeds_of(arm)
         trials = arm.trials_per_seed * len(seeds)
@@ -142,22 +141,27 @@ def _print_plan(search: Any) -> None:
         needs = f"{arm.resources.cpus:g} CPU"
         if arm.resources.gpus:
             needs += f", {arm.resources.gpus:g} GPU"
-        table.add_row(
-            arm.name,
-            arm.config.model_dump()["method"],
-            arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
-            ",".join(map(str, seeds)),
-            str(trials),
-            f"{passes:,}",
-            needs,
-            f"{costs[arm.name] * passes / 3600:.3f}",
+        rows.append(
+            [
+                arm.name,
+                arm.config.model_dump()["method"],
+                arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+                ",".join(map(str, seeds)),
+                trials,
+                f"{passes:,}",
+                needs,
+                f"{costs[arm.name] * passes / 3600:.3f}",
+            ]
         )
     total = sum(
         costs[arm.name] * estimate.passes_of(arm) * len(search.seeds_of(arm)) for arm in search.arms
     )
     console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
     console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
-    console.print(table)
+    headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"]
+    numbers = ["trials", "passes", "hours (1 CPU)"]
+    notes = [f"Passes of all trials; {PASS_IN_SHORT}."]
+    show(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
     console.print(
         f"about {total / 60:.1f} minutes on one CPU, {total / 60 / estimate.cpus():.1f} on this "
         "machine, from a few passes of each arm; adaptive arms at most",

@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from tuneparts import catalog, schema
 from tuneparts.errors import ConfigError
+from tuneparts.reports.rendering import Table, show
 from tuneparts.search.load import given_value
 
 
@@ -32,7 +32,7 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
         while not learner.finished:
             rows.append(dict(learner.advance()))
             progress.update(bar, completed=learner.passes)
-    console.print(_table(rows))
+    show(console, _table(rows))
 
 
 def _split(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -53,11 +53,11 @@ def _split(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _table(rows: Sequence[dict[str, float]]) -> Table:
     """Last values, and the first where a metric was reported more than once."""
-    table = Table("metric", "first", "last", "meaning")
-    names = sorted({name for row in rows for name in row})
-    for name in names:
+    lines = []
+    for name in sorted({name for row in rows for name in row}):
         metric = schema.lookup(name)
         values = [row[name] for row in rows if name in row]
         first, last = (f"{v:.{metric.decimals}f}" for v in (values[0], values[-1]))
-        table.add_row(name, first if len(values) > 1 else "", last, metric.meaning)
-    return table
+        lines.append([name, first if len(values) > 1 else "", last, metric.meaning])
+    headers = ["metric", "first", "last", "meaning"]
+    return Table.of_rows(headers, lines, numbers=["first", "last"], prose=["meaning"])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from tuneparts import provenance, settings
 from tuneparts.redaction import redact
+from tuneparts.reports.rendering import Table, show
 
 
 def doctor() -> None:
@@ -24,15 +24,16 @@ def doctor() -> None:
         ("data", _data),
         ("searches", _searches),
     ]
-    table = Table("check", "", "what was found")
+    rows = []
     is_well = True
     for name, check in checks:
         try:
-            table.add_row(name, "ok", redact(check()))
+            rows.append([name, "ok", redact(check())])
         except Exception as error:  # a doctor reports whatever is wrong
             is_well = False
-            table.add_row(name, "FAILED", redact(f"{type(error).__name__}: {error}"))
-    Console().print(table)
+            rows.append([name, "FAILED", redact(f"{type(error).__name__}: {error}")])
+    headers = ["check", "state", "what was found"]
+    show(Console(), Table.of_rows(headers, rows, prose=["what was found"]))
     if not is_well:
         raise SystemExit(1)
 

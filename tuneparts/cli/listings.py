@@ -5,19 +5,20 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
-from rich.table import Table
 
 import tuneparts
 from tuneparts import catalog
+from tuneparts.reports.rendering import Table, show
 from tuneparts.search import load
 
 
 def methods() -> None:
     """Name, first sentence and config of every method; reads source, imports nothing."""
-    table = Table("method", "what it is", "config")
-    for name, target in catalog.METHODS.items():
-        table.add_row(name, _sentence(*target.split(":")), target)
-    Console().print(table)
+    rows = [
+        [name, _sentence(*target.split(":")), target] for name, target in catalog.METHODS.items()
+    ]
+    headers = ["method", "what it is", "config"]
+    show(Console(), Table.of_rows(headers, rows, prose=["what it is"]))
 
 
 def _sentence(module: str, cls: str) -> str:
@@ -30,11 +31,9 @@ def _sentence(module: str, cls: str) -> str:
 
 def searches() -> None:
     """Name and question of every search file."""
-    table = Table("search", "question", "file")
-    for file in load.available():
-        table.add_row(file.name, file.question, str(file.path))
+    rows = [[file.name, file.question, file.path] for file in load.available()]
     console = Console()
-    console.print(table)
+    show(console, Table.of_rows(["search", "question", "file"], rows, prose=["question"]))
     console.print("Run one: tuneparts search NAME [--scale smoke|cpu|paper] [--dry-run]")
 
 
@@ -48,10 +47,12 @@ def data(download: str | None) -> None:
             progress.add_task(download)
             where = sets.download(download)
         console.print(f"{download} is in {where}")
-    table = Table("set", "found in", "train", "test", "shape", "classes", "to get it")
+    rows = []
     for row in sets.inventory():
         shape = "" if row.shape is None else "x".join(map(str, row.shape))
         counts = ["" if n is None else f"{n:,}" for n in (row.num_train, row.num_test)]
         classes = "" if row.num_classes is None else str(row.num_classes)
-        table.add_row(row.name, str(row.where or "-"), *counts, shape, classes, row.advice)
-    console.print(table)
+        rows.append([row.name, row.where or "-", *counts, shape, classes, row.advice])
+    headers = ["set", "found in", "train", "test", "shape", "classes", "to get it"]
+    numbers = ["train", "test", "classes"]
+    show(console, Table.of_rows(headers, rows, numbers=numbers, prose=["to get it"]))

@@ -7,13 +7,16 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.reports.progress import clock, share
+from tuneparts.reports.rendering import Cell, Table, to_rich
 from tuneparts.schema import lookup
+
+_ROOMY = 110
+"""Characters of a terminal that has room for a long bar of progress."""
+_BAR = 30
 
 
 @dataclass
@@ -90,23 +93,28 @@ class LiveView:
 
     def render(self) -> Group:
         """The table as it stands, and the time left."""
-        table = Table(
-            "arm", "", "running", "done", "stopped", "failed", f"best {self._metric.name}"
-        )
+        rows = []
+        room = _BAR if self._console.width >= _ROOMY else _BAR // 3
         for name, arm in self._arms.items():
             num_open = len(arm.passes) - len(arm.ended)  # running, or waiting for a worker
             best = "" if arm.best is None else f"{arm.best:.{self._metric.decimals}f}"
-            failed = arm.count("failed")
-            table.add_row(
-                name,
-                ProgressBar(total=1.0, completed=arm.fraction, width=30),
-                str(num_open or ""),
-                f"{arm.count('finished')}/{arm.total}",
-                str(arm.count("stopped") or ""),
-                Text(str(failed), style="bold red") if failed else "",
-                best,
+            failed, done = arm.count("failed"), round(room * arm.fraction)
+            rows.append(
+                [
+                    name,
+                    "━" * done + "─" * (room - done),
+                    num_open or "",
+                    f"{arm.count('finished')}/{arm.total}",
+                    arm.count("stopped") or "",
+                    Cell(str(failed or ""), is_bold=True),
+                    best,
+                ]
             )
-        return Group(table, Text(self._time_left()))
+        counts = ["running", "done", "stopped", "failed"]
+        headers = ["arm", "progress", *counts, f"best {self._metric.name}"]
+        details = {"stopped": 2, "running": 1}
+        table = Table.of_rows(headers, rows, numbers=headers[2:], details=details)
+        return Group(to_rich(table, self._console.width), Text(self._time_left()))
 
     def _time_left(self) -> str:
         elapsed = time.monotonic() - self._start

@@ -220,13 +220,20 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
     """Each row as a list of `header value` lines, for names too long to stand beside anything."""
-    names = max(cell_len(column.header) for column in columns)
+    names = max(cell_len(column.header) for column in columns) + 2
     lines: list[RenderableType] = []
     for row in zip(*(column.cells for column in columns), strict=True):
         for column, cell in zip(columns, row, strict=True):
-            header, text = Text(column.header.ljust(names + 2), style="dim"), _rich_text(cell)
-            if names + 2 + cell_len(cell.text) <= width:
-                lines.append(Text.assemble(header, text))
+            header, text = Text(column.header, style="dim"), _rich_text(cell)
+            widest = max(map(cell_len, cell.text.split()), default=0)
+            if widest <= width - names and (
+                column.wraps_at or cell_len(cell.text) <= width - names
+            ):
+                line = RichTable.grid()
+                line.add_column(width=names)
+                line.add_column()
+                line.add_row(header, text)
+                lines.append(line)
             else:
                 # A line of its own; only a word wider than the terminal goes on in the next.
                 lines += [header, Padding(text, (0, 0, 0, 2))]
