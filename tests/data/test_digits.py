@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from tuneparts.data import digits
-from tuneparts.data.found import Request
+from tuneparts.data.source import Request
 
 
 def test_the_parts_are_the_whole_set_without_overlap():

@@ -9,7 +9,7 @@ import pytest
 from tuneparts import torchvision_door
 from tuneparts.data import sets, torchvision_sets
 from tuneparts.data.config import DataConfig
-from tuneparts.data.found import Request
+from tuneparts.data.source import Request
 from tuneparts.errors import DataError, DataMissingError
 
 

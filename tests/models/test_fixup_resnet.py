@@ -5,7 +5,7 @@ from torch.nn.functional import avg_pool2d, conv2d, relu
 
 from tuneparts import seeding
 from tuneparts.models.fixup_resnet import FixupBlock, FixupResNet
-from tuneparts.models.scalars import Bias, Scale, scalar_names
+from tuneparts.models.layers import Bias, ScalarMultiplier, scalar_names
 
 
 def build(depth: int, planes: int = 16) -> nn.Sequential:
@@ -71,7 +71,7 @@ def test_first_convolutions_have_the_papers_variance():
 def test_scalars_are_four_biases_and_a_scale_a_block_and_two_biases():
     net = build(14)
     assert sum(type(m) is Bias for m in net.modules()) == 4 * 6 + 2
-    assert sum(type(m) is Scale for m in net.modules()) == 6
+    assert sum(type(m) is ScalarMultiplier for m in net.modules()) == 6
     names = scalar_names(net)
     assert len(names) == len(set(names)) == 5 * 6 + 2
     parameters = dict(net.named_parameters())

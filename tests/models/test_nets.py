@@ -24,7 +24,7 @@ from tuneparts.models import (
     ResNet50Gn,
     WideResNet,
 )
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.models.sizes import count_parameters
 
 SMALL = [
@@ -127,7 +127,7 @@ def test_training_leaves_the_global_generator_alone(config):
 
 @pytest.mark.parametrize("config", SMALL, ids=str)
 def test_only_layers_that_methods_can_treat_hold_weights(config):
-    known = (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.GroupNorm, Bias, Scale)
+    known = (nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.GroupNorm, Bias, ScalarMultiplier)
     for module in build(config).modules():
         if list(module.parameters(recurse=False)) or list(module.buffers(recurse=False)):
             assert type(module) in known

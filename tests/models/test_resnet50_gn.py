@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from tuneparts.models.layers import PaddedShortcut
 from tuneparts.models.resnet50_gn import ResNet50Gn
-from tuneparts.models.shortcut import PaddedShortcut
 
 
 def build(config: ResNet50Gn) -> nn.Module:

@@ -6,7 +6,7 @@ from torch import nn
 
 from tuneparts.errors import ConfigError
 from tuneparts.models import FixupResNet, MnistCnn, MobileNetV2, ResNet9
-from tuneparts.models.scalars import Bias
+from tuneparts.models.layers import Bias
 from tuneparts.models.surgery import find, replace
 
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import batch_norm, conv2d, pad, relu
 
 from tuneparts import seeding
-from tuneparts.models.shortcut import PaddedShortcut
+from tuneparts.models.layers import PaddedShortcut
 from tuneparts.models.sizes import measure
 from tuneparts.models.wide_resnet import PreActivationBlock, WideResNet
 

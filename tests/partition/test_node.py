@@ -6,7 +6,7 @@ from torch import nn
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.subnetwork import Partitioned
 
@@ -69,7 +69,7 @@ class _Odd(nn.Module):
         self.conv = nn.Conv1d(2, 12, 3, padding=1, dilation=1, stride=2)
         self.grouped = nn.Conv1d(12, 12, 3, groups=3)
         self.norm = nn.LayerNorm(12)
-        self.scale, self.shift = Scale(), Bias()
+        self.scale, self.shift = ScalarMultiplier(), Bias()
         self.hidden = nn.Linear(12, 10)
         self.out = nn.Linear(10, 4)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tuneparts import seeding
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training import checkpoint
@@ -33,7 +33,7 @@ def config(request):
 def _net():
     with seeding.isolated(0, "init"):
         return nn.Sequential(
-            nn.Linear(4, 9), nn.LayerNorm(9), Scale(), Bias(), nn.ReLU(), nn.Linear(9, 3)
+            nn.Linear(4, 9), nn.LayerNorm(9), ScalarMultiplier(), Bias(), nn.ReLU(), nn.Linear(9, 3)
         )
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.roles import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training import checkpoint
@@ -275,7 +275,9 @@ def test_a_bare_parameter_is_refused_and_a_frozen_one_is_held():
 
 
 def test_other_norms_and_scalars_are_known():
-    net = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), Scale(), Bias(), nn.Linear(6, 2))
+    net = nn.Sequential(
+        nn.Linear(4, 6), nn.LayerNorm(6), ScalarMultiplier(), Bias(), nn.Linear(6, 2)
+    )
     parts = Partitioned(net, proportions=PROPORTIONS, seed=0)
     assert parts.roles["1.weight"] is Role.PRODUCT
     assert parts.roles["1.bias"] is Role.SUM

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts.augment.quantity import UNIT, Quantity
+from tuneparts.augment.constrained import UNIT, ConstrainedParameter
 from tuneparts.config import Config
 from tuneparts.errors import ConfigError
 
@@ -64,7 +64,7 @@ class ConcreteDropout(nn.Module):
                 f"a dropout rate must be below 1, but got {max(rates):g}, which keeps nothing."
             )
         self.tau = tau
-        self.rates = Quantity(
+        self.rates = ConstrainedParameter(
             rates, link=UNIT, learnable=learnable, names=[f"dropout.{i}" for i in range(len(rates))]
         )
         self.is_identity = not learnable and not any(rates)
@@ -135,7 +135,7 @@ class InputMask(nn.Module):
         self.in_shape = tuple(in_shape)
         self.tau = tau
         self.evaluation = evaluation
-        self.keep = Quantity(
+        self.keep = ConstrainedParameter(
             keep, link=UNIT, learnable=learnable, names=[f"keep.{i}" for i in range(len(keep))]
         )
         self.is_identity = not learnable and all(k == 1 for k in keep)

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts.augment.quantity import POSITIVE, UNIT, Quantity
+from tuneparts.augment.constrained import POSITIVE, UNIT, ConstrainedParameter
 from tuneparts.config import Config
 
 
@@ -18,7 +18,7 @@ class InputNoise(nn.Module):
 
     def __init__(self, std: float, *, learnable: bool) -> None:
         super().__init__()
-        self.std = Quantity([std], link=POSITIVE, learnable=learnable, names=["noise"])
+        self.std = ConstrainedParameter([std], link=POSITIVE, learnable=learnable, names=["noise"])
         self.is_identity = not learnable and std == 0
 
     def forward(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -55,7 +55,7 @@ class Colour(nn.Module):
 
     def __init__(self, brightness: float, contrast: float, *, learnable: bool) -> None:
         super().__init__()
-        self.maxima = Quantity(
+        self.maxima = ConstrainedParameter(
             [brightness, contrast], link=UNIT, learnable=learnable, names=["brightness", "contrast"]
         )
         self.is_identity = not learnable and brightness == contrast == 0

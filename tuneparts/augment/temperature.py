@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from tuneparts.augment.quantity import LOG, Quantity
+from tuneparts.augment.constrained import LOG, ConstrainedParameter
 
 
 class Temperature(nn.Module):
@@ -10,7 +10,9 @@ class Temperature(nn.Module):
 
     def __init__(self, value: float, *, learnable: bool) -> None:
         super().__init__()
-        self.value = Quantity([value], link=LOG, learnable=learnable, names=["temperature"])
+        self.value = ConstrainedParameter(
+            [value], link=LOG, learnable=learnable, names=["temperature"]
+        )
         self.is_identity = not learnable and value == 1
 
     def forward(self, logits_BK: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Many trials that only sleep: what the driver, the tracker, the store and the report take.
 
 Everything but training is real: Ray places the trials, workers write checkpoints, the journal and
-the MLflow store fill up, and the report is made from the store. The driver is looked at ten times,
+the MLflow store fill up, and the report is made from the store. The driver is measured ten times,
 so that a cost that grows with what is already finished shows.
 """
 
@@ -19,13 +19,13 @@ from tuneparts.bench import machine
 from tuneparts.bench.null import NullConfig
 from tuneparts.journal import Event, TrialEnded
 
-LOOKS = 10
-"""How often the driver is looked at."""
+NUM_READINGS = 10
+"""How often the time and memory of the driver are read."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """The driver after so many finished trials."""
+class Reading:
+    """Time and memory of the driver after so many finished trials."""
 
     finished: int
     seconds: float
@@ -36,21 +36,21 @@ class Look:
 
 
 class Meter:
-    """Observes a search and looks at its own process every so many trials."""
+    """Observes a search and reads the clock and memory of its own process every so many trials."""
 
     def __init__(self, trials: int) -> None:
-        self._every = max(1, trials // LOOKS)
+        self._every = max(1, trials // NUM_READINGS)
         self._finished = 0
-        self.looks = [self._look()]
+        self.readings = [self._read()]
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, TrialEnded):
             self._finished += 1
             if self._finished % self._every == 0:
-                self.looks.append(self._look())
+                self.readings.append(self._read())
 
-    def _look(self) -> Look:
-        return Look(self._finished, time.perf_counter(), time.process_time(), _resident())
+    def _read(self) -> Reading:
+        return Reading(self._finished, time.perf_counter(), time.process_time(), _resident())
 
 
 def run(
@@ -93,30 +93,30 @@ def run(
         }
     whole = {
         "finished": trials,
-        "seconds": trained - meter.looks[0].seconds,
-        "trials per s": trials / (trained - meter.looks[0].seconds),
+        "seconds": trained - meter.readings[0].seconds,
+        "trials per s": trials / (trained - meter.readings[0].seconds),
         "flush s": sent - trained,
         "report s": reported - sent,
         **sizes,
     }
-    rows = [*table(meter.looks), whole]
+    rows = [*table(meter.readings), whole]
     return {
         "bench": "search --simulate",
-        "ratios": growth(meter.looks),
+        "ratios": growth(meter.readings),
         "rows": rows,
         "machine": machine.describe(),
     }
 
 
-def table(looks: list[Look]) -> list[dict[str, Any]]:
-    """One row per look: what the trials since the last one took."""
+def table(readings: list[Reading]) -> list[dict[str, Any]]:
+    """One row per reading: what the trials since the last one took."""
     rows = []
-    for before, after in itertools.pairwise(looks):
+    for before, after in itertools.pairwise(readings):
         count = after.finished - before.finished
         rows.append(
             {
                 "finished": after.finished,
-                "seconds": after.seconds - looks[0].seconds,
+                "seconds": after.seconds - readings[0].seconds,
                 "trials per s": count / (after.seconds - before.seconds),
                 "driver CPU ms per trial": 1e3 * (after.cpu_seconds - before.cpu_seconds) / count,
                 "driver MB": after.memory / 1e6,
@@ -126,21 +126,21 @@ def table(looks: list[Look]) -> list[dict[str, Any]]:
     return rows
 
 
-def growth(looks: list[Look]) -> dict[str, float]:
+def growth(readings: list[Reading]) -> dict[str, float]:
     """Second half over the second quarter: 1 where a cost is linear in the trials.
 
     The first quarter is left out: caches and libraries fill up in it.
     """
-    quarter, half, end = looks[len(looks) // 4], looks[len(looks) // 2], looks[-1]
+    quarter, half, end = readings[len(readings) // 4], readings[len(readings) // 2], readings[-1]
 
-    def per_trial(value: Callable[[Look], float], before: Look, after: Look) -> float:
+    def per_trial(value: Callable[[Reading], float], before: Reading, after: Reading) -> float:
         return (value(after) - value(before)) / max(1, after.finished - before.finished)
 
     found = {}
-    values: dict[str, Callable[[Look], float]] = {
-        "seconds": lambda look: look.seconds,
-        "cpu": lambda look: look.cpu_seconds,
-        "memory": lambda look: float(look.memory),
+    values: dict[str, Callable[[Reading], float]] = {
+        "seconds": lambda reading: reading.seconds,
+        "cpu": lambda reading: reading.cpu_seconds,
+        "memory": lambda reading: float(reading.memory),
     }
     for name, value in values.items():
         early, late = per_trial(value, quarter, half), per_trial(value, half, end)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tuneparts.config import Config
 from tuneparts.data import decoding, sets, split
-from tuneparts.data.found import Request
+from tuneparts.data.source import Request
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.synthetic import InputSelection
 from tuneparts.data.task import Examples, Task
@@ -40,7 +40,7 @@ class DataConfig(Config):
     """How the set `input_selection` is generated; None for its defaults."""
 
     @model_validator(mode="after")
-    def _fits_the_set(self) -> Self:
+    def _check_set(self) -> Self:
         data_set = sets.lookup(self.name)
         if not data_set.is_image and (self.rotated or self.pool > 1):
             raise ValueError(f"`rotated` and `pool` need images, but `{self.name}` has vectors.")

@@ -6,16 +6,16 @@ The set has no official split; 500 images, stratified and fixed for ever, are it
 import numpy as np
 
 from tuneparts import seeding
-from tuneparts.data.found import Found, Parts, Request
+from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.split import stratified_order
 from tuneparts.data.task import Examples
 
 NUM_TEST = 500
 
 
-def find() -> Found:
+def find() -> DataSource:
     """The digits; they are always there."""
-    return Found(
+    return DataSource(
         where="scikit-learn",
         num_train=1797 - NUM_TEST,
         num_test=NUM_TEST,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts.data.decoding import decode, load_or_map
-from tuneparts.data.found import Found, Parts, Request
+from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.task import Examples
 from tuneparts.errors import DataError
 
@@ -89,7 +89,7 @@ def image_names(folder: Path) -> list[str]:
         return sorted(e.name for e in entries if e.name.lower().endswith(SUFFIXES))
 
 
-def find(folder: Path, *, title: str, image_size: int | None = None) -> Found | None:
+def find(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:
     """An image folder with `train/` and with `test/` or, failing that, `val/`.
 
     Args:
@@ -112,7 +112,7 @@ def find(folder: Path, *, title: str, image_size: int | None = None) -> Found | 
             num_classes=len(classes),
         )
 
-    return Found(
+    return DataSource(
         where=str(folder),
         num_train=len(train_files),
         num_test=len(test_files),

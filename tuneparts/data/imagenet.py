@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneparts.data.found import Found, Parts, Request
 from tuneparts.data.image_folder import ImageFiles, class_names, image_names, list_images
+from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.errors import DataError
 
 TINY_FOLDERS = ("tiny-imagenet-200", "tinyimagenet")
@@ -17,7 +17,7 @@ FOLDERS = ("imagenet", "ILSVRC2012")
 _GROUND_TRUTH = Path("ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt")
 
 
-def find_tiny(root: Path) -> Found | None:
+def find_tiny(root: Path) -> DataSource | None:
     """Tiny ImageNet: `train/<wnid>/images/`, `val/images/` and `val/val_annotations.txt`."""
     folder = next((root / n for n in TINY_FOLDERS if (root / n / "train").is_dir()), None)
     if folder is None:
@@ -35,7 +35,7 @@ def find_tiny(root: Path) -> Found | None:
             num_classes=len(classes),
         )
 
-    return Found(
+    return DataSource(
         where=str(folder),
         num_train=100_000,
         num_test=10_000,
@@ -45,7 +45,7 @@ def find_tiny(root: Path) -> Found | None:
     )
 
 
-def find(root: Path) -> Found | None:
+def find(root: Path) -> DataSource | None:
     """ImageNet: `train/<wnid>/*.JPEG`, and `val/` sorted into folders or flat.
 
     The labels of a flat `val/` are read from `val_labels.txt` beside it (`file wnid` a line), or
@@ -66,7 +66,7 @@ def find(root: Path) -> Found | None:
             num_classes=len(classes),
         )
 
-    return Found(
+    return DataSource(
         where=str(folder),
         num_train=1_281_167,
         num_test=50_000,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts.data.decoding import decode, load_or_map
-from tuneparts.data.found import Found, Parts
+from tuneparts.data.source import DataSource, Parts
 from tuneparts.data.task import Examples
 from tuneparts.errors import DataError
 
@@ -44,7 +44,7 @@ class PackedFiles:
         yield f"{self.path.name}\t{status.st_size}\t{status.st_mtime_ns}"
 
 
-def find(root: Path, *, name: str, image_size: int) -> Found | None:
+def find(root: Path, *, name: str, image_size: int) -> DataSource | None:
     """The packed set `name` under `root`, if the archives of both parts are there."""
     paths = {part: root / f"{name}_jpeg_{part}.npz" for part in ("train", "test")}
     if not all(path.exists() for path in paths.values()):
@@ -68,7 +68,7 @@ def find(root: Path, *, name: str, image_size: int) -> Found | None:
         images = load_or_map(decode(files, image_size=image_size, title=f"{name}-{part}"))
         return Examples(images, labels[part].astype(np.int64))
 
-    return Found(
+    return DataSource(
         where=str(root / f"{name}_jpeg_*.npz"),
         num_train=len(labels["train"]),
         num_test=len(labels["test"]),

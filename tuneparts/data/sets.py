@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tuneparts import settings
 from tuneparts.data import digits, image_folder, imagenet, packed, torchvision_sets
-from tuneparts.data.found import Found, Parts, Request
+from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.synthetic import InputSelection, blobs, stripes
 from tuneparts.data.task import Examples
 from tuneparts.errors import DataError, DataMissingError, UnknownNameError
@@ -22,7 +22,7 @@ _CIFAR_STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_STD = (0.229, 0.224, 0.225)
 
-Finder = Callable[[Path], Found | None]
+Finder = Callable[[Path], DataSource | None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DataSet:
     """What to do when the set is not found."""
     finders: Sequence[Finder] = ()
     """Tried on each folder, the first layout that is there wins."""
-    shipped: Callable[[], Found] | None = None
+    shipped: Callable[[], DataSource] | None = None
     """For sets that need no folder."""
     mean: tuple[float, ...] = (0.0,)
     """Of inputs scaled to [0, 1]."""
@@ -45,7 +45,7 @@ class DataSet:
     torchvision_kind: str | None = None
     """The class whose downloader gets the set."""
 
-    def find(self, roots: Iterable[Path]) -> Found:
+    def find(self, roots: Iterable[Path]) -> DataSource:
         """The set in the first folder that has it."""
         if self.shipped is not None:
             return self.shipped()
@@ -64,13 +64,13 @@ def _generated(
     sizes: tuple[int, int],
     shape: tuple[int, ...],
     num_classes: int,
-) -> Callable[[], Found]:
+) -> Callable[[], DataSource]:
     """A generated set; asked for more than its usual sizes, it makes more."""
 
     def read(request: Request) -> Parts:
         return make(request, max(sizes[0], request.num_train), max(sizes[1], request.num_test))
 
-    return lambda: Found("generated", sizes[0], sizes[1], shape, num_classes, read)
+    return lambda: DataSource("generated", sizes[0], sizes[1], shape, num_classes, read)
 
 
 def _simple(
@@ -95,7 +95,7 @@ def _download_cure(name: str, layout: str) -> str:
     )
 
 
-def _cifar10_folder(root: Path) -> Found | None:
+def _cifar10_folder(root: Path) -> DataSource | None:
     return image_folder.find(root / "cifar10", title="cifar10", image_size=32)
 
 

@@ -35,7 +35,7 @@ class InputSelection(Config):
     """Keep only the first inputs; None keeps all."""
 
     @model_validator(mode="after")
-    def _has_enough_inputs(self) -> "InputSelection":
+    def _check_num_inputs(self) -> "InputSelection":
         if self.num_inputs is not None and self.num_inputs > self.num_all:
             raise ValueError(
                 f"`num_inputs <= num_informative + num_spurious = {self.num_all}` must hold, "

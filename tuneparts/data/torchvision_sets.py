@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts import torchvision_door
-from tuneparts.data.found import Found, Parts
+from tuneparts.data.source import DataSource, Parts
 from tuneparts.data.task import Examples
 from tuneparts.errors import DataError, DataMissingError
 
@@ -23,7 +23,7 @@ _IDX_DIMENSIONS = {
 CIFAR_FOLDERS = {"CIFAR10": "cifar-10-batches-py", "CIFAR100": "cifar-100-python"}
 
 
-def find_idx(kind: str, root: Path) -> Found | None:
+def find_idx(kind: str, root: Path) -> DataSource | None:
     """MNIST or one of its likenesses under `root`; every file's header and size are checked.
 
     Args:
@@ -43,7 +43,7 @@ def find_idx(kind: str, root: Path) -> Found | None:
                 f"{labels[0]} labels in its `{part}` files. Delete it and get the set again."
             )
     shape = counts["train-images-idx3-ubyte"]
-    return Found(
+    return DataSource(
         where=str(raw),
         num_train=shape[0],
         num_test=counts["t10k-labels-idx1-ubyte"][0],
@@ -84,12 +84,12 @@ def _read_idx(kind: str, root: Path) -> Parts:
     return Parts(train=part(True), test=part(False), num_classes=10)
 
 
-def find_cifar(kind: str, root: Path) -> Found | None:
+def find_cifar(kind: str, root: Path) -> DataSource | None:
     """CIFAR-10 or CIFAR-100 under `root`, as torchvision unpacks them."""
     folder = root / CIFAR_FOLDERS[kind]
     if not folder.is_dir():
         return None
-    return Found(
+    return DataSource(
         where=str(folder),
         num_train=50_000,
         num_test=10_000,

@@ -11,9 +11,8 @@ import torch
 from pydantic import PositiveInt, field_validator
 from torch import nn
 
+from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier
 from tuneparts.models.net import NetConfig, image_shape
-from tuneparts.models.scalars import Bias, Scale
-from tuneparts.models.shortcut import PaddedShortcut
 
 
 class FixupBlock(nn.Module):
@@ -26,7 +25,7 @@ class FixupBlock(nn.Module):
         self.bias1b = Bias()
         self.bias2a = Bias()
         self.conv2 = nn.Conv2d(num_out, num_out, 3, padding=1, bias=False)
-        self.scale = Scale()
+        self.scale = ScalarMultiplier()
         self.bias2b = Bias()
         changes = stride != 1 or num_in != num_out
         self.shortcut = PaddedShortcut(stride, num_out - num_in) if changes else None
@@ -52,7 +51,7 @@ class FixupResNet(NetConfig):
 
     @field_validator("depth")
     @classmethod
-    def _is_6n_plus_2(cls, depth: int) -> int:
+    def _check_depth(cls, depth: int) -> int:
         if depth < 8 or depth % 6 != 2:
             raise ValueError(
                 f"a FixUp ResNet has depth 6n + 2 with n >= 1, but got {depth}. "

@@ -55,7 +55,7 @@ class ResNet9(NetConfig):
     """Groups of each GroupNorm."""
 
     @model_validator(mode="after")
-    def _groups_divide_width(self) -> Self:
+    def _check_groups(self) -> Self:
         if self.width % self.groups:
             raise ValueError(
                 f"`groups` must divide `width`, but got {self.groups} groups for {self.width} "

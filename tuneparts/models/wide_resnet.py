@@ -13,8 +13,8 @@ from pydantic import PositiveFloat, PositiveInt, field_validator
 from torch import nn
 
 from tuneparts.models import kaiming
+from tuneparts.models.layers import PaddedShortcut
 from tuneparts.models.net import NetConfig, image_shape
-from tuneparts.models.shortcut import PaddedShortcut
 
 Norm = Callable[[int], nn.Module]
 """Makes the normalisation layer of a number of channels."""
@@ -66,7 +66,7 @@ class WideResNet(NetConfig):
 
     @field_validator("depth")
     @classmethod
-    def _is_6n_plus_4(cls, depth: int) -> int:
+    def _check_depth(cls, depth: int) -> int:
         if depth < 10 or depth % 6 != 4:
             raise ValueError(
                 f"a Wide ResNet has depth 6n + 4 with n >= 1, but got {depth}. "

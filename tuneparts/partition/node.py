@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.errors import ConfigError
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.roles import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.partition.wiring import Units
@@ -123,7 +123,7 @@ class MixedBatch:
                 if f"{name}.{kind}" in self._leaves
             }
             return partial(_masked_layer, name, layer, masks, orders)
-        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | Scale):
+        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
             self._refuse(name, layer, "its affine parameters cannot differ between examples")
         rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
         per_example = {

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from tuneparts.models.scalars import scalar_names
+from tuneparts.models.layers import scalar_names
 from tuneparts.partition.subnetwork import Partitioned, Share
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.state import Stateful

@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tuneparts.errors import ConfigError
-from tuneparts.models.scalars import Bias, Scale
+from tuneparts.models.layers import Bias, ScalarMultiplier
 
 
 class Role(Enum):
@@ -31,7 +31,7 @@ _ENTRIES = (nn.Linear, _ConvNd)
 _ROLES: dict[tuple[type[nn.Module], ...], Mapping[str, Role]] = {
     _ENTRIES: {"weight": Role.ENTRIES, "bias": Role.ENTRIES},
     NORMS: {"weight": Role.PRODUCT, "bias": Role.SUM},
-    (Scale,): {"scale": Role.PRODUCT},
+    (ScalarMultiplier,): {"scale": Role.PRODUCT},
     (Bias,): {"bias": Role.SUM},
 }
 
@@ -71,7 +71,7 @@ def _role(layer_name: str, layer: nn.Module, name: str) -> Role:
         if isinstance(layer, types) and name in by_name:
             return by_name[name]
     raise ConfigError(
-        f"only linear, convolutional, norm, Bias and Scale layers can be partitioned, but "
-        f"`{layer_name or 'the net itself'}` is a {type(layer).__name__} with a parameter "
+        "only linear, convolutional, norm, Bias and ScalarMultiplier layers can be partitioned, "
+        f"but `{layer_name or 'the net itself'}` is a {type(layer).__name__} with a parameter "
         f"`{name}`. Build it from those layers, or set `requires_grad=False` on what stays fixed."
     )

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.scalars import Bias
+from tuneparts.models.layers import Bias
 from tuneparts.partition.assign import nested_labels, random_labels
 from tuneparts.partition.roles import NORMS, Role
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import nn
 
 from tuneparts.config import Config
-from tuneparts.models.scalars import scalar_names
+from tuneparts.models.layers import scalar_names
 
 
 class OptimiserConfig(Config):

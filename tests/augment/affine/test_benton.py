@@ -10,7 +10,7 @@ from tuneparts import schema
 from tuneparts.augment.affine.benton import NAMES, Benton, BentonConfig
 from tuneparts.augment.affine.lila import NAMES as LILA_NAMES
 from tuneparts.augment.affine.lila import Lila
-from tuneparts.augment.quantity import Quantity
+from tuneparts.augment.constrained import ConstrainedParameter
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -56,7 +56,7 @@ def test_translation_alone_moves_at_most_its_maximum():
 def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     eta = 1.3
     benton = only()
-    benton.widths = Quantity(
+    benton.widths = ConstrainedParameter(
         [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=NAMES
     )
     lila = Lila(dict.fromkeys(LILA_NAMES, 0.0) | {"rotation": eta}, learnable=False)

@@ -4,7 +4,7 @@ import scipy.ndimage
 import torch
 from torch.nn import functional
 
-from tuneparts.augment.affine.resampling import resample
+from tuneparts.augment.affine.augmentation import resample
 
 
 def reference(image_HW: np.ndarray, A_23: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tuneparts import schema
 from tuneparts.augment.averaging import average
-from tuneparts.augment.slot import DropoutSlot
+from tuneparts.augment.dropout_slot import DropoutSlot
 from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import Hypers, HypersConfig
 

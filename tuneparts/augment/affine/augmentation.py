@@ -1,12 +1,13 @@
 """What the three affine parametrisations share: draw matrices, move images, name their values.
 
-Legend: B images, S samples of each, N = B * S, C channels, H height, W width.
+Legend: B images, S samples of each, N = B * S, C channels, H height, W width,
+P = H * W.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tuneparts.augment.affine.resampling import resample
 from tuneparts.config import Config
 
 
@@ -56,3 +57,51 @@ class AffineConfig(Config):
     def build(self, *, learnable: bool) -> Affine:
         """The augmentation."""
         raise NotImplementedError
+
+
+def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
+    """Read each image at A (x, y, 1) for every output position (x, y) in [-1, 1]^2.
+
+    The corners of the square are the centres of the corner pixels (`align_corners=True`).
+    Samples of one image are stacked along the height of one long grid, so that the images are
+    never repeated.
+
+    Args:
+        x_BCHW: images.
+        A_N23: one matrix per sample, those of image b at b * S ... b * S + S - 1.
+
+    Returns:
+        x_NCHW in the order of the matrices.
+    """
+    B, C, H, W = x_BCHW.shape
+    N = len(A_N23)
+    # One product with a (6, P * 2) basis: `affine_grid` multiplies N small matrices instead
+    # and takes more than ten times as long.
+    basis_62P = _basis(H, W, like=A_N23)
+    grid = (A_N23.flatten(1) @ basis_62P).to(x_BCHW.dtype).view(B, (N // B) * H, W, 2)
+    moved = functional.grid_sample(
+        x_BCHW, grid, mode="bilinear", padding_mode="zeros", align_corners=True
+    )
+    return moved.reshape(B, C, N // B, H, W).transpose(1, 2).reshape(N, C, H, W)
+
+
+def _basis(height: int, width: int, *, like: Tensor) -> Tensor:
+    """The (6, P * 2) matrix that takes a flattened 2x3 matrix to its sampling grid."""
+    ys, xs = _positions(height, like=like), _positions(width, like=like)
+    point_3HW = torch.stack(
+        [
+            xs.expand(height, width),
+            ys[:, None].expand(height, width),
+            like.new_ones(height, width),
+        ]
+    )
+    basis = like.new_zeros(2, 3, height, width, 2)
+    basis[0, ..., 0] = point_3HW
+    basis[1, ..., 1] = point_3HW
+    return basis.view(6, -1)
+
+
+def _positions(size: int, *, like: Tensor) -> Tensor:
+    if size == 1:  # the middle: a single pixel has no two corners to align
+        return like.new_zeros(1)
+    return torch.linspace(-1, 1, size, device=like.device, dtype=like.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
 from tuneparts.augment.affine.exponential import exponential
-from tuneparts.augment.quantity import POSITIVE, Quantity
+from tuneparts.augment.constrained import POSITIVE, ConstrainedParameter
 
 NAMES = ("translate_x", "translate_y", "rotation", "scale", "stretch", "shear")
 
@@ -66,7 +66,7 @@ class Benton(Affine):
     def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
         widths = [maxima[name] / unit for name, unit in zip(NAMES, _MAXIMUM_PER_WIDTH, strict=True)]
         super().__init__(learnable=learnable, is_identity=not learnable and not any(widths))
-        self.widths = Quantity(widths, link=POSITIVE, learnable=learnable, names=NAMES)
+        self.widths = ConstrainedParameter(widths, link=POSITIVE, learnable=learnable, names=NAMES)
         generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
         self.register_buffer("generators_66", generators, persistent=False)
 

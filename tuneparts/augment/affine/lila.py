@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
 from tuneparts.augment.affine.exponential import exponential
-from tuneparts.augment.quantity import POSITIVE, Quantity
+from tuneparts.augment.constrained import POSITIVE, ConstrainedParameter
 
 NAMES = ("translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear")
 _ROTATION = NAMES.index("rotation")
@@ -66,7 +66,7 @@ class Lila(Affine):
     def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
         given = [maxima[name] for name in NAMES]
         super().__init__(learnable=learnable, is_identity=not learnable and not any(given))
-        self.maxima = Quantity(given, link=POSITIVE, learnable=learnable, names=NAMES)
+        self.maxima = ConstrainedParameter(given, link=POSITIVE, learnable=learnable, names=NAMES)
         generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
         self.register_buffer("generators_66", generators, persistent=False)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
-from tuneparts.augment.quantity import REAL, Quantity
+from tuneparts.augment.constrained import REAL, ConstrainedParameter
 from tuneparts.config import Config
 
 NAMES = ("rotation", "scale_x", "scale_y", "shear_x", "shear_y", "translate_x", "translate_y")
@@ -70,8 +70,12 @@ class Schwoebel(Affine):
     ) -> None:
         still = theta_min == theta_max == IDENTITY
         super().__init__(learnable=learnable, is_identity=not learnable and still)
-        self.theta_min = Quantity(theta_min, link=REAL, learnable=learnable, names=NAMES)
-        self.theta_max = Quantity(theta_max, link=REAL, learnable=learnable, names=NAMES)
+        self.theta_min = ConstrainedParameter(
+            theta_min, link=REAL, learnable=learnable, names=NAMES
+        )
+        self.theta_max = ConstrainedParameter(
+            theta_max, link=REAL, learnable=learnable, names=NAMES
+        )
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Matrices of components drawn uniformly between their two ends."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tuneparts.augment.affine import Affine
 from tuneparts.augment.averaging import Averaging, average
 from tuneparts.augment.concrete import ConcreteDropout, InputMask
+from tuneparts.augment.dropout_slot import DropoutSlot, dropping
 from tuneparts.augment.pixels import Colour, InputNoise
-from tuneparts.augment.slot import DropoutSlot, drawing
 from tuneparts.augment.temperature import Temperature
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
@@ -195,7 +195,7 @@ class Hypers(nn.Module):
     ) -> Tensor:
         if not training or self.dropout is None or not _acts(self.dropout):
             return net(x)
-        with drawing(self.dropout, generator) as seen:
+        with dropping(self.dropout, generator) as seen:
             logits_NK = net(x)
         if not seen.num_reads:
             raise ConfigError(

@@ -5,7 +5,7 @@ from torch import nn
 from torch.func import functional_call
 
 from tuneparts.augment.concrete import ConcreteDropout
-from tuneparts.augment.slot import DropoutSlot, drawing
+from tuneparts.augment.dropout_slot import DropoutSlot, dropping
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -27,7 +27,7 @@ def test_outside_a_drawing_block_a_slot_passes_on_what_came_in():
 
 def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
     net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
-    with drawing(dropout, stream()) as seen:
+    with dropping(dropout, stream()) as seen:
         found = net(x)
     draws = stream()
     hidden = dropout(net[0](x), 0, draws)
@@ -40,25 +40,25 @@ def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
 def test_rates_are_no_parameters_of_the_net_but_get_its_gradient():
     net, dropout = small_net(), ConcreteDropout([0.2, 0.6], learnable=True)
     assert len(list(net.parameters())) == 4
-    with drawing(dropout, stream()):
+    with dropping(dropout, stream()):
         net(torch.ones(5, 4)).square().sum().backward()
     assert (dropout.rates.raw.grad.abs() > 0).all()
 
 
 def test_copies_and_functional_calls_hear_the_same_block():
     net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
-    with drawing(dropout, stream()):
+    with dropping(dropout, stream()):
         wanted = net(x)
-    with drawing(dropout, stream()):
+    with dropping(dropout, stream()):
         assert torch.equal(copy.deepcopy(net)(x), wanted)
-    with drawing(dropout, stream()):
+    with dropping(dropout, stream()):
         assert torch.equal(functional_call(net, dict(net.named_parameters()), (x,)), wanted)
 
 
 def test_the_block_ends_also_after_an_error():
     slot = DropoutSlot(0, 0.0)
     try:
-        with drawing(ConcreteDropout([0.5], learnable=False), stream()):
+        with dropping(ConcreteDropout([0.5], learnable=False), stream()):
             raise KeyError
     except KeyError:
         pass

@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import avg_pool2d
 
 from tuneparts import seeding
-from tuneparts.models.shortcut import PaddedShortcut
+from tuneparts.models.layers import PaddedShortcut
 
 
 @pytest.mark.parametrize("num_new", [0, 1, 5])

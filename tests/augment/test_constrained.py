@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.augment.quantity import LOG, POSITIVE, REAL, UNIT, Quantity
+from tuneparts.augment.constrained import LOG, POSITIVE, REAL, UNIT, ConstrainedParameter
 from tuneparts.errors import ConfigError
 
 LINKS = {"positive": POSITIVE, "log": LOG, "unit": UNIT, "real": REAL}
@@ -27,28 +27,28 @@ def test_the_unit_link_inverts(value):
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_learnable_numbers_are_parameters_with_a_gradient(link):
-    quantity = Quantity([0.2, 0.7], link=link, learnable=True, names=["a", "b"])
-    quantity.tensor().sum().backward()
-    assert quantity.raw.grad.abs().min() > 0
-    assert quantity.numbers() == pytest.approx([0.2, 0.7])
-    assert list(quantity.state_dict()) == ["raw"]
+    parameter = ConstrainedParameter([0.2, 0.7], link=link, learnable=True, names=["a", "b"])
+    parameter.tensor().sum().backward()
+    assert parameter.raw.grad.abs().min() > 0
+    assert parameter.numbers() == pytest.approx([0.2, 0.7])
+    assert list(parameter.state_dict()) == ["raw"]
 
 
 def test_fixed_numbers_are_exact_and_config_alone():
-    quantity = Quantity([0.0, 0.1], link=POSITIVE, learnable=False, names=["a", "b"])
-    assert quantity.numbers() == [0.0, 0.1]
-    assert quantity.tensor()[0] == 0
-    assert quantity.state_dict() == {}
-    assert quantity.double().tensor().dtype == torch.float64
+    parameter = ConstrainedParameter([0.0, 0.1], link=POSITIVE, learnable=False, names=["a", "b"])
+    assert parameter.numbers() == [0.0, 0.1]
+    assert parameter.tensor()[0] == 0
+    assert parameter.state_dict() == {}
+    assert parameter.double().tensor().dtype == torch.float64
 
 
 @pytest.mark.parametrize("value", [-0.1, math.inf, math.nan])
 def test_numbers_outside_the_range_are_refused(value):
     with pytest.raises(ConfigError, match=r"`noise` must lie between 0 and inf"):
-        Quantity([value], link=POSITIVE, learnable=False, names=["noise"])
+        ConstrainedParameter([value], link=POSITIVE, learnable=False, names=["noise"])
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_learnable_number_cannot_start_on_the_bound(value):
     with pytest.raises(ConfigError, match=r"`dropout.0` .* or freeze its part"):
-        Quantity([value], link=UNIT, learnable=True, names=["dropout.0"])
+        ConstrainedParameter([value], link=UNIT, learnable=True, names=["dropout.0"])

@@ -18,7 +18,7 @@ from tuneparts.augment.concrete import ConcreteDropout
 
 
 @dataclass
-class Drawing:
+class ActiveDropout:
     """The dropout of one call of a net."""
 
     dropout: ConcreteDropout
@@ -27,22 +27,22 @@ class Drawing:
     """How often a slot asked; 0 after the call means that the net has no slots."""
 
 
-_current: ContextVar[Drawing | None] = ContextVar("tuneparts_dropout", default=None)
+_current: ContextVar[ActiveDropout | None] = ContextVar("tuneparts_dropout", default=None)
 
 
 @contextmanager
-def drawing(dropout: ConcreteDropout, generator: torch.Generator) -> Iterator[Drawing]:
+def dropping(dropout: ConcreteDropout, generator: torch.Generator) -> Iterator[ActiveDropout]:
     """Inside the block, slots drop by these rates from this generator; outside they are off."""
-    drawing = Drawing(dropout, generator)
-    token = _current.set(drawing)
+    active = ActiveDropout(dropout, generator)
+    token = _current.set(active)
     try:
-        yield drawing
+        yield active
     finally:
         _current.reset(token)
 
 
 class DropoutSlot(nn.Dropout):
-    """A dropout layer whose rate and randomness come from the `drawing` block around the call.
+    """A dropout layer whose rate and randomness come from the `dropping` block around the call.
 
     It does not read the net's train or eval mode: a hyper step drops in either.
 
@@ -57,11 +57,11 @@ class DropoutSlot(nn.Dropout):
 
     def forward(self, h: Tensor) -> Tensor:
         """Drop, or pass on what came in."""
-        drawing = _current.get()
-        if drawing is None:
+        active = _current.get()
+        if active is None:
             return h
-        drawing.num_reads += 1
-        return drawing.dropout(h, self.slot, drawing.generator)  # type: ignore[no-any-return]
+        active.num_reads += 1
+        return active.dropout(h, self.slot, active.generator)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Slot number and the net's own rate."""

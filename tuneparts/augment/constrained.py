@@ -41,7 +41,7 @@ UNIT = Link(torch.sigmoid, _logit, 0.0, 1.0)
 REAL = Link(torch.positive, float, -math.inf, math.inf)
 
 
-class Quantity(nn.Module):
+class ConstrainedParameter(nn.Module):
     """K numbers of one hyper.
 
     Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a

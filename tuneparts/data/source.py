@@ -30,7 +30,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Found:
+class DataSource:
     """One set in one place; the sizes are known without decoding anything."""
 
     where: str
