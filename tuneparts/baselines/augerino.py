@@ -10,7 +10,6 @@ from typing import Literal, Self
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from tuneparts.augment.affine import Benton, Lila, LilaConfig
 from tuneparts.data.batches import Batches
@@ -19,6 +18,7 @@ from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 SAFE_WIDTH = 10.0
@@ -93,14 +93,9 @@ class AugerinoLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y_B = self.train_data.take(self._batches.next())
-        logits_BK = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
-        likelihood_loss = F.cross_entropy(logits_BK, y_B)
+        batch = self.train_data.take(self._batches.next())
+        loss = loss_on(batch, net=self.net, hypers=self.hypers, generator=self._augmentation)
         rewarded = reward(self.widths(), reg=self.config.reg, safe=self.config.safe)
-        for optimiser in (self.optimiser, self._hyper_optimiser):
-            optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(likelihood_loss - rewarded)
-        for optimiser in (self.optimiser, self._hyper_optimiser):
-            optimiser.step()
-        # The likelihood alone, so that losses compare between methods.
-        return Step(passes=1, losses={"train/loss": likelihood_loss.detach()})
+        gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
+        # Without the reward, so that losses compare between methods.
+        return Step(passes=1, losses={"train/loss": loss.detach()})

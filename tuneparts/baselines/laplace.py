@@ -15,7 +15,6 @@ from typing import Literal, Self
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tuneparts.baselines.curvature import check_memory, diagonal_ggn, log_evidence
 from tuneparts.data.batches import Batches
@@ -23,6 +22,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.step import gradient_step, loss, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -134,27 +134,24 @@ class LaplaceLearner(
     def weight_step(self) -> Tensor:
         """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y_B = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next())
         with self.hypers.detached():
-            logits_BK = self.hypers.predict(
-                self.net, x, generator=self._augmentation, training=True
+            likelihood_loss = loss_on(
+                batch, net=self.net, hypers=self.hypers, generator=self._augmentation
             )
-        loss = F.cross_entropy(logits_BK, y_B)
         energy = sum(
             self.log_precision[name].detach().exp() * p.square().sum()
             for name, p in self.net.named_parameters()
         )
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss + energy / (2 * len(self.train_data)))
-        self.optimiser.step()
-        return loss.detach()
+        gradient_step(likelihood_loss + energy / (2 * len(self.train_data)), self.optimiser)
+        return likelihood_loss.detach()
 
     def evidence_step(self) -> Tensor:
         """Move hypers and prior by one batch; returns minus the evidence per example."""
         num, size = len(self.train_data), self.config.evidence_batch
         x, y_B = self.train_data.take(self._evidence_batches.next())
         logits_BK, diagonal = self._diagonal(x, self._evidence_augmentation, differentiable=True)
-        likelihood = -F.cross_entropy(logits_BK, y_B) * num
+        likelihood = -loss(logits_BK, y_B) * num
         estimate = {name: h * (num / size) for name, h in diagonal.items()}
         self._remember({name: h.detach() for name, h in estimate.items()})
         evidence = log_evidence(likelihood, self._weights(), self._curvature, self.log_precision)
@@ -163,11 +160,7 @@ class LaplaceLearner(
             (h / (self._curvature[name] + self.log_precision[name].detach().exp())).sum()
             for name, h in estimate.items()
         )
-        parameters = [*self.hypers.learnable(), *self.log_precision.values()]
-        grads = torch.autograd.grad(-evidence + movement / 2, parameters, allow_unused=True)
-        for parameter, grad in zip(parameters, grads, strict=True):
-            parameter.grad = grad
-        self._hyper_optimiser.step()
+        gradient_step(-evidence + movement / 2, self._hyper_optimiser)
         return -evidence.detach() / num
 
     def evidence(self) -> float:
@@ -177,7 +170,7 @@ class LaplaceLearner(
         likelihood = torch.zeros((), dtype=torch.float64, device=self.context.device)
         for x, y_B in self.train_data.iterate(self.config.evidence_batch):
             logits_BK, diagonal = self._diagonal(x, generator, differentiable=False)
-            likelihood -= F.cross_entropy(logits_BK.double(), y_B, reduction="sum")
+            likelihood -= loss(logits_BK.double(), y_B, reduction="sum")
             for name, h in diagonal.items():
                 curvature[name] += h
         with torch.no_grad():

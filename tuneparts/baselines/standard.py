@@ -2,14 +2,12 @@
 
 from typing import Literal
 
-import torch
-from torch.nn import functional as F
-
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -43,11 +41,8 @@ class StandardLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._fixed_augmentation)
-        logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
-        loss = F.cross_entropy(logits, y)
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self.optimiser.step()
+        loss = loss_on((x, y_B), net=self.net, hypers=self.hypers, generator=self._augmentation)
+        gradient_step(loss, self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
@@ -19,6 +18,7 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
 from tuneparts.training.release import Release, ReleaseConfig
+from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -105,33 +105,23 @@ class ValidationLearner(
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y_B = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
         with self.hypers.detached():
-            logits_BK = self.hypers.predict(
-                self.net, x, generator=self._weight_augmentation, training=True
+            loss = loss_on(
+                batch, net=self.net, hypers=self.hypers, generator=self._weight_augmentation
             )
-        loss = F.cross_entropy(logits_BK, y_B)
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self.optimiser.step()
+        gradient_step(loss, self.optimiser)
         return loss.detach()
 
     def hyper_step(self) -> Tensor:
         """Move the hypers by a batch of the held-out part."""
         assert self._hyper_optimiser is not None
-        x, y_B = self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
         # In evaluation mode the norms neither see nor remember the held-out batch.
         self.net.eval()
-        logits_BK = self.hypers.predict(
-            self.net, x, generator=self._hyper_augmentation, training=True
-        )
+        loss = loss_on(batch, net=self.net, hypers=self.hypers, generator=self._hyper_augmentation)
         self.net.train()
-        loss = F.cross_entropy(logits_BK, y_B)
-        psi = self.hypers.learnable()
-        grads = torch.autograd.grad(loss, psi, allow_unused=True)
-        for parameter, grad in zip(psi, grads, strict=True):
-            parameter.grad = grad
-        self._hyper_optimiser.step()
+        gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
 
     def _release(self) -> Release:

@@ -10,9 +10,10 @@ Shapes: B examples in a batch, K classes, n examples of the client, m entries th
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
@@ -23,6 +24,7 @@ from tuneparts.partition.optimizers import PartitionedOptimiser
 from tuneparts.partition.subnetwork import Partitioned, View
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.step import gradients, loss_on
 
 
 class Site:
@@ -100,14 +102,10 @@ class Site:
         generator = self._augmentation(order, partition)
         try:
             for indices_B in islice(self.batches(order), order.steps[partition]):
-                x, y_B = self._examples.take(indices_B)
                 view = self._parts.view(partition, trainable=True)
                 with self._hypers.detached():
-                    logits_BK = self._predict(view, x, generator)
-                loss = nn.functional.cross_entropy(logits_BK, y_B)
-                loss.backward()  # type: ignore[no-untyped-call]
-                grads = [leaf.grad for leaf in view.leaves]
-                optimiser.step(partition, grads, lr=self._broadcast.lr)
+                    loss = self._loss(view, indices_B, generator)
+                optimiser.step(partition, gradients(loss, view.leaves), lr=self._broadcast.lr)
                 losses.append(loss.detach())
             shares = self._parts.shares(partition)
             return [share.gather(share.flat_n).clone() for share in shares]
@@ -126,17 +124,25 @@ class Site:
         total = [torch.zeros_like(parameter) for parameter in learnt]
         losses = []
         for indices_B in batches:
-            x, y_B = self._examples.take(indices_B)
-            logits_BK = self._predict(view, x, generator)
-            loss = nn.functional.cross_entropy(logits_BK, y_B, reduction="sum") / num_seen
+            loss = self._loss(view, indices_B, generator, reduction="sum") / num_seen
             found = torch.autograd.grad(loss, learnt, materialize_grads=True)
             total = [a + b for a, b in zip(total, found, strict=True)]
             losses.append(loss.detach())
         return total, float(torch.stack(losses).double().sum())
 
-    def _predict(self, view: View, x: Tensor, generator: torch.Generator) -> Tensor:
-        return self._hypers.predict(
-            lambda inputs: self._parts.run(view, inputs), x, generator=generator, training=True
+    def _loss(
+        self,
+        view: View,
+        indices_B: Tensor,
+        generator: torch.Generator,
+        reduction: Literal["mean", "sum"] = "mean",
+    ) -> Tensor:
+        return loss_on(
+            self._examples.take(indices_B),
+            net=lambda inputs: self._parts.run(view, inputs),
+            hypers=self._hypers,
+            generator=generator,
+            reduction=reduction,
         )
 
     def _restore(self, partition: int) -> None:

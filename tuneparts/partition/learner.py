@@ -23,6 +23,7 @@ from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.evaluate import EVAL_BATCH
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
+from tuneparts.training.step import gradient_step, gradients, loss_on
 from tuneparts.training.supervised import SupervisedLearner
 
 
@@ -87,19 +88,16 @@ class PartitionedLearner(
         if self.config.mixed:
             return self._mixed_step()
         k, indices_B = self._weight_stream.next()
-        x, y_B = self.train_data.take(indices_B)
         view = self.parts.view(k, trainable=True)
         with self.hypers.detached():
-            logits_BK = self.hypers.predict(
-                lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
-                x,
+            loss = loss_on(
+                self.train_data.take(indices_B),
+                net=lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
+                hypers=self.hypers,
                 generator=self._weight_augmentation,
-                training=True,
             )
-        loss = nn.functional.cross_entropy(logits_BK, y_B)
-        loss.backward()  # type: ignore[no-untyped-call]
-        grads = [leaf.grad for leaf in view.leaves]
-        self.optimiser.step(k, grads, lr=self.config.optimiser.lr_at(self.progress))
+        lr = self.config.optimiser.lr_at(self.progress)
+        self.optimiser.step(k, gradients(loss, view.leaves), lr=lr)
         self._num_weight_steps += 1
         return loss.detach()
 
@@ -107,14 +105,16 @@ class PartitionedLearner(
         """Each example draws its own partition; every partition takes a step of its mean loss."""
         levels_B, indices_B = self._weight_stream.next_mixed()
         levels_B = levels_B.to(self.context.device)
-        x, y_B = self.train_data.take(indices_B)
         num_samples = self.hypers.num_samples(training=True)
         batch = MixedBatch(self.parts, levels_B.repeat_interleave(num_samples))
         with self.hypers.detached():
-            logits_BK = self.hypers.predict(
-                batch.run, x, generator=self._weight_augmentation, training=True
+            losses_B = loss_on(
+                self.train_data.take(indices_B),
+                net=batch.run,
+                hypers=self.hypers,
+                generator=self._weight_augmentation,
+                reduction="none",
             )
-        losses_B = nn.functional.cross_entropy(logits_BK, y_B, reduction="none")
         counts_B = torch.bincount(levels_B)[levels_B]
         lr = self.config.optimiser.lr_at(self.progress)
         for k, grads in batch.gradients((losses_B / counts_B).sum()).items():
@@ -127,14 +127,13 @@ class PartitionedLearner(
         assert self._hyper_stream is not None
         assert self._hyper_optimiser is not None
         k, indices_B = self._hyper_stream.next()
-        x, y_B = self.train_data.take(indices_B)
-        logits_BK = self.hypers.predict(
-            self.subnetwork(k - 1), x, generator=self._hyper_augmentation, training=True
+        loss = loss_on(
+            self.train_data.take(indices_B),
+            net=self.subnetwork(k - 1),
+            hypers=self.hypers,
+            generator=self._hyper_augmentation,
         )
-        loss = nn.functional.cross_entropy(logits_BK, y_B)
-        self._hyper_optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._hyper_optimiser.step()
+        gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
 
     def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:

@@ -23,6 +23,7 @@ from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.roles import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.partition.wiring import Units
+from tuneparts.training.step import gradients
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -78,7 +79,7 @@ class MixedBatch:
 
     def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
-        loss.backward()  # type: ignore[no-untyped-call]
+        gradients(loss, [*self._leaves.values(), *self._rows.values()])
 
         def of(name: str, level: int) -> Tensor | None:
             if name in self._leaves:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.training.step import loss
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,7 @@ def evidence(
         terms = []
         for indices_B in torch.split(indices_N, batch_size):
             x, y_B = examples.take(indices_B)
-            terms.append(
-                -nn.functional.cross_entropy(predict(k - 1, x).double(), y_B, reduction="sum")
-            )
+            terms.append(-loss(predict(k - 1, x).double(), y_B, reduction="sum"))
         sums[k] = float(torch.stack(terms).sum())
         counts[k] = len(indices_N)
     return Evidence(sums, counts)

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self
 import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
@@ -29,6 +28,7 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -226,12 +226,10 @@ class PwfnLearner(
         return loss
 
     def _backward(self) -> Tensor:
-        x, y = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._augmentation)
-        logits = self.hypers.predict(self.net, x, generator=self._augmentation, training=True)
-        loss = F.cross_entropy(logits, y)
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
+        loss = loss_on((x, y_B), net=self.net, hypers=self.hypers, generator=self._augmentation)
+        gradients(loss, self.net.parameters())
         return loss.detach()
 
     def _pull_means(self, loss: Tensor) -> None:

@@ -7,7 +7,6 @@ hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozenie
 import torch
 from pydantic import Field
 from torch import nn
-from torch.nn import functional as F
 
 from tuneparts.config import Config
 from tuneparts.data.batches import Batches
@@ -16,6 +15,7 @@ from tuneparts.training.hyper import Hypers
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.state import Stateful
+from tuneparts.training.step import gradient_step, loss_on
 
 
 class ReleaseConfig(Config):
@@ -81,13 +81,8 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
             progress: fraction of the stage that is spent.
         """
         set_lr(self._optimiser, self._config.lr_at(progress))
-        x, y_B = self._examples.take(self._batches.next())
+        batch = self._examples.take(self._batches.next())
         with self._hypers.detached():
-            logits_BK = self._hypers.predict(
-                self._net, x, generator=self._augmentation, training=True
-            )
-        loss = F.cross_entropy(logits_BK, y_B)
-        self._optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self._optimiser.step()
+            loss = loss_on(batch, net=self._net, hypers=self._hypers, generator=self._augmentation)
+        gradient_step(loss, self._optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tuneparts import seeding
 from tuneparts.augment.corruptions import Kind
@@ -33,6 +32,7 @@ from tuneparts.training.members.operating_points import operating_points
 from tuneparts.training.members.predictions import differences, mean_log_probs
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.scores import scores
+from tuneparts.training.step import gradient_step, loss
 
 
 class MembersConfig(MethodConfig):
@@ -115,7 +115,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         """Mean cross-entropy of each member (M,)."""
         logits_MBK: Tensor = self.model(x)
         num_members = len(logits_MBK)
-        flat = F.cross_entropy(logits_MBK.flatten(0, 1), y_B.repeat(num_members), reduction="none")
+        flat = loss(logits_MBK.flatten(0, 1), y_B.repeat(num_members), reduction="none")
         return flat.view(num_members, -1).mean(dim=1)
 
     def objective(self, loss_M: Tensor) -> Tensor:
@@ -125,9 +125,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
         loss_M = self.losses(*self.next_batch())
-        self.optimiser.zero_grad(set_to_none=True)
-        self.objective(loss_M).backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        gradient_step(self.objective(loss_M), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
     def evaluate(self) -> dict[str, float]:

@@ -1,0 +1,76 @@
+"""The one loss and the one gradient step that every method trains by.
+
+A step of any method reads a batch, predicts it with a net under hypers, and moves parameters down
+the gradient of the loss. Methods differ in the net they predict with (the whole one, a subnetwork,
+several members), in what they add to the loss, and in who moves by the gradient.
+
+Shapes: B examples, K classes.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts.training.hyper import Hypers
+
+Batch = tuple[Tensor, Tensor]
+"""Normalised inputs (B, ...) and labels (B,)."""
+
+
+def loss(
+    logits_BK: Tensor, y_B: Tensor, *, reduction: Literal["mean", "sum", "none"] = "mean"
+) -> Tensor:
+    """The training loss of predictions: their cross-entropy with labels or probabilities."""
+    return F.cross_entropy(logits_BK, y_B, reduction=reduction)
+
+
+def loss_on(
+    batch: Batch,
+    *,
+    net: Callable[[Tensor], Tensor],
+    hypers: Hypers,
+    generator: torch.Generator,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+) -> Tensor:
+    """The training loss of a net under its hypers.
+
+    Args:
+        batch: inputs and labels.
+        net: from inputs to logits; may be a subnetwork.
+        hypers: differentiated with the rest, unless inside `hypers.detached()`.
+        generator: source of the hypers' draws.
+        reduction: mean or sum over examples, or one loss for each.
+    """
+    x, y_B = batch
+    logits_BK = hypers.predict(net, x, generator=generator, training=True)
+    return loss(logits_BK, y_B, reduction=reduction)
+
+
+def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None]:
+    """Differentiate by these leaves and nothing else; None for those that play no part.
+
+    The gradients are also left in the leaves' `grad`, where optimisers look for them.
+    """
+    moved = list(leaves)
+    for leaf in moved:
+        leaf.grad = None
+    torch.autograd.backward(objective, inputs=[leaf for leaf in moved if leaf.requires_grad])
+    return [leaf.grad for leaf in moved]
+
+
+def gradient_step(objective: Tensor, *optimisers: torch.optim.Optimizer) -> None:
+    """Move everything that these optimisers hold by the gradient of an objective.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.tensor(3.0))
+        >>> gradient_step(weight.square(), torch.optim.SGD([weight], lr=0.5))
+        >>> weight.item()
+        0.0
+    """
+    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    gradients(objective, (parameter for group in groups for parameter in group["params"]))
+    for optimiser in optimisers:
+        optimiser.step()
