@@ -1,12 +1,14 @@
 """Code, commands, links and paths in the documents are true."""
 
 import ast
+import doctest
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,21 @@ def test_the_map_is_current() -> None:
         [sys.executable, ROOT / "docs" / "map.py"], capture_output=True, text=True, check=True
     )
     assert (ROOT / "docs" / "map.md").read_text("utf-8") == written.stdout, "run `make map`"
+
+
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "tuneparts").rglob("*.py")
+    if ">>> " in path.read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings_give_what_they_say(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
+    result = doctest.testmod(import_module(module), optionflags=doctest.ELLIPSIS)
+    assert result.attempted > 0
+    assert result.failed == 0

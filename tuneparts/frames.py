@@ -4,9 +4,16 @@ Tables, figures and verdicts are made from these frames. The journal has every n
 so they do not depend on MLflow: it may be away, or have got only a part so far.
 
 Example:
-    >>> from tuneparts import frames
-    >>> trials = frames.trials(run.folder / "journal.jsonl")
-    >>> trials.groupby("arm")["val/accuracy"].max()
+    >>> from tuneparts.journal import Journal, Row, TrialId, TrialStarted
+    >>> path, trial = Path("journal.jsonl"), TrialId(arm="random", seed=0, index=0)
+    >>> journal = Journal(path)
+    >>> journal.append(TrialStarted(trial, config={"method": "standard"}, time=1.0))
+    True
+    >>> journal.append(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
+    True
+    >>> journal.close()
+    >>> trials(path).groupby("arm")["val/accuracy"].max().to_dict()
+    {'random': 0.75}
 """
 
 from collections.abc import Iterable, Mapping

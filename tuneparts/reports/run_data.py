@@ -27,9 +27,14 @@ class RunData:
     """The frames of a run; whatever is derived from them is computed once, when first asked for.
 
     Example:
-        >>> run_data = RunData(metadata, frames.trials(journal), frames.steps(journal))
+        >>> from tuneparts.reports.metadata import ArmMetadata
+        >>> arm = ArmMetadata("none", "standard", trials_per_seed=1, seeds=(0,))
+        >>> trial = {"trial": "none/seed0/00000", "arm": "none", "seed": 0, "index": 0}
+        >>> scores = {"outcome": "finished", "error": "", "cost/passes": 9.0, "test/accuracy": 0.75}
+        >>> trials, steps = pd.DataFrame([trial | scores]), pd.DataFrame(columns=STEP_COLUMNS)
+        >>> run_data = RunData(ReportMetadata("digits", "Is it?", (arm,)), trials, steps)
         >>> print(run_data.answer)
-        >>> rendering.show(Console(), *run_data.tables)
+        none has test accuracy 0.7500 (1 seed); there is no other arm.
     """
 
     metadata: ReportMetadata
