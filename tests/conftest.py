@@ -48,7 +48,7 @@ def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run_here() -> Callable[..., Iterator[None]]:
-    """A search in this process instead of on Ray: same plan, journal, learners and shelf.
+    """Runs a search in this process, one report at a time.
 
     The returned function gives an iterator that pauses after each report, so that a test can look
     at a search that is under way; exhaust it to finish.
@@ -57,35 +57,52 @@ def run_here() -> Callable[..., Iterator[None]]:
 
 
 def _run_here(run: Any, *observers: Any) -> Iterator[None]:
-    from tuneparts import catalog
-    from tuneparts.config import parse
     from tuneparts.journal import Journal
-    from tuneparts.search import runner
+    from tuneparts.run import local
+    from tuneparts.run.worker import TrialSetting
     from tuneparts.search.plan import Plan
-    from tuneparts.search.shelf import Shelf
-    from tuneparts.search.storage import Folder
-    from tuneparts.training.learner import Context
 
     search = run.search()
-    task, shelf = search.data.load(), Shelf(Folder(run.storage()))
     journal = Journal(run.folder / "journal.jsonl")
     plan = Plan(search, journal, observers)
-    while (segment := plan.next()) is not None:
-        assert segment.round == 0, "only arms without rounds run here"
-        config = parse(catalog.config_class(segment.config["method"]), segment.config)
-        learner = config.build(
-            Context(
-                task=task,
-                seed=segment.trial.seed,
-                device=torch.device("cpu"),
-                score_test_always=search.score_test_always,
-            )
-        )
-        while not learner.finished:
-            row = {**learner.advance(), "cost/seconds": learner.passes / 100}
-            shelf.put(segment, learner.passes, {"learner": learner.state_dict()}, last=False)
-            plan.rows(segment, runner.to_rows(segment, [row]))
-            yield
-        plan.complete(segment, finished=True)
+    for _ in local.in_this_process(plan, TrialSetting.of(search, run.storage())):
+        yield
     assert plan.done
     journal.close()
+
+
+@pytest.fixture
+def null_search() -> Callable[..., Any]:
+    """Makes a search over learners that do nothing."""
+    from tuneparts.data.config import DataConfig
+    from tuneparts.search.spec import Scale, Search
+
+    def make(*arms: Any, **fields: Any) -> Search:
+        values = {
+            "name": "null",
+            "question": "Does it run?",
+            "scale": Scale.SMOKE,
+            "data": DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+            "metric": "val/accuracy",
+            "passes": 8,
+            "seeds": (0,),
+        }
+        return Search(**{**values, **fields}, arms=arms)
+
+    return make
+
+
+@pytest.fixture
+def null_arm() -> Callable[..., Any]:
+    """Makes an arm whose learners do nothing."""
+    from tests.harness.faulty import FaultyConfig
+    from tuneparts.search.space import Uniform
+    from tuneparts.search.spec import Arm
+
+    def make(name: str, **fields: Any) -> Arm:
+        config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))
+        if "algorithm" in fields:
+            fields.setdefault("space", {"x": Uniform(low=0.0, high=1.0)})
+        return Arm(name=name, config=config, **fields)
+
+    return make

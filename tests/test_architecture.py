@@ -18,14 +18,15 @@ LEVELS = {
     "federated": 4, "journal": 4,
     "catalog": 5, "frames": 5,
     "search": 6, "tracking": 6,
-    "reports": 7, "bench": 7,
-    "cli": 8,
+    "run": 7, "reports": 7,
+    "bench": 8,
+    "cli": 9,
 }  # fmt: skip
 IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
 """A string in a table that is imported later, such as those of the catalog."""
 FILES = sorted(ROOT.rglob("*.py"))
 HOMES = {
-    "ray": {"search", "bench", "cli"},
+    "ray": {"run", "bench", "cli"},
     "mlflow": {"tracking", "bench", "cli"},
     "torchvision": {"torchvision_door"},
 }

@@ -68,3 +68,7 @@ class StorageError(TunepartsError, OSError):
 
 class SecurityError(TunepartsError, PermissionError):
     """A secret that others could read, or a door that would stand open."""
+
+
+class WorkerError(TunepartsError, RuntimeError):
+    """Worker processes of the local executor do not start."""

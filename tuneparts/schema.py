@@ -4,6 +4,8 @@ A name is `family/quantity`. A name that ends in `.*` stands for a numbered or n
 (`lml/term.2`, `hyper/keep.0`). Learners may report nothing that is not listed here.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -149,3 +151,30 @@ def selection_metric(name: str) -> Metric:
             f"Use one of: {usable}."
         )
     return metric
+
+
+def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None:
+    """Select the trial with the best score: the one rule, for followers and for reports.
+
+    Ties go to the smaller index. A single candidate needs no score, because there is nothing to
+    choose; among several, those without a score or with NaN are out.
+
+    Args:
+        scores: index of each trial -> its score.
+        metric: what the score is of.
+
+    Example:
+        >>> best_index({0: 0.7, 1: 0.9, 2: None}, lookup("val/accuracy"))
+        1
+    """
+    if len(scores) == 1:
+        return next(iter(scores))
+    best: int | None = None
+    best_score = math.nan
+    for index in sorted(scores):
+        score = scores[index]
+        if score is None or math.isnan(score):
+            continue
+        if best is None or metric.better(score, best_score):
+            best, best_score = index, score
+    return best

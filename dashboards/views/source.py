@@ -12,7 +12,7 @@ from tuneparts.frames import STEP_COLUMNS
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.run_data import RunData
-from tuneparts.search import logs
+from tuneparts.run import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import artifacts, frames, store

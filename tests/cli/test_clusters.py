@@ -2,7 +2,7 @@ from rich.console import Console
 
 from tuneparts.cli.clusters import node_table, wall_seconds
 from tuneparts.reports.rendering import show
-from tuneparts.search.placement import GIB
+from tuneparts.run.placement import GIB
 
 
 def test_one_line_per_node() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from tuneparts.cli import drive
 from tuneparts.errors import BusyError
-from tuneparts.search import runner, runs
+from tuneparts.run import lock
+from tuneparts.search import runs
 
 
 def test_a_second_driver_does_not_touch_the_store(tmp_path, monkeypatch) -> None:
@@ -15,7 +16,7 @@ def test_a_second_driver_does_not_touch_the_store(tmp_path, monkeypatch) -> None
     run = runs.Run(tmp_path, "null/20260101-000000-0123456789ab")
     run.folder.mkdir(parents=True)
     (run.folder / "run.json").write_text(json.dumps({"search": {}}))
-    with runner.exclusive(run.folder), pytest.raises(BusyError, match="one driver at a time"):
+    with lock(run.folder), pytest.raises(BusyError, match="one driver at a time"):
         drive._drive(run, None, None)
     assert sorted(path.name for path in run.folder.iterdir()) == ["lock", "run.json"]
     assert not (tmp_path / "mlflow.db").exists()

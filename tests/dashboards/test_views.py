@@ -10,8 +10,8 @@ from sqlalchemy import Engine, create_engine, event, insert
 from tuneparts import settings
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.run.logs import TrialLog
 from tuneparts.search import load, runs
-from tuneparts.search.logs import TrialLog
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.tracker import Tracker
@@ -89,7 +89,7 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     found = open_page("trial", id=trials["run_id"][0])
     assert found.title[0].value == trials["trial"][0]
     assert "20 passes:" in found.code[-2].value
-    assert found.code[-1].value == "nothing here"
+    assert "standard from 0 to 20 passes on" in found.code[-1].value
     log = TrialLog(Folder(run.storage()), TrialId.parse(trials["trial"][0]))
     log.add("a word from the worker")
     log.keep()
@@ -113,6 +113,7 @@ def test_a_failed_trial_shows_its_error(here: Path) -> None:
     failed = trials[trials["outcome"] == "failed"].iloc[0]
     app = open_page("trial", id=failed["run_id"])
     assert "the loss is NaN" in words(app)
+    assert app.code[-1].value == "nothing here"  # it left no log
     assert "Choose a trial" in words(open_page("trial", id="nonsense"))
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from tests.harness.wire import Wire
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
-from tuneparts.search import logs, runs
+from tuneparts.run import logs
+from tuneparts.search import runs
 from tuneparts.search.storage import Folder
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,8 @@ SEARCH = """
 import sys
 from pathlib import Path
 
-from tuneparts.search import load, runner
+from tuneparts.run import execute
+from tuneparts.search import load
 
 sys.path.insert(0, sys.argv[3])
 from test_doors import open_doors
@@ -35,7 +36,7 @@ class Watch:
         wide.update(open_doors())
 
 
-runner.run(search, folder=Path(sys.argv[2]), observers=[Watch()])
+execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
 print("wide", sorted(wide))
 """
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import ray
 
 ray.init(num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
-from tuneparts.search import load, runner
+from tuneparts.run import execute
+from tuneparts.search import load
 
 search = load.load(sys.argv[1], scale="smoke")
 arm = search.arm("random").replaced({"resources.gpus": 0.5, "resources.cpus": 0.5})
@@ -29,7 +30,7 @@ class Watch:
         most = max(most, used)
 
 
-runner.run(search, folder=Path(sys.argv[2]), observers=[Watch()])
+execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
 print("most", most)
 """
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tuneparts.errors import BusyError, PlacementError, StorageError
+from tuneparts.errors import PlacementError, StorageError
 from tuneparts.journal import Event, Journal, Row, TrialId
-from tuneparts.search import load, logs, runner
+from tuneparts.run import execute, lock, logs
+from tuneparts.search import load
 from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
@@ -38,7 +39,7 @@ def resolved(null_file: Path, **changes: Any) -> Search:
 
 
 def test_every_kind_of_arm_runs_to_its_end(local_ray, null_file, tmp_path) -> None:
-    ending = runner.run(resolved(null_file), folder=tmp_path / "run")
+    ending = execute(resolved(null_file), folder=tmp_path / "run")
     assert ending.status == "done"
     found = facts(tmp_path / "run")
     outcomes = {trial: outcome for trial, (_, outcome) in found.items()}
@@ -49,7 +50,7 @@ def test_every_kind_of_arm_runs_to_its_end(local_ray, null_file, tmp_path) -> No
         if outcome == "finished":
             assert list(rows) == [2, 4, 6, 8], trial
             assert "test/accuracy" in rows[8]
-    assert runner.run(resolved(null_file), folder=tmp_path / "run").status == "done"
+    assert execute(resolved(null_file), folder=tmp_path / "run").status == "done"
     assert facts(tmp_path / "run") == found
 
 
@@ -59,8 +60,8 @@ def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, 
     dying = fixed.replaced({"config.fault": "exit", "config.fault_folder": str(tmp_path)})
     mortal = search.model_copy(update={"arms": (dying,)})
     healthy = search.model_copy(update={"arms": (fixed,)})
-    runner.run(mortal, folder=tmp_path / "mortal")
-    runner.run(healthy, folder=tmp_path / "healthy")
+    execute(mortal, folder=tmp_path / "mortal")
+    execute(healthy, folder=tmp_path / "healthy")
     assert (tmp_path / "died").exists()
     assert facts(tmp_path / "mortal") == facts(tmp_path / "healthy")
 
@@ -71,15 +72,7 @@ def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file,
     with pytest.raises(
         PlacementError, match=r"needs tpu 1, GPU 3 and the cluster has tpu 0, GPU 0"
     ):
-        runner.run(search.model_copy(update={"arms": (greedy,)}), folder=tmp_path / "run")
-
-
-def test_a_second_driver_is_refused(null_file, tmp_path) -> None:
-    with (
-        runner.exclusive(tmp_path / "run"),
-        pytest.raises(BusyError, match="one driver at a time"),
-    ):
-        runner.run(resolved(null_file), folder=tmp_path / "run")
+        execute(search.model_copy(update={"arms": (greedy,)}), folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", "5")
     search = resolved(null_file)
     arms = (search.arms[0].replaced({"name": "bad", "config.fault": fault}), search.arms[0])
-    assert runner.run(search.model_copy(update={"arms": arms}), folder=tmp_path).status == "done"
+    assert execute(search.model_copy(update={"arms": arms}), folder=tmp_path).status == "done"
     trials = Journal(tmp_path / "journal.jsonl").trials
     bad, good = (trials[TrialId(arm.name, 0, 0)] for arm in arms)
     assert bad.end.outcome == "failed"
@@ -124,7 +117,7 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
     search = search.model_copy(update={"arms": search.arms[:3]})
     folder = small_disk / "run" if where == "journal" else tmp_path / "run"
     storage = str(tmp_path / "trials" if where == "journal" else small_disk / "trials")
-    with runner.exclusive(folder):
+    with lock(folder):
         pass
     ballast = small_disk / "ballast"
 
@@ -141,8 +134,8 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
                         pass
 
     with pytest.raises(StorageError, match=r"(No space left|half a line).*tuneparts resume"):
-        runner.run(search, folder=folder, storage=storage, observers=[Fill()])
+        execute(search, folder=folder, storage=storage, observers=[Fill()])
     ballast.unlink()
-    assert runner.run(search, folder=folder, storage=storage).status == "done"
-    runner.run(search, folder=tmp_path / "undisturbed")
+    assert execute(search, folder=folder, storage=storage).status == "done"
+    execute(search, folder=tmp_path / "undisturbed")
     assert facts(folder) == facts(tmp_path / "undisturbed")

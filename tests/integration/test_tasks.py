@@ -9,7 +9,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.errors import PlacementError
 from tuneparts.federated.config import FederatedConfig
 from tuneparts.journal import Journal
-from tuneparts.search import runner
+from tuneparts.run import execute
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 pytestmark = pytest.mark.ray
@@ -17,7 +17,7 @@ HALF = {"cpus": 0.5, "gpus": 0.0}
 
 
 def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
-    from tuneparts.search.tasks import RayTasks
+    from tuneparts.run.ray.tasks import RayTasks
 
     def work(offset: int, job: str) -> int:
         if job == "raise":
@@ -65,7 +65,7 @@ def a_search(**fields) -> Search:
 
 @pytest.mark.timeout(600)
 def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_path) -> None:
-    runner.run(a_search(), folder=tmp_path / "run")
+    execute(a_search(), folder=tmp_path / "run")
     journal = Journal(tmp_path / "run" / "journal.jsonl")
     rows = {}
     for trial, record in journal.trials.items():
@@ -81,4 +81,4 @@ def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_pat
 
 def test_bundles_of_tasks_are_part_of_what_a_trial_needs(local_ray, tmp_path) -> None:
     with pytest.raises(PlacementError, match="`tasks` need CPU 3 and the cluster has CPU 2"):
-        runner.run(a_search(num_tasks=4), folder=tmp_path / "run")
+        execute(a_search(num_tasks=4), folder=tmp_path / "run")

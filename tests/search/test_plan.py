@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.harness.faulty import FaultyConfig, FaultyLearner
 from tuneparts.data.task import Task
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId
+from tuneparts.journal import Journal, TrialEnded, TrialId
+from tuneparts.run.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
-from tuneparts.training.learner import Context
 
 
 class KilledError(Exception):
@@ -20,11 +19,12 @@ class KilledError(Exception):
 
 
 class Executor:
-    """Runs segments in this process, in a scrambled order, keeping states like the shelf does."""
+    """Runs segments in this process in a scrambled order, and may die on the way."""
 
-    def __init__(self, order: int, die_after: int | None = None) -> None:
+    def __init__(self, order: int, storage: Path, die_after: int | None = None) -> None:
         self.rng = random.Random(order)
-        self.states: dict[tuple[TrialId, int], int] = {}
+        task: Any = Task  # null learners do not look at it
+        self.setting = TrialSetting(task, str(storage), False, interval_limit=60.0)
         self.die_after = die_after
         self.num_reports = 0
 
@@ -37,29 +37,17 @@ class Executor:
             self.run_segment(plan, running.pop(self.rng.randrange(len(running))))
 
     def run_segment(self, plan: Plan, segment: Segment) -> None:
-        learner = FaultyLearner(FaultyConfig(**segment.config), a_context(segment.trial.seed))
-        if segment.round:
-            source = segment.donor or segment.trial
-            learner.load_state_dict({"passes": self.states[source, segment.round - 1]})
-        rows: list[Row] = []
-        try:
-            while learner.passes < segment.until:
-                metrics = {**learner.advance(), "cost/seconds": 1.0 * (len(rows) + 1)}
-                self.states[segment.trial, segment.round] = learner.passes  # before the report
-                rows.append(Row(segment.trial, learner.passes, metrics, 0.0))
-                plan.rows(segment, rows[-1:])
-                self.num_reports += 1
-                if self.num_reports == self.die_after:
-                    raise KilledError
-        except ValueError as error:
-            plan.complete(segment, finished=False, failure=str(error))
-            return
-        plan.complete(segment, finished=learner.finished)
-
-
-def a_context(seed: int) -> Context:
-    task: Any = Task
-    return Context(task=task, seed=seed, device=None)  # type: ignore[arg-type]
+        execution, report = SegmentExecution(segment, self.setting), Report()
+        while not report.done:
+            report = execution.step()
+            self.num_reports += 1
+            is_last = self.num_reports == self.die_after
+            if is_last and self.num_reports % 2:
+                raise KilledError  # the state is kept, and the driver does not know
+            plan.report(segment, report.rows)
+            if is_last:
+                raise KilledError  # the driver knows the row, and not that the segment ended
+        plan.complete(segment, finished=report.finished, failure=report.failure)
 
 
 def facts(journal: Journal) -> dict[str, Any]:
@@ -67,17 +55,22 @@ def facts(journal: Journal) -> dict[str, Any]:
     return {
         str(trial): (
             dict(record.config),
-            {step: dict(row.metrics) for step, row in sorted(record.rows.items())},
+            {
+                step: {k: v for k, v in row.metrics.items() if k != "cost/seconds"}
+                for step, row in sorted(record.rows.items())
+            },
             record.end and (record.end.outcome, record.end.message),
         )
         for trial, record in sorted(journal.trials.items())
     }
 
 
-def execute(search: Search, path: Path, executor: Executor) -> dict[str, Any]:
+def execute(
+    search: Search, path: Path, *, order: int, die_after: int | None = None
+) -> dict[str, Any]:
     journal = Journal(path)
     try:
-        executor.run(Plan(search, journal))
+        Executor(order, path.with_suffix(".trials"), die_after).run(Plan(search, journal))
     finally:
         journal.close()
     return facts(journal)
@@ -100,13 +93,13 @@ def everything(null_search, null_arm) -> Search:
 
 
 def test_the_answer_does_not_depend_on_who_was_faster(everything, tmp_path) -> None:
-    answers = [execute(everything, tmp_path / f"{i}.jsonl", Executor(order=i)) for i in range(4)]
+    answers = [execute(everything, tmp_path / f"{i}.jsonl", order=i) for i in range(4)]
     assert all(answer == answers[0] for answer in answers)
 
 
 def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    execute(everything, path, Executor(order=0))
+    execute(everything, path, order=0)
     journal = Journal(path)
     ends = [event for event in journal.events if isinstance(event, TrialEnded)]
     assert len(ends) == len(journal.trials) == 2 * (1 + 1 + 5 + 7 + 9 + 4 + 1 + 1)
@@ -121,20 +114,18 @@ def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> No
 def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
     everything, tmp_path, die_after: int
 ) -> None:
-    undisturbed = execute(everything, tmp_path / "whole.jsonl", Executor(order=0))
+    undisturbed = execute(everything, tmp_path / "whole.jsonl", order=0)
     path = tmp_path / "torn.jsonl"
-    executor = Executor(order=1, die_after=die_after)
     with pytest.raises(KilledError):
-        execute(everything, path, executor)
+        execute(everything, path, order=1, die_after=die_after)
     with path.open("a") as file:
         file.write('{"kind": "row", "trial": "rand')  # the line it was writing
-    executor.die_after = None
-    assert execute(everything, path, executor) == undisturbed
+    assert execute(everything, path, order=2) == undisturbed
 
 
 def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    execute(everything, path, Executor(order=0))
+    execute(everything, path, order=0)
     plan = Plan(everything, Journal(path))
     assert plan.done
     assert plan.next() is None
@@ -142,7 +133,7 @@ def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
 
 def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    execute(everything, path, Executor(order=0))
+    execute(everything, path, order=0)
     trials = Journal(path).trials
     for seed in (0, 1):
         scores = {
@@ -153,18 +144,28 @@ def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, t
         assert follower.config["hypers"]["affine"]["rotation"] == pytest.approx(best.config["x"])
 
 
-def test_a_copy_takes_over_weights_and_seconds_are_its_own(everything, tmp_path) -> None:
+def test_a_copy_takes_over_weights(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    execute(everything, path, Executor(order=0))
-    for trial, record in Journal(path).trials.items():
-        if trial.arm == "pbt":
-            assert sorted(record.rows) == [2, 4, 6, 8]
-            assert [record.rows[s].metrics["cost/seconds"] for s in (2, 4, 6, 8)] == [1, 2, 3, 4]
+    execute(everything, path, order=0)
+    steps = [sorted(r.rows) for trial, r in Journal(path).trials.items() if trial.arm == "pbt"]
+    assert steps == [[2, 4, 6, 8]] * 8
+
+
+def test_seconds_of_a_trial_are_those_of_all_its_rounds(null_search, null_arm, tmp_path) -> None:
+    population = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
+    plan = Plan(population, Journal(tmp_path / "journal.jsonl"))
+    while (segment := plan.next()) is not None:
+        row = {"val/accuracy": 0.5, "cost/passes": float(segment.until), "cost/seconds": 1.5}
+        plan.report(segment, [row])  # a worker counts from the start of its round
+        plan.complete(segment, finished=segment.until == 8)
+    for record in plan.journal.trials.values():
+        seconds = [record.rows[step].metrics["cost/seconds"] for step in (2, 4, 6, 8)]
+        assert seconds == [1.5, 3.0, 4.5, 6.0]
 
 
 def test_random_draws_do_not_shift_when_more_are_asked_for(null_search, null_arm, tmp_path) -> None:
     few = null_search(null_arm("random", algorithm=RandomSearch(num_trials=3)))
     many = null_search(null_arm("random", algorithm=RandomSearch(num_trials=6)))
-    a = execute(few, tmp_path / "a.jsonl", Executor(order=0))
-    b = execute(many, tmp_path / "b.jsonl", Executor(order=0))
+    a = execute(few, tmp_path / "a.jsonl", order=0)
+    b = execute(many, tmp_path / "b.jsonl", order=0)
     assert all(b[trial] == found for trial, found in a.items())

@@ -63,7 +63,8 @@ def run(
         trials: how many, when neither fits.
         report: makes the report of a run (`runs.Run`); timed when given.
     """
-    from tuneparts.search import runner, runs
+    from tuneparts.run import execute
+    from tuneparts.search import runs
     from tuneparts.tracking import store
     from tuneparts.tracking.tracker import SearchCard, Tracker
 
@@ -78,7 +79,7 @@ def run(
         card = SearchCard(search.name, "smoke", digest=search.digest, commit="", resolved="{}")
         tracker = Tracker(uri, folder=made.folder, search=card)
         meter = Meter(trials)
-        runner.run(search, folder=made.folder, observers=[tracker, meter])
+        execute(search, folder=made.folder, observers=[tracker, meter])
         trained = time.perf_counter()
         problems = tracker.close(timeout=120)
         sent = time.perf_counter()

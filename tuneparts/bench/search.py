@@ -20,7 +20,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     trials, rounds = (6, 1) if quick else (100, 3)
     import ray
 
-    from tuneparts.search import cluster
+    from tuneparts.run.ray import cluster
     from tuneparts.tracking import store
 
     for name, value in cluster.ENVIRONMENT.items():
@@ -73,7 +73,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 def _ours(trials: int, folder: Path) -> None:
     """Checkpoints and tracking on, as in `tuneparts search`."""
     from tuneparts.data.config import DataConfig
-    from tuneparts.search import runner
+    from tuneparts.run import execute
     from tuneparts.search.space import Uniform
     from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
     from tuneparts.tracking.tracker import SearchCard, Tracker
@@ -98,7 +98,7 @@ def _ours(trials: int, folder: Path) -> None:
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     card = SearchCard(name="bench", scale="smoke", digest=search.digest, commit="", resolved="{}")
     tracker = Tracker(f"sqlite:///{_store()}", folder=folder, search=card)
-    runner.run(search, folder=folder, observers=[tracker])
+    execute(search, folder=folder, observers=[tracker])
     tracker.close()
     del os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"]
 

@@ -57,7 +57,7 @@ def report(name: str | None, *, open_page: bool) -> None:
 def gather(run: runs.Run, console: Console | None = None) -> Any:
     """Everything that a report of the run is made from (`reports.run_data.RunData`)."""
     from tuneparts.reports.run_data import RunData
-    from tuneparts.search.exhibits import Exhibits
+    from tuneparts.search.artifacts import ArtifactStore
     from tuneparts.search.storage import Folder
     from tuneparts.tracking import frames, runmap
 
@@ -69,7 +69,7 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
             metadata,
             frames.trials(uri, metadata.parent_run_id),
             frames.steps(uri, metadata.parent_run_id),
-            find=Exhibits(Folder(run.storage())).find,
+            find=ArtifactStore(Folder(run.storage())).find,
         )
         if "samples" not in metadata.figures:
             return run_data

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tuneparts.reports.progress import clock
 from tuneparts.reports.rendering import Table, show
-from tuneparts.search.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
+from tuneparts.run.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 
 _PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
 
@@ -21,7 +21,8 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
         address: HOST:PORT of a cluster; this machine when not given.
         scale: at which the search would run.
     """
-    from tuneparts.search import cluster, load
+    from tuneparts.run.ray import cluster
+    from tuneparts.search import load
 
     console = Console()
     search = None if name is None else load.load(name, scale=scale)

@@ -70,14 +70,14 @@ def resume(name: str | None, *, address: str | None) -> None:
 
 def _drive(run: runs.Run, search: Any, address: str | None) -> None:
     """Run what is left, under the lock: a second driver must not touch the runs in MLflow."""
-    from tuneparts.search import runner
+    from tuneparts.run import lock
 
-    with runner.exclusive(run.folder):
+    with lock(run.folder):
         _drive_held(run, search, address)
 
 
 def _drive_held(run: runs.Run, search: Any, address: str | None) -> None:
-    from tuneparts.search import runner
+    from tuneparts.run import execute
     from tuneparts.tracking.tracker import Tracker
 
     console = Console()
@@ -88,7 +88,7 @@ def _drive_held(run: runs.Run, search: Any, address: str | None) -> None:
     status = "FAILED"
     try:
         with LiveView(search, console) as view:
-            ending = runner.run_held(
+            ending = execute(
                 search,
                 folder=run.folder,
                 observers=[tracker, view],

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tuneparts.search import schedulers
+from tuneparts.search import algorithms
 from tuneparts.search.spec import Arm, Asha
 
 
@@ -21,7 +21,7 @@ def passes_of(arm: Arm) -> int:
     algorithm, passes = arm.algorithm, arm.config.passes
     if not isinstance(algorithm, Asha):
         return arm.trials_per_seed * passes
-    levels = [0, *schedulers.rungs(algorithm.min_passes, algorithm.reduction, passes)]
+    levels = [0, *algorithms.rungs(algorithm.min_passes, algorithm.reduction, passes)]
     alive, spent = float(algorithm.num_trials), 0.0
     for start, end in itertools.pairwise(levels):
         spent += alive * (end - start)

@@ -55,13 +55,7 @@ def keep(run: runs.Run, search: Any, trial: str, run_id: str, uri: str) -> str:
 
 def _learner(run: runs.Run, search: Any, trial: TrialId) -> Any:
     """The learner of a trial in its final state."""
-    import torch
-
-    from tuneparts import catalog
-    from tuneparts.config import parse
-    from tuneparts.search.shelf import Shelf
-    from tuneparts.search.storage import Folder
-    from tuneparts.training.learner import Context
+    from tuneparts.run.worker import restore_learner
 
     configs = [
         event.config
@@ -70,14 +64,4 @@ def _learner(run: runs.Run, search: Any, trial: TrialId) -> Any:
     ]
     if not configs:
         raise ConfigError(f"{run.name} has no trial {trial}. See `tuneparts report {run.name}`.")
-    config = parse(catalog.config_class(configs[-1]["method"]), configs[-1])
-    state = Shelf(Folder(run.storage())).last(trial)
-    if state is None:
-        raise DataMissingError(
-            f"a model is made from the last checkpoint of its trial, but {trial} has none in "
-            f"{run.storage()}. Run the search again, with `keep_models=True` in its file."
-        )
-    device = torch.device("cpu")
-    learner = config.build(Context(task=search.data.load(), seed=trial.seed, device=device))
-    learner.load_state_dict(state["learner"])
-    return learner
+    return restore_learner(search, run.storage(), trial, configs[-1])

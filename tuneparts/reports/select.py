@@ -14,7 +14,7 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
-from tuneparts.search.selection import best_index
+from tuneparts.schema import best_index
 
 OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/seconds")

@@ -1,14 +1,14 @@
-"""The whole search as a source of segments: what may run now, given what has happened.
+"""Decides which segments of a search may run now, given what has happened so far.
 
-Every (arm, seed) is a generator of batches. The plan advances a generator when its batch has
-ended and hands out segments in a fixed order. What the journal already holds is not run again,
-so a plan made from a journal continues where the driver died.
+A replicate is one seed of one arm, and its algorithm is a generator of batches of segments. The
+plan queues the segments of a batch, collects how they ended, and asks the algorithm for the next
+batch. What the journal already holds is not run again, so a plan made from a journal continues
+where the driver died.
 """
 
-import dataclasses
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -23,28 +23,47 @@ from tuneparts.journal import (
     TrialStarted,
     tell,
 )
-from tuneparts.schema import selection_metric
+from tuneparts.schema import best_index, selection_metric
 from tuneparts.search import algorithms
 from tuneparts.search.algorithms import Proposals
 from tuneparts.search.segment import Batch, Result, Segment
-from tuneparts.search.selection import best_index
 from tuneparts.search.spec import Arm, Search
 
 
 @dataclass
 class _Replicate:
-    """One (arm, seed) under way."""
+    """One seed of one arm under way."""
 
     arm: Arm
     seed: int
     proposals: Proposals | None = None
+    """The algorithm; None until whatever the arm waits for is there."""
     running: dict[TrialId, Segment] = field(default_factory=dict)
+    """Segments of the present batch that have not ended, queued ones included."""
     results: dict[TrialId, Result] = field(default_factory=dict)
+    """How those of the present batch that have ended did."""
     done: bool = False
 
 
 class Plan:
-    """Segments to run, in order, and the record of how they ended."""
+    """The segments of a search in the order in which they should run, and how they ended.
+
+    An executor takes segments with `next`, runs them anywhere and in any order, and says with
+    `report` and `complete` what came of them. Every event is in the journal before observers hear
+    of it.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from tuneparts.search import load
+        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+        >>> plan = Plan(search, Journal(Path(tempfile.mkdtemp()) / "journal.jsonl"))
+        >>> segment = plan.next()
+        >>> plan.report(segment, [{"val/nll": 1.5, "cost/passes": segment.until}])
+        >>> plan.complete(segment, finished=True)
+        >>> plan.done
+        True
+    """
 
     def __init__(
         self, search: Search, journal: Journal, observers: Sequence[Observer] = ()
@@ -53,7 +72,7 @@ class Plan:
         self.journal = journal
         self._observers = observers
         self._metric = selection_metric(search.metric)
-        self._ready: deque[Segment] = deque()
+        self._queue: deque[Segment] = deque()
         self._replicates = {
             (arm.name, seed): _Replicate(arm, seed)
             for arm in search.arms
@@ -61,7 +80,7 @@ class Plan:
         }
         for event in journal.events:
             tell(observers, event)
-        self._start_what_can()
+        self._start_replicates()
 
     @property
     def done(self) -> bool:
@@ -69,30 +88,52 @@ class Plan:
         return all(replicate.done for replicate in self._replicates.values())
 
     def next(self) -> Segment | None:
-        """The next segment to run; None while all that remains waits for running ones."""
-        return self._ready.popleft() if self._ready else None
+        """Take the next segment to run; None while all that remains waits for running ones."""
+        return self._queue.popleft() if self._queue else None
 
-    def rows(self, segment: Segment, rows: Iterable[Row]) -> None:
-        """Take rows that a running segment reported; known ones are ignored."""
+    def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
+        """Record the metrics of intervals of a running segment; rows already known are ignored."""
+        # A worker counts the seconds of its own round only; a trial's are those of all rounds.
         before = self._seconds_before(segment)
-        for row in rows:
-            seconds = row.metrics.get("cost/seconds", 0.0) + before
-            self._happened(
-                dataclasses.replace(row, metrics={**row.metrics, "cost/seconds": seconds})
-            )
+        for metrics in rows:
+            seconds = metrics.get("cost/seconds", 0.0) + before
+            row = {**metrics, "cost/seconds": seconds}
+            self._record(Row(segment.trial, int(row["cost/passes"]), row, time.time()))
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
-        """Take the end of a segment."""
-        if failure is not None:
-            self._end(segment.trial, "failed", failure)
-        elif finished:
-            self._end(segment.trial, "finished")
-        self._settle(segment)
-        self._advance(self._replicates[segment.trial.arm, segment.trial.seed])
-        self._start_what_can()
+        """Record that a segment has ended, and queue what may run now.
 
-    def _start_what_can(self) -> None:
-        """Start replicates that wait for nothing; repeats while that frees others."""
+        Args:
+            segment: what ended.
+            finished: whether its trial has spent its whole budget.
+            failure: why the trial cannot go on, if it cannot.
+        """
+        if failure is not None:
+            self._end_trial(segment.trial, "failed", failure)
+        elif finished:
+            self._end_trial(segment.trial, "finished")
+        self._collect_result(segment)
+        self._ask_algorithm(self._replicates[segment.trial.arm, segment.trial.seed])
+        self._start_replicates()
+
+    def selected(self, arm: str, seed: int) -> TrialId | None:
+        """The trial of a replicate that selection chooses, among those that finished."""
+        finished = {
+            trial.index: record.last.metrics.get(self.search.metric)
+            for trial, record in self.journal.trials.items()
+            if (trial.arm, trial.seed) == (arm, seed)
+            and record.end is not None
+            and record.end.outcome == "finished"
+            and record.last is not None
+        }
+        index = best_index(finished, self._metric)
+        return None if index is None else TrialId(arm, seed, index)
+
+    def _start_replicates(self) -> None:
+        """Start the replicates that wait for no other.
+
+        One pass is enough: an arm follows only arms that stand before it in the search.
+        """
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
             leader = replicate.arm.follows
@@ -108,17 +149,18 @@ class Plan:
             if first is None:
                 replicate.done = True
             else:
-                self._take(replicate, first)
-                self._advance(replicate)
+                self._queue_batch(replicate, first)
+                self._ask_algorithm(replicate)
 
     def _follow(self, replicate: _Replicate, leader: str) -> Proposals:
-        """One trial at the hypers of the leader's selected trial; none when the leader failed."""
+        """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
         found = self.selected(leader, replicate.seed)
         if found is None:
             trial = TrialId(replicate.arm.name, replicate.seed, 0)
             config = replicate.arm.config.model_dump(mode="json")
-            self._happened(TrialStarted(trial, config, time.time()))
-            self._end(trial, "failed", f"no trial of `{leader}` finished, so there is no hyper.")
+            self._record(TrialStarted(trial, config, time.time()))
+            message = f"no trial of `{leader}` finished, so there is no hyper."
+            self._end_trial(trial, "failed", message)
             return
         last = self.journal.trials[found].last
         assert last is not None
@@ -134,58 +176,60 @@ class Plan:
             if name.startswith("hyper/")
         }
         adopted = hypers.at(values).model_dump()
-        yield Batch((algorithms.segment(replicate.arm, replicate.seed, 0, {"hypers": adopted}),))
+        trial_at = algorithms.whole_trial(
+            replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted}
+        )
+        yield Batch((trial_at,))
 
-    def selected(self, arm: str, seed: int) -> TrialId | None:
-        """The trial of a replicate that selection chooses, among those that finished."""
-        finished = {
-            trial.index: record.last.metrics.get(self.search.metric)
-            for trial, record in self.journal.trials.items()
-            if (trial.arm, trial.seed) == (arm, seed)
-            and record.end is not None
-            and record.end.outcome == "finished"
-            and record.last is not None
-        }
-        index = best_index(finished, self._metric)
-        return None if index is None else TrialId(arm, seed, index)
+    def _ask_algorithm(self, replicate: _Replicate) -> None:
+        """Give an algorithm the results of its batch once all have ended, and queue the next one.
 
-    def _advance(self, replicate: _Replicate) -> None:
-        """Hand the results of a batch that is over to the algorithm, and take what it wants."""
+        A loop, because after a restart the journal may hold the results of many batches.
+        """
         while replicate.proposals is not None and not replicate.running and not replicate.done:
             results, replicate.results = replicate.results, {}
             try:
-                self._take(replicate, replicate.proposals.send(results))
+                batch = replicate.proposals.send(results)
             except StopIteration:
                 replicate.done = True
+            else:
+                self._queue_batch(replicate, batch)
 
-    def _take(self, replicate: _Replicate, batch: Batch) -> None:
-        """Queue a batch; segments that the journal knows to be over end at once."""
+    def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
+        """Queue the segments of a batch, except those that the journal shows to have ended."""
         for trial in batch.stop:
-            self._end(trial, "stopped")
+            self._end_trial(trial, "stopped")
         for segment in batch.run:
             replicate.running[segment.trial] = segment
-            self._happened(TrialStarted(segment.trial, segment.config, time.time()))
+            self._record(TrialStarted(segment.trial, segment.config, time.time()))
         for segment in batch.run:
-            if self._is_over(segment):
-                self._settle(segment)
+            if self._has_ended(segment):
+                self._collect_result(segment)
             else:
-                self._ready.append(segment)
+                self._queue.append(segment)
 
-    def _is_over(self, segment: Segment) -> bool:
+    def _has_ended(self, segment: Segment) -> bool:
+        """Whether the journal shows that a segment has ended."""
         record = self.journal.trials[segment.trial]
-        reached = record.at(segment.until) is not None
-        if reached and record.end is None and segment.until >= segment.config["passes"]:
-            self._end(segment.trial, "finished")
-        return reached or (record.end is not None and record.end.outcome != "stopped")
+        is_reached = record.at(segment.until) is not None
+        if is_reached and record.end is None and segment.until >= segment.config["passes"]:
+            # The driver died between the last row and the end of the trial.
+            self._end_trial(segment.trial, "finished")
+        # A stopped trial ended in an earlier round; whether this one ran is up to its rows.
+        return is_reached or (record.end is not None and record.end.outcome != "stopped")
 
     def _seconds_before(self, segment: Segment) -> float:
-        """What earlier rounds took: a worker counts the seconds of its own round only."""
+        """Seconds that the trial took in the rounds before this segment."""
         rows = self.journal.trials[segment.trial].rows
         earlier = [step for step in rows if step <= segment.start]
         return rows[max(earlier)].metrics.get("cost/seconds", 0.0) if earlier else 0.0
 
-    def _settle(self, segment: Segment) -> None:
-        """Note how a segment ended; the trial may have gone further, or failed, since then."""
+    def _collect_result(self, segment: Segment) -> None:
+        """Read from the journal how a segment ended, and keep it for the algorithm.
+
+        When a journal is replayed the trial may have gone further or failed since, so the result
+        is the row at which this segment ended, not the trial's last.
+        """
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
@@ -196,9 +240,10 @@ class Plan:
         row = row or record.last
         replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
 
-    def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
-        self._happened(TrialEnded(trial, outcome, time.time(), message))
+    def _end_trial(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
+        self._record(TrialEnded(trial, outcome, time.time(), message))
 
-    def _happened(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
+        """Write an event to the journal, and tell observers if it is news."""
         if self.journal.append(event):
             tell(self._observers, event)

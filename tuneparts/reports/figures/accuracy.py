@@ -19,7 +19,7 @@ from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate
 from tuneparts.reports.tables import label
-from tuneparts.search.selection import best_index
+from tuneparts.schema import best_index
 
 TITLE = "Accuracy against passes"
 

@@ -3,7 +3,8 @@ import errno
 import pytest
 
 from tuneparts.errors import StorageError
-from tuneparts.search.halt import Halt, is_full
+from tuneparts.run.ray.stopper import DiskFullStopper
+from tuneparts.run.worker import is_disk_full
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -24,35 +25,35 @@ def wrapped() -> RuntimeError:
     ],
 )
 def test_a_full_disk_is_a_reason_to_stop_all(error: Exception, told: str) -> None:
-    halt = Halt()
-    assert not halt.stop_all()
-    with halt.guard():
+    stopper = DiskFullStopper()
+    assert not stopper.stop_all()
+    with stopper.guard():
         raise error
-    assert halt.stop_all()
-    assert not halt("trial", {})
-    assert told in str(halt.reason)
+    assert stopper.stop_all()
+    assert not stopper("trial", {})
+    assert told in str(stopper.reason)
 
 
 def test_the_first_reason_stays_and_explains_what_follows() -> None:
-    halt = Halt()
-    with halt.guard():
+    stopper = DiskFullStopper()
+    with stopper.guard():
         raise FULL
-    first = halt.reason
-    with halt.guard():
+    first = stopper.reason
+    with stopper.guard():
         raise ValueError("because everything stops")
-    assert halt.reason == first
+    assert stopper.reason == first
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(errno.EACCES, "denied")])
 def test_other_errors_pass(error: Exception) -> None:
-    halt = Halt()
-    with pytest.raises(type(error)), halt.guard():
+    stopper = DiskFullStopper()
+    with pytest.raises(type(error)), stopper.guard():
         raise error
-    assert halt.reason is None
+    assert stopper.reason is None
 
 
 def test_full_is_told_from_other_troubles() -> None:
-    assert is_full(FULL)
-    assert is_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
-    assert is_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
-    assert not is_full(OSError(errno.EIO, "broken"))
+    assert is_disk_full(FULL)
+    assert is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
+    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+    assert not is_disk_full(OSError(errno.EIO, "broken"))

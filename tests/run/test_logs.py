@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tuneparts.journal import TrialId
-from tuneparts.search import logs
-from tuneparts.search.logs import TrialLog
+from tuneparts.run import logs
+from tuneparts.run.logs import TrialLog
 from tuneparts.search.storage import Folder
 
 TRIAL = TrialId("arm", 0, 3)

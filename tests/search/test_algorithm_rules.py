@@ -1,9 +1,11 @@
+"""The decisions of ASHA and PBT: pure functions, against Ray's own rule where it has one."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.search import schedulers
+from tuneparts.search import algorithms
 from tuneparts.search.space import Choice, Uniform
 
 
@@ -16,8 +18,8 @@ def smaller(a: float, b: float) -> bool:
 
 
 def test_rungs_grow_by_the_reduction_and_end_at_the_budget() -> None:
-    assert schedulers.rungs(10, 4, 400) == [10, 40, 160, 400]
-    assert schedulers.rungs(400, 4, 400) == [400]
+    assert algorithms.rungs(10, 4, 400) == [10, 40, 160, 400]
+    assert algorithms.rungs(400, 4, 400) == [400]
 
 
 @settings(deadline=None, max_examples=60)
@@ -39,14 +41,14 @@ def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
         trial = type("Trial", (), {"trial_id": str(number)})()
         action = bracket.on_result(trial, cur_iter=1, cur_rew=score if up else -score)
         expected.append(action == "CONTINUE")
-    assert schedulers.promoted(scores, reduction, better=larger if up else smaller) == expected
+    assert algorithms.promoted(scores, reduction, better=larger if up else smaller) == expected
 
 
 def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
     scores = [0.3, 0.9, 0.1, 0.95, 0.2]
-    whole = schedulers.promoted(scores, 2, better=larger)
+    whole = algorithms.promoted(scores, 2, better=larger)
     for n in range(1, len(scores)):
-        assert schedulers.promoted(scores[:n], 2, better=larger) == whole[:n]
+        assert algorithms.promoted(scores[:n], 2, better=larger) == whole[:n]
 
 
 @pytest.mark.parametrize(
@@ -54,21 +56,21 @@ def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
 )
 def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     scores = {0: 0.1, 1: 0.2, 2: 0.8, 3: 0.9, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.5}
-    donors = schedulers.exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
+    donors = algorithms.exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
     assert set(donors) == worst
     assert set(donors.values()) <= best
 
 
 def test_one_survivor_copies_from_nobody() -> None:
     rng = np.random.default_rng(0)
-    assert schedulers.exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}
+    assert algorithms.exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}
 
 
 @settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 10_000), start=st.floats(0.1, 3.0))
 def test_explored_values_stay_in_the_space(seed: int, start: float) -> None:
     space = {"a": Uniform(low=0.1, high=3.0), "b": Choice(options=("x", "y", "z"))}
-    values = schedulers.explore(
+    values = algorithms.explore(
         {"a": start, "b": "y"}, space, resample=0.25, rng=np.random.default_rng(seed)
     )
     assert 0.1 <= values["a"] <= 3.0

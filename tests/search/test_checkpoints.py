@@ -5,8 +5,8 @@ import pytest
 
 from tuneparts.errors import CheckpointError, ConfigError, SecurityError
 from tuneparts.journal import TrialId
+from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.segment import Segment
-from tuneparts.search.shelf import Shelf
 from tuneparts.search.storage import Folder
 
 A, B = TrialId("pbt", 0, 1), TrialId("pbt", 0, 2)
@@ -17,37 +17,37 @@ def segment(trial: TrialId = A, number: int = 0, donor: TrialId | None = None) -
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(Folder(str(tmp_path)))
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(Folder(str(tmp_path)))
 
 
 def files(tmp_path: Path, trial: TrialId = A) -> list[str]:
     return sorted(path.name for path in (tmp_path / str(trial)).iterdir())
 
 
-def test_the_newest_of_the_round_is_found_and_two_are_kept(shelf, tmp_path) -> None:
-    assert shelf.find(segment()) is None
+def test_the_newest_of_the_round_is_found_and_two_are_kept(store, tmp_path) -> None:
+    assert store.find(segment()) is None
     for passes in (2, 4, 6, 8):
-        shelf.put(segment(), passes, {"passes": passes}, last=False)
+        store.put(segment(), passes, {"passes": passes}, last=False)
     assert files(tmp_path) == ["r000-p000000006.pt", "r000-p000000008.pt"]
-    found = shelf.find(segment())
+    found = store.find(segment())
     assert found.state == {"passes": 8}
     assert found.same_round
 
 
-def test_the_last_state_of_a_trial_is_that_of_its_newest_round(shelf, tmp_path) -> None:
-    assert shelf.last(A) is None
-    shelf.put(segment(), 10, {"passes": 10}, last=True)
-    shelf.put(segment(number=1), 12, {"passes": 12}, last=False)
-    assert shelf.last(A) == {"passes": 12}
+def test_the_last_state_of_a_trial_is_that_of_its_newest_round(store, tmp_path) -> None:
+    assert store.last(A) is None
+    store.put(segment(), 10, {"passes": 10}, last=True)
+    store.put(segment(number=1), 12, {"passes": 12}, last=False)
+    assert store.last(A) == {"passes": 12}
     (tmp_path / str(A) / "r001-p000000012.pt").write_bytes(b"damaged")
-    assert shelf.last(A) == {"passes": 10}
+    assert store.last(A) == {"passes": 10}
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
-def test_a_damaged_state_gives_way_to_the_one_before(shelf, tmp_path, caplog, damage: str) -> None:
+def test_a_damaged_state_gives_way_to_the_one_before(store, tmp_path, caplog, damage: str) -> None:
     for passes in (2, 4):
-        shelf.put(segment(), passes, {"passes": passes}, last=False)
+        store.put(segment(), passes, {"passes": passes}, last=False)
     path = tmp_path / str(A) / "r000-p000000004.pt"
     content = path.read_bytes()
     half = len(content) // 2
@@ -59,33 +59,33 @@ def test_a_damaged_state_gives_way_to_the_one_before(shelf, tmp_path, caplog, da
         }[damage]
     )
     with caplog.at_level(logging.WARNING):
-        assert shelf.find(segment()).state == {"passes": 2}
+        assert store.find(segment()).state == {"passes": 2}
     assert "The one before it is used" in caplog.text
 
 
-def test_a_round_starts_from_its_own_or_a_donors_milestone(shelf, tmp_path) -> None:
+def test_a_round_starts_from_its_own_or_a_donors_milestone(store, tmp_path) -> None:
     for trial, mark in ((A, "a"), (B, "b")):
-        shelf.put(segment(trial), 5, {"mark": mark}, last=False)
-        shelf.put(segment(trial), 10, {"mark": mark}, last=True)
+        store.put(segment(trial), 5, {"mark": mark}, last=False)
+        store.put(segment(trial), 10, {"mark": mark}, last=True)
         assert files(tmp_path, trial) == ["r000-p000000010.pt"]
-    own = shelf.find(segment(A, 1))
+    own = store.find(segment(A, 1))
     assert own.state == {"mark": "a"}
     assert not own.same_round
-    assert shelf.find(segment(A, 1, donor=B)).state == {"mark": "b"}
-    shelf.put(segment(A, 1), 15, {"mark": "later"}, last=False)
-    assert shelf.find(segment(A, 1, donor=B)).state == {"mark": "later"}
+    assert store.find(segment(A, 1, donor=B)).state == {"mark": "b"}
+    store.put(segment(A, 1), 15, {"mark": "later"}, last=False)
+    assert store.find(segment(A, 1, donor=B)).state == {"mark": "later"}
     assert files(tmp_path) == ["r000-p000000010.pt", "r001-p000000015.pt"]
 
 
-def test_old_milestones_go(shelf, tmp_path) -> None:
+def test_old_milestones_go(store, tmp_path) -> None:
     for number in range(4):
-        shelf.put(segment(A, number), 10 * (number + 1), {}, last=True)
+        store.put(segment(A, number), 10 * (number + 1), {}, last=True)
     assert files(tmp_path) == ["r002-p000000030.pt", "r003-p000000040.pt"]
 
 
-def test_a_lost_milestone_is_an_error_that_says_where(shelf) -> None:
+def test_a_lost_milestone_is_an_error_that_says_where(store) -> None:
     with pytest.raises(CheckpointError, match=r"round 1 of pbt/seed0/00001"):
-        shelf.find(segment(A, 1))
+        store.find(segment(A, 1))
 
 
 def test_storage_must_be_absolute_or_a_known_uri() -> None:
@@ -104,16 +104,16 @@ def test_a_folder_writes_whole_files(tmp_path) -> None:
     assert folder.names() == []
 
 
-def test_a_hang_is_remembered_until_there_is_progress(shelf, tmp_path) -> None:
-    shelf.put(segment(), 2, {"passes": 2}, last=False)
-    assert not shelf.has_hung(segment(), 2)
-    shelf.note_hang(segment(), 2)
-    assert shelf.has_hung(segment(), 2)
-    assert not shelf.has_hung(segment(), 4)
-    assert not shelf.has_hung(segment(B), 2)
-    assert shelf.find(segment()).state == {"passes": 2}
-    shelf.put(segment(), 4, {"passes": 4}, last=False)
-    assert not shelf.has_hung(segment(), 2)
+def test_a_hang_is_remembered_until_there_is_progress(store, tmp_path) -> None:
+    store.put(segment(), 2, {"passes": 2}, last=False)
+    assert not store.has_hung(segment(), 2)
+    store.note_hang(segment(), 2)
+    assert store.has_hung(segment(), 2)
+    assert not store.has_hung(segment(), 4)
+    assert not store.has_hung(segment(B), 2)
+    assert store.find(segment()).state == {"passes": 2}
+    store.put(segment(), 4, {"passes": 4}, last=False)
+    assert not store.has_hung(segment(), 2)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "..", "a\\b", "a\0"])

@@ -1,7 +1,7 @@
-"""Where the state of a trial lies between intervals, and which of it is kept.
+"""The checkpoint store: states of learners between intervals, and the rule which of them are kept.
 
 A file is named by round and passes. Within a round the newest two stay, so that a damaged one
-has a predecessor; at the end of a round its last state stays as the start of the next round,
+has a predecessor. At the end of a round its last state stays as the start of the next round,
 for this trial or for one that copies it.
 """
 
@@ -23,47 +23,69 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Found:
-    """A state that could be read, and whether it belongs to this very round."""
+class FoundCheckpoint:
+    """A state that a segment can start from."""
 
     state: dict[str, Any]
     same_round: bool
+    """True: the segment was interrupted here. False: the round before ended here."""
 
 
-class Shelf:
-    """The checkpoints of all trials of a search."""
+class CheckpointStore:
+    """The checkpoints of all trials of a search.
+
+    Example:
+        >>> import tempfile
+        >>> store = CheckpointStore(Folder(tempfile.mkdtemp()))
+        >>> segment = Segment(trial=TrialId("none", 0, 0), config={}, until=20)
+        >>> store.put(segment, 10, {"weights": [1.0, 2.0]}, last=False)
+        >>> store.find(segment).state
+        {'weights': [1.0, 2.0]}
+    """
 
     def __init__(self, storage: Folder) -> None:
         self._storage = storage
 
     def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
-        """Keep a state; `last` says that the segment ends here."""
+        """Keep the state of a trial, and delete those that it makes superfluous.
+
+        Args:
+            segment: what is running.
+            passes: of the learner so far.
+            state: tensors and plain values.
+            last: whether the segment ends here.
+        """
         folder = self._folder(segment.trial)
         before = folder.names()
         folder.write(_name(segment.round, passes), checkpoint.to_bytes(state))
         for name in before:
             here, _ = _parse(name)
             is_newest = name == before[-1] and here == segment.round and not last
+            # Another trial may still have to copy the state that the round before ended with.
             is_milestone = here == segment.round - 1 and not name.startswith(_HANG)
             if not is_newest and not is_milestone and name != _name(segment.round, passes):
                 folder.delete(name)
 
     def note_hang(self, segment: Segment, passes: int) -> None:
-        """Leave word that the interval after so many passes does not end."""
+        """Record that the interval after so many passes was ended because it took too long."""
         self._folder(segment.trial).write(_hang(segment.round, passes), b"")
 
     def has_hung(self, segment: Segment, passes: int) -> bool:
-        """Whether the interval after so many passes was seen to hang; progress forgets it."""
+        """Whether `note_hang` was called for this interval, and no state was kept since."""
         return _hang(segment.round, passes) in self._folder(segment.trial).names()
 
-    def find(self, segment: Segment) -> Found | None:
-        """The newest readable state to start the segment from; None to start from nothing."""
+    def find(self, segment: Segment) -> FoundCheckpoint | None:
+        """Find the newest readable state to start a segment from; None to start from nothing.
+
+        Raises:
+            CheckpointError: The state that the round before ended with cannot be read.
+        """
         own = self._folder(segment.trial)
         names = [name for name in own.names() if _NAME.match(name)]
         for name in reversed([n for n in names if _parse(n)[0] == segment.round]):
             state = _read(own, name)
             if state is not None:
-                return Found(state, same_round=True)
+                return FoundCheckpoint(state, same_round=True)
         if segment.round == 0:
             return None
         source = segment.trial if segment.donor is None else segment.donor
@@ -75,7 +97,7 @@ class Shelf:
                 f"round {segment.round} of {segment.trial} starts from the last state of {source}, "
                 f"but none can be read in {folder.uri}."
             )
-        return Found(state, same_round=False)
+        return FoundCheckpoint(state, same_round=False)
 
     def last(self, trial: TrialId) -> dict[str, Any] | None:
         """The newest readable state of a trial, whatever its round; None when there is none."""

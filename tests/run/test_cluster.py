@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tuneparts.errors import ClusterError, ConfigError
-from tuneparts.search import cluster
+from tuneparts.run.ray import cluster
 
 pytestmark = pytest.mark.ray
 

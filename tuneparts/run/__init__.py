@@ -1,0 +1,157 @@
+"""Executors of a search: this process, a pool of processes on this machine, or Ray.
+
+`execute` is the one entry. What an executor needs (torch, Ray) is imported only when it runs.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tuneparts.errors import BusyError, ConfigError
+from tuneparts.journal import Journal, Observer
+
+if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it
+    from tuneparts.search.plan import Plan
+    from tuneparts.search.spec import Search
+
+__all__ = ["Ending", "execute", "lock"]
+
+_held: ContextVar[frozenset[Path]] = ContextVar("run folders that this thread has locked")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an execution ended: everything done, or interrupted by Ctrl-C."""
+
+    status: Literal["done", "interrupted"]
+    seconds: float
+
+
+def execute(
+    search: "Search",
+    *,
+    folder: Path,
+    executor: Literal["ray", "local"] = "ray",
+    observers: Sequence[Observer] = (),
+    address: str | None = None,
+    storage: str | None = None,
+    workers: int | None = None,
+) -> Ending:
+    """Run every trial of a search that the journal in `folder` does not hold yet.
+
+    The journal is the same, apart from times and the order of its lines, whichever executor is
+    chosen and however often the driver was killed on the way.
+
+    Args:
+        search: the resolved search.
+        folder: the run's folder; made if missing, continued if not. Its lock is held meanwhile.
+        executor: `ray` for a cluster, or a Ray that is started here; `local` without Ray.
+        observers: told of every event, past ones first.
+        address: HOST:PORT of a Ray cluster; a local one is started when not given.
+        storage: where checkpoints lie (a path or URI that all nodes reach); inside `folder` when
+            not given.
+        workers: processes of the local executor; 1 runs trials in this process. As many as the
+            machine has room for when not given.
+
+    Example:
+        >>> import tempfile
+        >>> from tuneparts.search import load
+        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> execute(search, folder=folder, executor="local", workers=1).status
+        'done'
+        >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
+        ['none/seed0/00000']
+    """
+    from tuneparts.search.plan import Plan
+
+    if executor == "local" and address is not None:
+        raise ConfigError(f"the local executor joins no cluster, but got the address `{address}`.")
+    if executor == "ray" and workers is not None:
+        raise ConfigError(
+            f"Ray places as many trials as its nodes hold, but got `workers={workers}`. Use "
+            "`executor='local'`, or start Ray with fewer CPUs."
+        )
+    start = time.monotonic()
+    with lock(folder):
+        journal = Journal(folder / "journal.jsonl")
+        try:
+            plan = Plan(search, journal, observers)
+            if not plan.done:
+                _run(plan, folder, executor, address=address, storage=storage, workers=workers)
+            status: Literal["done", "interrupted"] = "done"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            journal.close()
+    return Ending(status, time.monotonic() - start)
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, so that only one driver works in it.
+
+    A thread that holds it may enter it again: a caller that prepares something in the folder takes
+    the lock first and then calls `execute`. The kernel frees the lock when the process dies.
+
+    Raises:
+        BusyError: Another process or thread holds it.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with lock(folder), lock(folder):
+        ...     print("mine")
+        mine
+    """
+    key = folder.absolute()
+    held = _held.get(frozenset())
+    if key in held:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise BusyError(
+                f"one driver at a time runs a search, but process {file.read().strip() or '?'} "
+                f"is running {folder}. Wait for it, or end it."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        token = _held.set(held | {key})
+        try:
+            yield
+        finally:
+            _held.reset(token)
+
+
+def _run(
+    plan: "Plan",
+    folder: Path,
+    executor: Literal["ray", "local"],
+    *,
+    address: str | None,
+    storage: str | None,
+    workers: int | None,
+) -> None:
+    from tuneparts.search.runs import default_storage
+
+    storage = storage or default_storage(folder)
+    if executor == "local":
+        from tuneparts.run import local
+
+        local.run(plan, storage, workers)
+    else:
+        from tuneparts.run.ray import executor as on_ray
+
+        on_ray.run(plan, folder, address, storage)

@@ -1,0 +1,257 @@
+"""Runs a plan on this machine without Ray: in this process, or in a pool of processes.
+
+A pool's workers stay from the first trial to the last. One that dies is replaced, and its segment
+is started again from the last checkpoint, as Ray does it. Workers die with the driver.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+
+from tuneparts.errors import ConfigError, StorageError, WorkerError
+from tuneparts.journal import TrialId
+from tuneparts.run.placement import bundle, refuse_unplaceable, slots
+from tuneparts.run.worker import (
+    MAX_RESTARTS,
+    Report,
+    SegmentExecution,
+    TrialSetting,
+    deliver,
+    lost_worker,
+)
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Search
+from tuneparts.training.allocator import keep_freed_memory
+
+_PAUSE = 1.0
+"""Seconds before storage that did not answer is tried again."""
+
+
+def run(plan: Plan, storage: str, workers: int | None = None) -> None:
+    """Run the plan to its end.
+
+    Args:
+        plan: what is left of a search.
+        storage: where checkpoints lie.
+        workers: processes beside this one; 1 runs all in this process. As many as the machine has
+            room for when not given.
+
+    Raises:
+        StorageError: A disk is full.
+        PlacementError: A trial needs more than this machine has.
+        WorkerError: Worker processes do not start.
+    """
+    room = room_for(plan.search)
+    workers = room if workers is None else workers
+    if workers < 1:
+        raise ConfigError(f"a search needs at least one worker, but got {workers}.")
+    setting = TrialSetting.of(plan.search, storage)
+    if workers == 1:
+        for _ in in_this_process(plan, setting):
+            pass
+    else:
+        in_processes(plan, setting, workers)
+
+
+def room_for(search: Search) -> int:
+    """Count the trials that this machine can run side by side, whichever arm they are of.
+
+    Only one GPU counts: local workers all use the first one, and share it if their arms ask for
+    fractions of it. Use Ray for more.
+
+    Raises:
+        PlacementError: A trial needs more than this machine has.
+    """
+    machine = {
+        "CPU": float(_num_cpus()),
+        "GPU": float(torch.cuda.is_available()),
+        "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+    }
+    needs = {arm.name: [bundle(arm.resources)] for arm in search.arms}
+    refuse_unplaceable(needs, [machine])
+    return min(slots(trial, [machine]) for trial in needs.values())
+
+
+def _num_cpus() -> int:
+    """Count the CPUs that this process may use: a share of a cluster node is often fewer."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
+    """Run the plan here, one trial after another, and pause after each report.
+
+    What would only kill a worker (no memory left, an interval that hangs) kills this process too;
+    the run can then be resumed.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from tuneparts.journal import Journal
+        >>> from tuneparts.search import load
+        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> plan = Plan(search, Journal(folder / "journal.jsonl"))
+        >>> reports = in_this_process(plan, TrialSetting.of(search, str(folder / "trials")))
+        >>> next(reports).failure is None
+        True
+    """
+    threads = torch.get_num_threads()
+    try:
+        while (segment := plan.next()) is not None:
+            yield from _run_here(plan, segment, setting)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
+    restarts = 0
+    execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
+    while True:
+        try:
+            report = execution.step()
+        except StorageError as error:
+            restarts += 1
+            if restarts <= MAX_RESTARTS:
+                time.sleep(_PAUSE)
+                execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
+                continue
+            report = Report(done=True, failure=f"the storage failed {restarts} times: {error}")
+        deliver(plan, segment, report)
+        yield report
+        if report.done:
+            return
+
+
+def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
+    """Run the plan in so many worker processes."""
+    pool: list[_Worker] = []
+    deaths: Counter[tuple[TrialId, int]] = Counter()
+    again: deque[Segment] = deque()
+    try:
+        while not plan.done:
+            while len(pool) < workers or any(worker.segment is None for worker in pool):
+                segment = again.popleft() if again else plan.next()
+                if segment is None:
+                    break
+                _idle_worker(pool, setting).start(segment, _threads(plan, segment))
+            for worker in _with_news(pool):
+                assert worker.segment is not None
+                segment, report = worker.segment, worker.receive()
+                if report is None:
+                    pool.remove(worker)
+                    worker.end()
+                    deaths[segment.trial, segment.round] += 1
+                    if deaths[segment.trial, segment.round] <= MAX_RESTARTS:
+                        again.append(segment)
+                        continue
+                    report = lost_worker()
+                deliver(plan, segment, report)
+    finally:
+        for worker in pool:
+            worker.end()
+
+
+def _threads(plan: Plan, segment: Segment) -> int:
+    return max(1, int(plan.search.arm(segment.trial.arm).resources.cpus))
+
+
+class _Worker:
+    """A process of the pool, seen from the driver."""
+
+    def __init__(self, setting: TrialSetting) -> None:
+        # Forked from a server that has torch imported: a new worker is there at once. A fork of
+        # the driver itself could inherit a lock that one of its threads holds.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, setting))
+        self._process.start()
+        theirs.close()  # so that reading from a dead worker ends instead of waiting
+        self._is_ready = False
+        self.segment: Segment | None = None
+
+    def start(self, segment: Segment, threads: int) -> None:
+        self.segment = segment
+        with suppress(OSError):  # it died while it was idle: `receive` finds that out
+            self.connection.send((segment, threads))
+
+    def receive(self) -> Report | None:
+        """Take what the worker says; None if it died."""
+        try:
+            report: Report = self.connection.recv()
+        except (EOFError, OSError):
+            if not self._is_ready:
+                self._process.join()
+                raise WorkerError(
+                    "a worker process must be able to start, but it ended with code "
+                    f"{self._process.exitcode} before its first trial. If this is a script of "
+                    "yours, call it under `if __name__ == '__main__':`, or use `workers=1`."
+                ) from None
+            return None
+        self._is_ready = True
+        if report.done:
+            self.segment = None
+        return report
+
+    def end(self) -> None:
+        """End the process; all that must survive is in the checkpoint store."""
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def _idle_worker(pool: list[_Worker], setting: TrialSetting) -> _Worker:
+    """Take a worker that has nothing to do, or start one."""
+    for worker in pool:
+        if worker.segment is None:
+            return worker
+    pool.append(_Worker(setting))
+    return pool[-1]
+
+
+def _with_news(pool: list[_Worker]) -> list[_Worker]:
+    """Wait until some busy workers have said something or died."""
+    busy: dict[Any, _Worker] = {w.connection: w for w in pool if w.segment is not None}
+    return [busy[connection] for connection in wait(list(busy))]
+
+
+def _serve(connection: Connection, setting: TrialSetting) -> None:
+    """Be a worker: execute the segments that the driver sends, until it closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
+    threading.Thread(target=_die_with_the_driver, daemon=True).start()
+    keep_freed_memory()
+    connection.send(Report())  # ready; whoever dies before this can run nothing
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            segment, threads = connection.recv()
+            execution = SegmentExecution(segment, setting, threads=threads)
+            report = Report()
+            while not report.done:
+                try:
+                    report = execution.step()
+                except StorageError:  # it is in the trial's log; the driver starts a new worker
+                    raise SystemExit(1) from None
+                connection.send(report)
+
+
+def _die_with_the_driver() -> None:
+    """End this process when the driver is gone, even in the middle of an interval.
+
+    Otherwise it would write checkpoints beside the workers of a driver that resumes the run.
+    """
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)

@@ -1,0 +1,1 @@
+"""The Ray executor: a plan on a Ray cluster. Only this folder needs Ray."""

@@ -1,0 +1,266 @@
+"""Executes one segment of one trial, in whatever process it is called.
+
+Config to learner, learner to rows, state to and from the checkpoint store. It knows neither Ray
+nor the plan: executors decide where it runs, and pass what it reports on to the plan.
+"""
+
+import errno
+import os
+import platform
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tuneparts import catalog, settings
+from tuneparts.config import parse
+from tuneparts.data.task import Task
+from tuneparts.errors import DataMissingError, HangError, StorageError
+from tuneparts.journal import TrialId
+from tuneparts.redaction import redact
+from tuneparts.run.logs import TrialLog
+from tuneparts.run.watchdog import limit
+from tuneparts.search.artifacts import ArtifactStore
+from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Search
+from tuneparts.search.storage import Folder
+from tuneparts.training.exhibits import Exhibitor
+from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
+
+MAX_RESTARTS = 3
+"""How often a segment is started again after its worker died, before its trial counts as failed."""
+
+
+@dataclass(frozen=True)
+class TrialSetting:
+    """What all trials of a search share: data, the place of their files, and limits."""
+
+    task: Task
+    storage: str
+    score_test_always: bool
+    interval_limit: float
+
+    @classmethod
+    def of(cls, search: Search, storage: str) -> "TrialSetting":
+        """Load the data of a search, and read the limits from the settings of this process."""
+        return cls(
+            task=search.data.load(),
+            storage=storage,
+            score_test_always=search.score_test_always,
+            interval_limit=settings.current().interval_limit,
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker says after an interval. Plain values, so that it can cross processes."""
+
+    rows: Sequence[Mapping[str, float]] = ()
+    """Metrics of the intervals since the last report."""
+    done: bool = False
+    """The segment ends with this report."""
+    finished: bool = False
+    """The learner has spent its whole budget."""
+    failure: str | None = None
+    """Why the trial cannot go on."""
+    disk_full: str | None = None
+    """What the disk said; the search has to stop, and no trial is to blame."""
+
+
+class SegmentExecution:
+    """One segment under way; each `step` is one interval of its learner.
+
+    Everything that must survive is in the checkpoint store before it is reported, so an execution
+    that is started again after a crash continues from the last interval and reports its rows again.
+
+    Example:
+        >>> import tempfile
+        >>> from tuneparts.search import load
+        >>> from tuneparts.search.algorithms import whole_trial
+        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"])
+        >>> segment = whole_trial(search.arm("none"), seed=0, index=0, values={})
+        >>> setting = TrialSetting.of(search, tempfile.mkdtemp())
+        >>> execution = SegmentExecution(segment, setting)
+        >>> "train/loss" in execution.step().rows[0]
+        True
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        setting: TrialSetting,
+        *,
+        threads: int = 1,
+        tasks: TaskRunner | None = None,
+    ) -> None:
+        self._segment = segment
+        self._setting = setting
+        self._threads = threads
+        self._tasks = tasks
+        folder = Folder(setting.storage)
+        self._folder = folder
+        self._checkpoints = CheckpointStore(folder)
+        self._artifacts = ArtifactStore(folder)
+        # Made by the first step, so that what they raise becomes a report.
+        self._log: TrialLog | None = None
+        self._learner: Learner | None = None
+        self._seconds = 0.0
+        self._history: list[dict[str, float]] = []
+        self._unreported: list[dict[str, float]] = []
+
+    def step(self) -> Report:
+        """Train for one interval; the first step also builds the learner.
+
+        Raises:
+            StorageError: The storage did not answer. The segment can be executed again.
+        """
+        try:
+            if self._log is None:
+                torch.set_num_threads(self._threads)
+                self._log = TrialLog(self._folder, self._segment.trial)
+            with self._log.listen():
+                learner = self._learner or self._build(self._log)
+                if not self._is_over(learner):
+                    self._advance(learner)
+            self._log.keep()
+        except OSError as error:
+            if is_disk_full(error):
+                return Report(done=True, disk_full=redact(str(error)))
+            self._log_traceback()
+            # Storage may come back, so the trial has not failed yet. The executor starts the
+            # segment again; `from None` because executors log whatever hangs on the error.
+            raise StorageError(redact(f"{type(error).__name__}: {error}")) from None
+        except Exception as error:  # the same config would fail the same way: no second try
+            self._log_traceback()
+            failure = redact(f"{type(error).__name__}: {error}")
+            return Report(self._unreported, done=True, failure=failure)
+        rows, self._unreported = self._unreported, []
+        return Report(rows, done=self._is_over(learner), finished=learner.finished)
+
+    def _build(self, log: TrialLog) -> Learner:
+        segment, device = self._segment, available_device()
+        context = Context(
+            task=self._setting.task,
+            seed=segment.trial.seed,
+            device=device,
+            score_test_always=self._setting.score_test_always,
+            tasks=self._tasks,
+        )
+        learner = build_learner(segment.config, context)
+        found = self._checkpoints.find(segment)
+        if found is not None:
+            learner.load_state_dict(found.state["learner"])
+        if found is not None and found.same_round:
+            # The driver may have died before it heard of these rows. It ignores those it knows.
+            self._seconds = found.state["seconds"]
+            self._unreported = found.state["rows"]
+        self._history = list(self._unreported)
+        log.add(
+            f"{segment.config['method']} from {learner.passes} to {segment.until} passes on "
+            f"{platform.node()}, process {os.getpid()}, {device}, threads: {self._threads}"
+        )
+        log.keep()  # a worker that dies at once has said where it ran
+        self._learner = learner
+        return learner
+
+    def _advance(self, learner: Learner) -> None:
+        segment, passes, seconds = self._segment, learner.passes, self._setting.interval_limit
+        if self._checkpoints.has_hung(segment, passes):
+            raise HangError(
+                f"an interval ends within {seconds:g} s, but the one after {passes} passes did "
+                "not. Set TUNEPARTS_INTERVAL_LIMIT if it needs longer."
+            )
+        start = time.perf_counter()
+        with limit(seconds, lambda: self._checkpoints.note_hang(segment, passes)):
+            metrics = dict(learner.advance())
+        self._seconds += time.perf_counter() - start
+        row = {**metrics, "cost/seconds": self._seconds}
+        self._history.append(row)
+        self._unreported.append(row)
+        if learner.finished and isinstance(learner, Exhibitor):
+            self._artifacts.put(segment.trial, learner.exhibits())
+        state = {
+            "learner": learner.state_dict(),
+            "seconds": self._seconds,
+            "rows": self._history,
+        }
+        self._checkpoints.put(segment, learner.passes, state, last=self._is_over(learner))
+
+    def _is_over(self, learner: Learner) -> bool:
+        return learner.finished or learner.passes >= self._segment.until
+
+    def _log_traceback(self) -> None:
+        if self._log is not None:
+            with suppress(OSError):  # the storage may be what failed
+                self._log.add(traceback.format_exc())
+                self._log.keep()
+
+
+def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
+    """Build the learner of a trial from its config as plain values."""
+    return parse(catalog.config_class(config["method"]), config).build(context)
+
+
+def restore_learner(
+    search: Search, storage: str, trial: TrialId, config: Mapping[str, Any]
+) -> Learner:
+    """Rebuild the learner of a trial on the CPU, in the newest state that was kept.
+
+    Raises:
+        DataMissingError: The checkpoint store holds no state of the trial.
+    """
+    state = CheckpointStore(Folder(storage)).last(trial)
+    if state is None:
+        raise DataMissingError(
+            f"a model is made from the last checkpoint of its trial, but {trial} has none in "
+            f"{storage}. Run the search again, with `keep_models=True` in its file."
+        )
+    context = Context(task=search.data.load(), seed=trial.seed, device=torch.device("cpu"))
+    learner = build_learner(config, context)
+    learner.load_state_dict(state["learner"])
+    return learner
+
+
+def deliver(plan: Plan, segment: Segment, report: Report) -> None:
+    """Pass on to the plan what a worker reported of a segment.
+
+    Raises:
+        StorageError: The disk of the worker, or that of the journal, is full.
+    """
+    if report.disk_full is not None:
+        raise StorageError(disk_full_message(report.disk_full))
+    plan.report(segment, report.rows)
+    if report.done:
+        plan.complete(segment, finished=report.finished, failure=report.failure)
+
+
+def lost_worker() -> Report:
+    """The report of a segment whose worker died once more than it is started again."""
+    return Report(
+        done=True,
+        failure=f"the worker process died {MAX_RESTARTS + 1} times; what it said last is in the "
+        "trial's log.",
+    )
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a disk or quota is full; pyarrow does not always say so in `errno`."""
+    return (
+        error.errno in {errno.ENOSPC, errno.EDQUOT}
+        or "No space left" in str(error)
+        or "quota" in str(error).lower()
+    )
+
+
+def disk_full_message(error: object) -> str:
+    """What to tell the user of a full disk."""
+    return (
+        f"results and checkpoints need space, but: {error}. Make space, then run "
+        "`tuneparts resume`; nothing is lost."
+    )
