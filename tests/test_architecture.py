@@ -89,6 +89,11 @@ def test_ray_mlflow_and_torchvision_stay_in_their_rooms() -> None:
     assert strays == []
 
 
+def test_a_search_runs_without_ray() -> None:
+    for path in (ROOT / "run").glob("*.py"):
+        assert "ray" not in {name.split(".")[0] for name in imports_of(path)}, path
+
+
 def test_reports_need_no_training_stack() -> None:
     for path in (ROOT / "reports").rglob("*.py"):
         names = {name.split(".")[0] for name in imports_of(path)}

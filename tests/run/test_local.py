@@ -137,6 +137,7 @@ def test_ctrl_c_keeps_everything(everything, tmp_path, workers: int) -> None:
     assert facts(tmp_path / "run") == here(everything, tmp_path / "undisturbed")
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -154,7 +155,7 @@ def driver(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
         (tmp_path / "driver.py").write_text(SCRIPT)
         (tmp_path / "search.json").write_text(search.model_dump_json())
         words = [tmp_path / "driver.py", tmp_path / "search.json", folder, str(workers)]
-        return subprocess.Popen([sys.executable, *words])
+        return subprocess.Popen([sys.executable, *words], env=ENVIRONMENT)
 
     return start
 
@@ -206,7 +207,8 @@ def test_a_script_without_a_main_guard_is_told_so(everything, tmp_path) -> None:
     (tmp_path / "driver.py").write_text(script)
     (tmp_path / "search.json").write_text(everything.model_dump_json())
     words = [tmp_path / "driver.py", tmp_path / "search.json", tmp_path / "run", "2"]
-    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 1
     assert f"{WorkerError.__name__}: a worker process must be able to start" in done.stderr
     assert {end for _, _, end in facts(tmp_path / "run").values()} == {None}
@@ -305,7 +307,7 @@ def test_it_never_imports_ray() -> None:
         "import sys, tuneparts.run.local, tuneparts.run.worker, tuneparts.search.plan\n"
         "assert not {'ray', 'mlflow'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 
 
 def test_trials_reach_observers_in_the_order_of_the_journal(everything, tmp_path) -> None:
