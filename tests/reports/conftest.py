@@ -6,8 +6,10 @@ import pytest
 
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.run_data import RunData
+from tuneparts.search.spec import Search
 
 SEEDS = (0, 1, 2)
+FIGURES = Search.model_fields["figures"].default
 PASSES, INTERVAL = 400, 40
 
 
@@ -18,6 +20,7 @@ def make_metadata(**changes) -> ReportMetadata:
         "notes": "The paper used MNIST and 200 trials; this is the small version.",
         "scale": "cpu",
         "metric": "val/accuracy",
+        "figures": FIGURES,
         "arms": (
             ArmMetadata("none", "standard", 1, SEEDS, passes=PASSES),
             ArmMetadata("random", "standard", 8, SEEDS, passes=PASSES),

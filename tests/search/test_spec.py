@@ -49,6 +49,9 @@ def test_arms_that_cannot_be_meant_are_refused(null_search, null_arm) -> None:
         null_search(b, a)
     with pytest.raises(ValueError, match=r"seeds \[5\] are not among the leader's"):
         null_search(a, b.replaced({"seeds": (5,)}))
+    for seeds in ((), (0, 0)):
+        with pytest.raises(ValueError, match="at least one seed and each seed once"):
+            null_search(a.replaced({"seeds": seeds}))
     with pytest.raises(ValueError, match="has a space exactly when"):
         null_arm("c", space={"x": Uniform(low=0, high=1)})
     with pytest.raises(ValueError, match="cannot search itself"):

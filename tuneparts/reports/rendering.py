@@ -303,7 +303,7 @@ def to_html(table: Table) -> str:
         for column in table.columns
     ]
     head = "".join(
-        f'<th scope="col" class="{kind}"{_title(column.tip)}>{escape(column.header)}</th>'
+        f'<th scope="col" class="{kind}"{_title(column.tip)}>{_html_header(column.header)}</th>'
         for kind, column in zip(kinds, table.columns, strict=True)
     )
     rows = []
@@ -321,6 +321,11 @@ def to_html(table: Table) -> str:
         f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
         f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
     )
+
+
+def _html_header(header: str) -> str:
+    # The arrow stays with the last word where a header breaks.
+    return re.sub(r" (?=[↑↓])", "&nbsp;", escape(header))
 
 
 def _title(tip: str) -> str:

@@ -67,24 +67,6 @@ def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | N
     return _t_interval(point.mean, point.se, point.num - 1, level)
 
 
-def bootstrap_interval(
-    values: npt.ArrayLike,
-    generator: np.random.Generator,
-    *,
-    level: float = 0.95,
-    num_resamples: int = 2000,
-) -> Interval | None:
-    """Percentile bootstrap interval of the mean; None below two values.
-
-    Too narrow for a handful of values, by about sqrt((n - 1) / n): prefer Student's for seeds.
-    """
-    x = np.asarray(values, dtype=float)
-    if x.size < 2:
-        return None
-    means = x[generator.integers(x.size, size=(num_resamples, x.size))].mean(axis=1)
-    return _percentiles(means, level)
-
-
 def paired_difference(
     a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95
 ) -> Difference:
@@ -140,23 +122,6 @@ def best_of_weights(num_trials: int) -> Floats:
         left = num_trials - rank
         weights[:, rank] = weights[:, rank - 1] * np.maximum(left - n + 1, 0) / left
     return weights
-
-
-def expected_best(
-    val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool = True
-) -> Floats:
-    """Expected test score of the best of n trials by validation, n = 1..N.
-
-    Args:
-        val: (N,) validation scores in the order of the trials' indices; ties go to the first.
-        test: (N,) test scores of the same trials.
-        larger_is_better: direction of the validation score.
-
-    Returns:
-        (N,) expectation over all subsets of n trials.
-    """
-    ranked = _by_rank(val, test, larger_is_better)
-    return np.asarray(best_of_weights(len(ranked)) @ ranked)
 
 
 def expected_best_interval(
@@ -223,8 +188,3 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, larger_is_better: bool) ->
 def _t_interval(mean: float, se: float, freedom: float, level: float) -> Interval:
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * se
     return Interval(mean - half, mean + half, level)
-
-
-def _percentiles(samples: Floats, level: float) -> Interval:
-    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level)

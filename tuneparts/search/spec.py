@@ -208,6 +208,12 @@ class Search(Config):
                     f"every arm spends {self.passes} passes a trial, but `{arm.name}` spends "
                     f"{arm.config.passes}; make them equal, or say why in `budget_note`"
                 )
+            seeds = self.seeds_of(arm)
+            if not seeds or len(set(seeds)) < len(seeds):
+                raise ValueError(
+                    f"an arm has at least one seed and each seed once, but `{arm.name}` has "
+                    f"{list(seeds)}"
+                )
             if arm.follows is not None:
                 if arm.follows not in names[:position]:
                     raise ValueError(

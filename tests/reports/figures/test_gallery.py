@@ -3,9 +3,10 @@ import pytest
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import FIGURES, draw, parse
-from tuneparts.reports.metadata import DEFAULT_FIGURES
 from tuneparts.reports.run_data import RunData
+from tuneparts.search.spec import Search
 
+DEFAULT_FIGURES = Search.model_fields["figures"].default
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 ASKED += ["deviations", "rounds"]

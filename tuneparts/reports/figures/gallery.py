@@ -1,7 +1,8 @@
-"""The figures by name: the only list.
+"""The figures that a search can ask for, by name.
 
-An metadata asks for a figure by name, with arguments after a colon where it takes any:
-`accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
+Arguments stand after a colon: `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
+Two figures are not made from one run and are not listed here: `tasks` draws several runs
+(`tuneparts ranks --plot`), and `complexity` draws a bench (`tuneparts bench complexity --plot`).
 """
 
 import inspect
@@ -50,9 +51,9 @@ FIGURES: dict[str, Figure] = {
 
 
 def parse(request: str) -> tuple[Figure, list[str]]:
-    """The function and arguments behind a request; refuses unknown names and wrong counts.
+    """Return the function and the arguments of a request; refuse unknown names and wrong counts.
 
-    Needs no data, so that a mistake is found before a search runs and not after.
+    It needs no data, so that a mistake is found before a search runs and not after.
     """
     name, _, rest = request.partition(":")
     if name not in FIGURES:
@@ -73,6 +74,11 @@ def parse(request: str) -> tuple[Figure, list[str]]:
 
 
 def draw(request: str, run_data: RunData) -> Drawing | Note:
-    """The drawing that a request asks for, or a note where its data is missing."""
+    """Draw what a request asks for; where its data is missing, return a note that says so.
+
+    Example:
+        >>> drawing = draw("accuracy:test/nll", run_data)
+        >>> drawing.figure.show()
+    """
     figure, arguments = parse(request)
     return figure(run_data, *arguments)
