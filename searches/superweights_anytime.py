@@ -6,8 +6,7 @@ depths, from the weights of one net; against independent members, thin ones, and
 
 from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
-from tuneparts.ensembles.slimmable import SlimmableConfig
-from tuneparts.ensembles.universally_slimmable import UniversallySlimmableConfig
+from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
 from tuneparts.superweights.learner import SuperweightsConfig
 

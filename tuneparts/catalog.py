@@ -29,9 +29,7 @@ METHODS: dict[str, str] = {
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",
     "mimo": "tuneparts.ensembles.mimo:MimoConfig",
     "slimmable": "tuneparts.ensembles.slimmable:SlimmableConfig",
-    "universally_slimmable": (
-        "tuneparts.ensembles.universally_slimmable:UniversallySlimmableConfig"
-    ),
+    "universally_slimmable": ("tuneparts.ensembles.slimmable:UniversallySlimmableConfig"),
 }
 """Name -> import path; nothing is imported until a method is asked for."""
 

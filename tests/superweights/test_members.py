@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -142,6 +144,24 @@ def test_statistics_of_the_batch_give_other_gradients() -> None:
         for norms in ("eval", "train")
     )
     assert not torch.allclose(one, other)
+
+
+def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
+    model = members(WRN_16, WRN_10).eval()
+    batches = [images(num) for num in (3, 6)]
+    with torch.no_grad():
+        expected = [model(x) for x in batches]
+
+        def is_right(number: int) -> bool:
+            x, logits = batches[number % 2], expected[number % 2]
+            with torch.no_grad():
+                if number % 4 < 2:
+                    return torch.equal(model(x), logits)
+                with model.prepared():
+                    return torch.equal(model(x), logits)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(is_right, range(40)))
 
 
 def test_weights_are_not_left_behind_in_the_nets() -> None:

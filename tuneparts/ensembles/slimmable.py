@@ -1,28 +1,51 @@
-"""Slimmable networks: one set of weights at several widths (Yu et al. 2019).
+"""Slimmable networks: one set of weights at several widths, or at any width.
 
-A narrower member takes the first channels of every layer of the widest one. Norms and biases are
-its own. All widths learn from each batch.
+A narrower member takes the first channels of every layer of the widest one.
+
+- `slimmable` (Yu et al. 2019): a few given widths. Norms and biases are a member's own, and all
+  members learn from the labels of each batch.
+- `universally_slimmable` (Yu & Huang 2019): any width. Norms and biases are cut as well. Each step
+  trains the widest net, the narrowest, and a few of random width between (the sandwich rule); the
+  widest learns from labels and teaches the others (in-place distillation). Only BatchNorm
+  statistics belong to a width: they are taken anew before nets are scored.
+
+Legend: M members, B examples, K classes.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import deepcopy
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from tuneparts import seeding
+from tuneparts.data.batches import Batches
+from tuneparts.ensembles.thin import narrowed
 from tuneparts.errors import ConfigError
-from tuneparts.models import Net
+from tuneparts.models import DigitsCnn, Net, NetConfig
+from tuneparts.models.reweighted import give_up, reweighted, standalone
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.lending import give_up_weights, lent
 from tuneparts.training.members.model import Members
+from tuneparts.training.recalibration import recalibrate
+
+STEPS = 64
+"""Random widths are multiples of this part of the full one, so that few nets have to be made."""
+
+Shapes = dict[str, torch.Size]
+"""Shapes of parameters by name."""
 
 
 class SlimmableConfig(MembersConfig):
-    """The same net at several widths."""
+    """The same net at several widths.
+
+    Example:
+        >>> len(SlimmableConfig().members)
+        2
+    """
 
     method: Literal["slimmable"] = "slimmable"
     members: tuple[Net, ...] = Field(
@@ -36,22 +59,53 @@ class SlimmableConfig(MembersConfig):
         return SlimmableLearner(self, context)
 
 
-class Slimmable(Members):
-    """Nets that cut their weights from the first one's.
+class UniversallySlimmableConfig(MembersConfig):
+    """A net, and the widths at which it is scored.
+
+    Example:
+        >>> UniversallySlimmableConfig(widths=(1.0, 0.75, 0.5)).num_trained
+        4
+    """
+
+    method: Literal["universally_slimmable"] = "universally_slimmable"
+    net: Net = DigitsCnn()
+    """The net at full width."""
+    widths: tuple[float, ...] = Field(default=(1.0, 0.5), min_length=2)
+    """Members, as multiples of the full width: 1 first, then ever narrower."""
+    num_trained: int = Field(default=4, ge=2)
+    """Widths that each step trains, the widest and the narrowest among them."""
+    recalibrate: int = Field(default=20, gt=0)
+    """Batches from which the statistics of every member are taken before it is scored."""
+
+    @field_validator("widths")
+    @classmethod
+    def _check_widths(cls, widths: tuple[float, ...]) -> tuple[float, ...]:
+        falls = all(a > b for a, b in zip(widths, (*widths[1:], 0.0), strict=True))
+        if widths[0] != 1 or not falls:
+            raise ValueError(f"widths fall from exactly 1 to above 0, but got {widths}")
+        return widths
+
+    def build(self, context: Context) -> Learner:
+        return UniversallySlimmableLearner(self, context)
+
+
+class _CutMembers(Members):
+    """Nets that cut some of their parameters from the first net's.
 
     Args:
         nets: the widest first.
-        flops: of each net for one example.
+        flops: operations of each net for one example.
+        cut: names of the parameters that the other nets take from the first.
     """
 
-    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+    def __init__(
+        self, nets: Sequence[nn.Module], flops: Sequence[int], cut: Sequence[Shapes]
+    ) -> None:
         super().__init__()
-        self._sizes = [_sizes(net) for net in nets]
-        for member, sizes in enumerate(self._sizes):
-            _check_fits(sizes, self._sizes[0], member)
-        for net, sizes in zip(nets[1:], self._sizes[1:], strict=True):
-            give_up_weights(net, list(sizes))
+        for net, shapes in zip(nets[1:], cut, strict=True):
+            give_up(net, shapes)
         self.nets = nn.ModuleList(nets)
+        self._shapes: list[Shapes] = [{}, *cut]
         self._flops = list(flops)
 
     @property
@@ -62,34 +116,86 @@ class Slimmable(Members):
         return list(self._flops)
 
     def forward(self, x: Tensor) -> Tensor:
-        with self._lent():
-            return torch.stack([net(x) for net in self.nets])
+        members = zip(self.nets, self._shapes, strict=True)
+        return torch.stack([reweighted(net, self.cut(shapes))(x) for net, shapes in members])
 
     def plain(self, member: int) -> nn.Module:
-        net = deepcopy(self.nets[member])
-        for name, weight in self._cut(member).items() if member else ():
-            net.get_submodule(name).register_parameter(
-                "weight", nn.Parameter(weight.detach().clone())
-            )
-        return net
+        return standalone(self.nets[member], self.cut(self._shapes[member]))
 
-    def _cut(self, member: int) -> dict[str, Tensor]:
+    def cut(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+        """Take the first entries of the widest net's parameters, by name."""
         widest = self.nets[0]
         return {
-            name: _weight(widest, name)[tuple(slice(size) for size in shape)]
-            for name, shape in self._sizes[member].items()
+            name: widest.get_parameter(name)[tuple(slice(size) for size in shape)]
+            for name, shape in shapes.items()
         }
 
-    @contextmanager
-    def _lent(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for member in range(1, len(self.nets)):
-                stack.enter_context(lent(self.nets[member], self._cut(member)))
-            yield
+
+class Slimmable(_CutMembers):
+    """Nets that cut the weights of their convolution and linear layers from the first net's.
+
+    Args:
+        nets: the widest first.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        shapes = [_weight_shapes(net) for net in nets]
+        for member, own in enumerate(shapes):
+            for name in {**own, **shapes[0]}:
+                if not _fits(own.get(name), shapes[0].get(name)):
+                    raise ConfigError(
+                        "the first member must have every layer of the others, at least as wide, "
+                        f"but `{name}` of member {member} has shape {own.get(name)} where the "
+                        f"first has {shapes[0].get(name)}. Use one net at several widths, the "
+                        "widest first."
+                    )
+        super().__init__(nets, flops, shapes[1:])
+
+
+class UniversallySlimmable(_CutMembers):
+    """Nets that cut all their parameters from the first net's.
+
+    Args:
+        nets: the widest first.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        shapes = [_shapes(net) for net in nets]
+        for member, own in enumerate(shapes):
+            for name, shape in own.items():
+                if not _fits(shape, shapes[0].get(name)):
+                    raise ConfigError(
+                        "the full width must have every parameter of narrower nets, at least as "
+                        f"large, but `{name}` has shape {tuple(shape)} in member {member} and "
+                        f"{shapes[0].get(name)} at full width. Use a net whose layers do not "
+                        "depend on its width, such as a WideResNet wider than 1, whose first block "
+                        "then always has a shortcut."
+                    )
+        super().__init__(nets, flops, shapes[1:])
+
+    def at_width(self, x: Tensor, skeleton: "Skeleton") -> Tensor:
+        """Compute logits (B, K) of a net of any width, with norm statistics of the batch."""
+        logits_BK: Tensor = reweighted(skeleton.net, self.cut(skeleton.shapes))(x)
+        return logits_BK
+
+
+class Skeleton:
+    """A net without parameters of its own; its norms keep no running statistics."""
+
+    def __init__(self, config: NetConfig, in_shape: tuple[int, ...], num_classes: int) -> None:
+        with seeding.isolated(0, "shapes"), torch.device("meta"):
+            self.net = config.build(in_shape, num_classes)
+        self.shapes = _shapes(self.net)
+        give_up(self.net, self.shapes)
+        for norm in self.net.modules():
+            if isinstance(norm, nn.modules.batchnorm._BatchNorm):
+                norm.running_mean = norm.running_var = norm.num_batches_tracked = None
 
 
 class SlimmableLearner(MembersLearner):
-    """The sum of the losses of all widths."""
+    """Minimises the sum of the losses of all widths."""
 
     config: SlimmableConfig
 
@@ -99,25 +205,78 @@ class SlimmableLearner(MembersLearner):
         self.optimiser = config.optimiser.build(self.model)
 
 
-def _weight(net: nn.Module, name: str) -> Tensor:
-    return net.get_parameter(f"{name}.weight")
+class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
+    """Trains by the sandwich rule with in-place distillation."""
+
+    config: UniversallySlimmableConfig
+    model: UniversallySlimmable
+
+    def __init__(self, config: UniversallySlimmableConfig, context: Context) -> None:
+        super().__init__(config, context)
+        members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
+        self.model = UniversallySlimmable(*self.initial_nets(members)).to(context.device)
+        self.optimiser = config.optimiser.build(self.model)
+        self._narrowest = members[-1]
+        self._skeletons: dict[NetConfig, Skeleton] = {}
+        self._widths = seeding.torch_generator(context.seed, "widths")
+
+    def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
+        """Compute the loss of the widest net on labels, then of the others on its predictions."""
+        teacher_BK: Tensor = self.model.nets[0](x)
+        taught_BK = teacher_BK.detach().softmax(dim=1)
+        losses = [F.cross_entropy(teacher_BK, y_B)]
+        for config in (self._narrowest, *self._between()):
+            logits_BK = self.model.at_width(x, self._skeleton(config))
+            losses.append(F.cross_entropy(logits_BK, taught_BK))
+        return torch.stack(losses)
+
+    def evaluate(self) -> dict[str, float]:
+        stream = Batches(
+            len(self.train_data),
+            self.config.batch_size,
+            seed=self.context.seed,
+            stream=("recalibrate", self.passes),
+            replacement=False,
+        )
+        augmentation = self.generator("recalibrate", str(self.passes))
+        recalibrate(
+            self.model,
+            (
+                self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
+                for _ in range(self.config.recalibrate)
+            ),
+            self.model,
+        )
+        return super().evaluate()
+
+    def _between(self) -> list[NetConfig]:
+        """Draw nets of random width, no narrower than the narrowest."""
+        least = math.ceil(STEPS * self.config.widths[-1])
+        num = self.config.num_trained - 2
+        drawn = torch.randint(least, STEPS + 1, (num,), generator=self._widths).tolist()
+        return [narrowed(self.config.net, steps / STEPS) for steps in drawn]
+
+    def _skeleton(self, config: NetConfig) -> Skeleton:
+        task = self.context.task
+        if config not in self._skeletons:
+            self._skeletons[config] = Skeleton(config, task.in_shape, task.num_classes)
+        return self._skeletons[config]
 
 
-def _sizes(net: nn.Module) -> dict[str, torch.Size]:
-    """Shapes of the weights of convolution and linear layers, by name."""
+def _weight_shapes(net: nn.Module) -> Shapes:
+    """Find the shapes of the weights of convolution and linear layers, by name."""
     return {
-        name: module.weight.shape
+        f"{name}.weight": module.weight.shape
         for name, module in net.named_modules()
         if isinstance(module, nn.Conv2d | nn.Linear)
     }
 
 
-def _check_fits(sizes: dict[str, torch.Size], widest: dict[str, torch.Size], member: int) -> None:
-    for name in {**sizes, **widest}:
-        own, full = sizes.get(name), widest.get(name)
-        if own is None or full is None or any(a > b for a, b in zip(own, full, strict=True)):
-            raise ConfigError(
-                "the first member must have every layer of the others, at least as wide, but "
-                f"`{name}` of member {member} has weights {own} where the first has {full}. "
-                "Use one net at several widths, the widest first."
-            )
+def _shapes(net: nn.Module) -> Shapes:
+    return {name: parameter.shape for name, parameter in net.named_parameters()}
+
+
+def _fits(own: torch.Size | None, full: torch.Size | None) -> bool:
+    if own is None or full is None:
+        return False
+    return all(a <= b for a, b in zip(own, full, strict=True))

@@ -4,15 +4,14 @@ Legend: M members, B batch, K classes.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import deepcopy
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tuneparts.models.reweighted import give_up, reweighted, standalone
 from tuneparts.superweights.bank import TemplateBank
-from tuneparts.training.members.lending import give_up_weights, lent
 from tuneparts.training.members.model import Members
 
 
@@ -22,21 +21,18 @@ class SuperweightMembers(Members):
     Args:
         nets: ordinary nets; they give up the weights that the bank composes.
         bank: over exactly the layers of these nets.
-        flops: of each net for one example. Composing is not counted: for inference it is done
-            once, whatever the number of examples.
+        flops: operations of each net for one example. Composing is not counted: for inference it
+            is done once, whatever the number of examples.
     """
 
     def __init__(self, nets: Sequence[nn.Module], bank: TemplateBank, flops: Sequence[int]) -> None:
         super().__init__()
-        self._names: list[list[str]] = [[] for _ in nets]
         for layer in bank.plan.layers:
-            self._names[layer.member].append(layer.name)
-        for net, names in zip(nets, self._names, strict=True):
-            give_up_weights(net, names)
+            give_up(nets[layer.member], [f"{layer.name}.weight"])
         self.nets = nn.ModuleList(nets)
         self.bank = bank
         self._flops = list(flops)
-        self._is_prepared = False
+        self._prepared: Sequence[Tensor] | None = None
 
     @property
     def num_members(self) -> int:
@@ -46,24 +42,20 @@ class SuperweightMembers(Members):
         return list(self._flops)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self._is_prepared:
-            return self._run(x)
-        with self._lent(self.bank.compose()):
-            return self._run(x)
+        weights = self._prepared
+        return self._run(x, self.bank.compose() if weights is None else weights)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
         with torch.no_grad():
-            weights = self.bank.compose()
-        with self._lent(weights):
-            self._is_prepared = True
-            try:
-                yield
-            finally:
-                self._is_prepared = False
+            self._prepared = self.bank.compose()
+        try:
+            yield
+        finally:
+            self._prepared = None
 
     def layer_gradients(self, x: Tensor, y_B: Tensor, *, norms: str) -> tuple[Tensor, list[Tensor]]:
-        """Mean loss, and its gradient for the weight of every layer, each for its own use alone.
+        """Compute the mean loss, and its gradient for the weight that each layer alone uses.
 
         Nothing changes: no parameter, no `.grad`, no running statistics.
 
@@ -77,8 +69,8 @@ class SuperweightMembers(Members):
         """
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
-        with self._norms(is_training=norms == "train"), self._lent(weights):
-            losses = [F.cross_entropy(logits_BK, y_B) for logits_BK in self._run(x)]
+        with self._norms(is_training=norms == "train"):
+            losses = [F.cross_entropy(logits_BK, y_B) for logits_BK in self._run(x, weights)]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
             gradients = list(torch.autograd.grad(total, weights))
@@ -87,31 +79,22 @@ class SuperweightMembers(Members):
     def plain(self, member: int) -> nn.Module:
         with torch.no_grad():
             weights = self.bank.compose()
-        net = deepcopy(self.nets[member])
-        layers = zip(self.bank.plan.layers, weights, strict=True)
-        for layer, weight in layers:
-            if layer.member == member:
-                module = net.get_submodule(layer.name)
-                module.__dict__.pop("weight", None)
-                module.register_parameter("weight", nn.Parameter(weight.clone()))
-        return net
+        return standalone(self.nets[member], self._by_member(weights)[member])
 
-    def _run(self, x: Tensor) -> Tensor:
-        return torch.stack([net(x) for net in self.nets])
+    def _run(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        members = zip(self.nets, self._by_member(weights), strict=True)
+        return torch.stack([reweighted(net, own)(x) for net, own in members])
 
-    @contextmanager
-    def _lent(self, weights: Sequence[Tensor]) -> Iterator[None]:
-        shares: list[dict[str, Tensor]] = [{} for _ in self.nets]
+    def _by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+        """Name the weights of all layers by parameter, for each member."""
+        own: list[dict[str, Tensor]] = [{} for _ in self.nets]
         for layer, weight in zip(self.bank.plan.layers, weights, strict=True):
-            shares[layer.member][layer.name] = weight
-        with ExitStack() as stack:
-            for net, share in zip(self.nets, shares, strict=True):
-                stack.enter_context(lent(net, share))
-            yield
+            own[layer.member][f"{layer.name}.weight"] = weight
+        return own
 
     @contextmanager
     def _norms(self, *, is_training: bool) -> Iterator[None]:
-        """Train or eval mode inside the block, with all buffers as they were afterwards."""
+        """Set train or eval mode inside the block, and put all buffers back afterwards."""
         was_training = self.training
         kept = [(buffer, buffer.clone()) for buffer in self.buffers()] if is_training else []
         self.train(is_training)

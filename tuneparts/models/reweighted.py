@@ -1,0 +1,77 @@
+"""A net under weights that are not its own: composed, or cut from those of another net.
+
+`torch.func.functional_call` does this by swapping tensors in the net and swapping them back, and
+two threads that run one net at once then compute with each other's weights. Here the net is left
+alone: `reweighted` makes a shallow copy that holds the given tensors.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+
+from torch import Tensor, nn
+
+
+def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Copy a net so that it uses these tensors and shares everything else with the original.
+
+    The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
+    running statistics and hooks are those of the original. A tensor may be part of a graph.
+
+    Args:
+        net: any net; may have given up the parameters that are replaced.
+        tensors: by name of the parameter, as in `named_parameters`.
+
+    Example:
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(2, 1, bias=False))
+        >>> doubled = reweighted(net, {"0.weight": 2 * net[0].weight})
+        >>> x = torch.ones(1, 2)
+        >>> torch.equal(doubled(x), 2 * net(x))
+        True
+    """
+    copies: dict[nn.Module, nn.Module] = {}
+    copy = _shallow(net, copies)
+    for name, tensor in tensors.items():
+        layer, _, parameter = name.rpartition(".")
+        # Past `register_parameter`, which takes nothing but an `nn.Parameter`.
+        copy.get_submodule(layer)._parameters[parameter] = tensor  # type: ignore[assignment]
+    return copy
+
+
+def give_up(net: nn.Module, names: Iterable[str]) -> None:
+    """Remove these parameters from a net, which then works under `reweighted` only.
+
+    They are no longer trained, counted or saved with the net.
+    """
+    for name in names:
+        layer, _, parameter = name.rpartition(".")
+        del net.get_submodule(layer)._parameters[parameter]
+
+
+def standalone(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Copy a net as an ordinary one that owns everything, with copies of these tensors.
+
+    Args:
+        net: any net; may have given up the parameters that are replaced.
+        tensors: by name of the parameter, as in `named_parameters`.
+    """
+    own = deepcopy(net)
+    for name, tensor in tensors.items():
+        layer, _, parameter = name.rpartition(".")
+        own.get_submodule(layer).register_parameter(
+            parameter, nn.Parameter(tensor.detach().clone())
+        )
+    return own
+
+
+def _shallow(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
+    """Copy a module and its children; only the dicts of children and parameters are new."""
+    if module not in copies:  # a layer under two names stays one layer
+        copy = copies[module] = module.__new__(type(module))
+        copy.__dict__ = dict(module.__dict__)
+        copy._parameters = dict(module._parameters)
+        copy._modules = {
+            name: None if child is None else _shallow(child, copies)
+            for name, child in module._modules.items()
+        }
+    return copies[module]
