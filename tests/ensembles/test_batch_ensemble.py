@@ -68,6 +68,19 @@ def test_signs_make_members_differ_from_the_start() -> None:
     assert not torch.allclose(logits[0], logits[1])
 
 
+def test_the_rate_of_fast_weights_is_relative_to_that_of_the_others(toy: Task) -> None:
+    config = BatchEnsembleConfig(
+        optimiser={"kind": "sgd", "lr": 0.1, "momentum": 0}, fast_lr_factor=0.25, batch_size=8
+    )
+    learner = BatchEnsembleLearner(config, Context(toy, 0, torch.device("cpu")))
+    before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+    learner.step()
+    fast = {id(p) for p in learner.model.fast_weights()}
+    for name, parameter in learner.model.named_parameters():
+        rate = 0.1 * (0.25 if id(parameter) in fast else 1)
+        torch.testing.assert_close(before[name] - parameter, rate * parameter.grad)
+
+
 def test_own_norms_see_their_member_only() -> None:
     members = ensemble(WideResNet(depth=10).build((1, 8, 8), 10), member_norms=True)
     x = torch.randn(6, 1, 8, 8, generator=generator())

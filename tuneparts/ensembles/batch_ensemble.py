@@ -1,7 +1,8 @@
 """BatchEnsemble: one weight, and a rank-one change of it for each member (Wen et al. 2020).
 
-W_m = W o (s_m r_m^T): inputs are multiplied by r_m, outputs by s_m, so that one pass over a batch
-that is repeated for each member computes all of them.
+Member m has the weight W_m = W o (s_m r_m^T): inputs are multiplied by its vector r_m and outputs
+by s_m, its fast weights. One forward pass over a batch that is repeated for each member therefore
+computes all members at once.
 
 Legend: M members, B batch, N = M * B, C channels or units, K classes.
 """
@@ -21,7 +22,12 @@ from tuneparts.training.members.model import Members
 
 
 class BatchEnsembleConfig(MembersConfig):
-    """One net, with fast weights for each member."""
+    """One net, with fast weights for each member.
+
+    Example:
+        >>> BatchEnsembleConfig(net="mlp", num_members=8).num_members
+        8
+    """
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
     net: Net = Field(default="digits_cnn", validate_default=True)
@@ -36,12 +42,12 @@ class BatchEnsembleConfig(MembersConfig):
 
 
 class RankOne(nn.Module):
-    """A layer whose weight each member multiplies by signs of its own, at first.
+    """A layer whose weight each member multiplies by a rank-one matrix of its own.
 
     Args:
-        layer: convolution or linear layer; its bias becomes one per member.
+        layer: a convolution or linear layer; its bias becomes one per member.
         num_members: M.
-        generator: source of the signs, on the CPU.
+        generator: source of the random signs that the fast weights start as, on the CPU.
     """
 
     def __init__(
@@ -61,25 +67,25 @@ class RankOne(nn.Module):
             layer.bias = None
 
     def forward(self, x_N: Tensor) -> Tensor:
-        """(M * B, C, ...) to (M * B, C', ...), member by member."""
+        """Map (M * B, C, ...) to (M * B, C', ...), member by member."""
         y_N: Tensor = self.layer(x_N * self._each(self.r_MC, x_N)) * self._each(self.s_MC, x_N)
         return y_N if self.bias_MC is None else y_N + self._each(self.bias_MC, x_N)
 
     def _each(self, values_MC: Tensor, x_N: Tensor) -> Tensor:
-        """A member's values for each of its examples, (M * B, C, 1, 1) or (M * B, C)."""
+        """Repeat each member's values for its examples: (M * B, C, 1, 1) or (M * B, C)."""
         per_example = values_MC.repeat_interleave(len(x_N) // len(values_MC), dim=0)
         return per_example.view(*per_example.shape, *self._ones)
 
 
 class MemberNorms(nn.Module):
-    """A norm of its own for each member's part of the batch."""
+    """BatchNorm with parameters and statistics of its own for each member's part of the batch."""
 
     def __init__(self, norm: nn.BatchNorm2d, num_members: int) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.BatchNorm2d(norm.num_features) for _ in range(num_members))
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        """(M * B, C, H, W) to the same shape."""
+        """Normalise (M * B, C, H, W), member by member."""
         parts = x_NCHW.chunk(len(self.norms))
         return torch.cat([norm(part) for norm, part in zip(self.norms, parts, strict=True)])
 
@@ -88,11 +94,11 @@ class BatchEnsemble(Members):
     """A net changed in place so that it computes all members at once.
 
     Args:
-        net: made of convolution and linear layers.
+        net: a net with convolution or linear layers.
         num_members: M.
         member_norms: whether BatchNorm is per member.
-        flops: of the net for one example.
-        generator: source of the signs, on the CPU.
+        flops: operations of the net for one example.
+        generator: source of the random signs, on the CPU.
     """
 
     def __init__(
@@ -127,7 +133,7 @@ class BatchEnsemble(Members):
         return [self._flops] * self._num_members
 
     def fast_weights(self) -> list[nn.Parameter]:
-        """What belongs to single members and multiplies."""
+        """List the vectors r and s of all layers."""
         layers = surgery.find(self, RankOne).values()
         return [parameter for layer in layers for parameter in (layer.r_MC, layer.s_MC)]
 
@@ -138,7 +144,7 @@ class BatchEnsemble(Members):
 
 
 class BatchEnsembleLearner(MembersLearner):
-    """All members learn from the same batch; the loss is the mean over the repeated batch."""
+    """Trains all members on the same batch; the loss is the mean over the repeated batch."""
 
     config: BatchEnsembleConfig
     model: BatchEnsemble
@@ -162,6 +168,7 @@ class BatchEnsembleLearner(MembersLearner):
         return loss_M.mean()
 
     def _separate_fast_weights(self) -> None:
+        """Move the fast weights to a parameter group of their own, without decay."""
         fast = self.model.fast_weights()
         names = {id(parameter) for parameter in fast}
         for group in self.optimiser.param_groups:

@@ -19,14 +19,19 @@ from tuneparts.training.members.model import Members
 
 
 class DeepEnsembleConfig(MembersConfig):
-    """Nets of any kind; one member is a single net under the same loop."""
+    """Independent nets of any kind; with one member it is ordinary training of one net.
+
+    Example:
+        >>> len(DeepEnsembleConfig(members=("mlp", "digits_cnn")).members)
+        2
+    """
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn",) * 4, min_length=1, validate_default=True
     )
     parameter_budget: int | None = Field(default=None, gt=0)
-    """Parameters of all members together, which are narrowed to fit; None leaves them alone."""
+    """Most parameters of all members together; members are narrowed to fit. None for no bound."""
 
     def build(self, context: Context) -> Learner:
         return DeepEnsembleLearner(self, context)
@@ -55,7 +60,7 @@ class DeepEnsemble(Members):
 
 
 class DeepEnsembleLearner(MembersLearner):
-    """The sum of the members' losses trains each of them as if it were alone."""
+    """Minimises the sum of the members' losses, which trains each of them as if it were alone."""
 
     config: DeepEnsembleConfig
 

@@ -23,7 +23,12 @@ from tuneparts.training.members.model import Members
 
 
 class MimoConfig(MembersConfig):
-    """One net with M inputs and M heads."""
+    """One net with M inputs and M heads.
+
+    Example:
+        >>> MimoConfig(net="mlp", num_members=2).batch_repetitions
+        1
+    """
 
     method: Literal["mimo"] = "mimo"
     net: Net = Field(default="digits_cnn", validate_default=True)
@@ -39,9 +44,9 @@ class Mimo(Members):
     """A net of M times the input channels and M times the classes.
 
     Args:
-        net: from (B, M * C, ...) to logits (B, M * K).
+        net: maps (B, M * C, ...) to logits (B, M * K).
         num_members: M.
-        flops: of the net for one joint input.
+        flops: operations of the net for one joint input.
     """
 
     def __init__(self, net: nn.Module, num_members: int, flops: int) -> None:
@@ -61,13 +66,13 @@ class Mimo(Members):
         return self.jointly([x] * self._num_members)
 
     def jointly(self, inputs: list[Tensor]) -> Tensor:
-        """Logits (M, B, K), member m's of its own input (B, C, ...)."""
+        """Compute logits (M, B, K), those of member m for its own input (B, C, ...)."""
         logits: Tensor = self.net(torch.cat(inputs, dim=1))
         return logits.view(len(logits), self._num_members, -1).transpose(0, 1)
 
 
 class MimoLearner(MembersLearner, parts=("_orders",)):
-    """Each head learns from the same batch in an order of its own."""
+    """Trains each head on the same batch in an order of its own."""
 
     config: MimoConfig
     model: Mimo

@@ -18,7 +18,13 @@ _STEPS = 1024
 
 
 def narrowed(net: NetConfig, factor: float) -> NetConfig:
-    """The net with all its widths multiplied by a factor, at least one unit each."""
+    """Multiply all widths of a net by a factor, at least one unit each.
+
+    Example:
+        >>> from tuneparts.models import Mlp
+        >>> narrowed(Mlp(widths=(64, 32)), 0.5).widths
+        (32, 16)
+    """
 
     def units(number: int) -> int:
         return max(1, round(factor * number))
@@ -40,12 +46,12 @@ def narrowed(net: NetConfig, factor: float) -> NetConfig:
 def thinned(
     nets: Sequence[NetConfig], budget: int, *, in_shape: tuple[int, ...], num_classes: int
 ) -> list[NetConfig]:
-    """The widest nets, all narrowed by one factor of at most 1, that fit a budget together.
+    """Narrow nets, all by the largest factor up to 1 with which they fit a budget together.
 
     Args:
-        nets: at full width.
-        budget: trainable parameters of all nets together.
-        in_shape: of one input.
+        nets: the nets at full width.
+        budget: most trainable parameters of all nets together.
+        in_shape: shape of one input.
         num_classes: logits per example.
     """
 

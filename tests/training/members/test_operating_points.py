@@ -2,8 +2,6 @@ import pytest
 import torch
 
 from tuneparts.training.members.operating_points import (
-    OperatingPoint,
-    frontier,
     operating_points,
     subsets,
 )
@@ -32,16 +30,3 @@ def test_costs_add_up_and_the_full_set_is_the_ensemble() -> None:
     assert (points[-1].accuracy, points[-1].nll) == (whole["accuracy"], whole["nll"])
     alone = scores(logits[1], labels)
     assert points[0].nll == pytest.approx(alone["nll"])
-
-
-def test_the_frontier_is_what_nothing_cheaper_matches() -> None:
-    values = [(1, 0.5), (2, 0.4), (3, 0.7), (3, 0.8), (4, 0.8), (5, 0.9)]
-    points = [
-        OperatingPoint((i,), flops, accuracy, 0.0) for i, (flops, accuracy) in enumerate(values)
-    ]
-    naive = [
-        p
-        for p in points
-        if not any(q.accuracy >= p.accuracy and q.flops <= p.flops and q != p for q in points)
-    ]
-    assert frontier(points[::-1]) == naive

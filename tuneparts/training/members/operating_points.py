@@ -56,12 +56,3 @@ def operating_points(
         cost = sum(flops[m] for m in members)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return sorted(points, key=lambda point: (point.flops, point.members))
-
-
-def frontier(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-    """The points that no cheaper or equally cheap point matches in accuracy, cheapest first."""
-    best: list[OperatingPoint] = []
-    for point in sorted(points, key=lambda p: (p.flops, -p.accuracy, p.members)):
-        if not best or point.accuracy > best[-1].accuracy:
-            best.append(point)
-    return best
