@@ -209,17 +209,22 @@ def _encode(event: Event) -> str:
     return json.dumps({"kind": _NAMES[type(event)], **values})
 
 
+def decode(line: str) -> Event:
+    """Read one line of a journal as its event; raises a builtin error for anything else."""
+    values = json.loads(line)
+    cls = _KINDS[values.pop("kind")]
+    event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
+    return event
+
+
 def _decode(line: str, path: Path, number: int) -> Event:
     try:
-        values = json.loads(line)
-        cls = _KINDS[values.pop("kind")]
-        event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
+        return decode(line)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"every line of a journal is one event, but line {number} of {path} is not "
             f"({error}). Restore the file, or start the search anew."
         ) from None
-    return event
 
 
 def tell(observers: Iterable[Observer], event: Event) -> None:

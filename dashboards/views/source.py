@@ -15,7 +15,7 @@ from tuneparts.reports.run_data import RunData
 from tuneparts.run import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
-from tuneparts.tracking import artifacts, frames, store
+from tuneparts.tracking import frames, store
 
 SECONDS = 3
 """Between two looks at what runs."""
@@ -41,7 +41,9 @@ def _metadata(place: str, parent: str) -> str | None:
     # Runs of earlier versions kept it under the second name.
     names = ("metadata.json", "outline.json")
     paths = [f"{folder}{name}" for name in names for folder in ("", "report/")]
-    return next((text for path in paths if (text := artifacts.text(place, parent, path))), None)
+    return next(
+        (text for path in paths if (text := store.artifact_text(place, parent, path))), None
+    )
 
 
 def metadata(place: str, parent: str) -> ReportMetadata | None:
@@ -115,7 +117,7 @@ def log(place: str, parent: str, trial: str) -> list[str]:
 @st.cache_data(max_entries=5, show_spinner="reading the report")
 def report(place: str, parent: str) -> str | None:
     """The report page of a search that is over."""
-    return artifacts.text(place, parent, "report/report.html")
+    return store.artifact_text(place, parent, "report/report.html")
 
 
 def now() -> datetime:

@@ -16,6 +16,7 @@ from tuneparts.errors import TunepartsError
 VERBS = [
     "search",
     "resume",
+    "sync",
     "report",
     "fit",
     "methods",

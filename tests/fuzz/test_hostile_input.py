@@ -28,7 +28,7 @@ from tuneparts.pwfn.gaussian import to_gaussian, to_plain
 from tuneparts.search import load
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
-from tuneparts.tracking import runmap
+from tuneparts.tracking import record
 from tuneparts.training import checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -113,11 +113,15 @@ def test_journals_and_run_maps(tmp_path: Path, change_bytes, change_tree) -> Non
         text = change_bytes(rng, rng.choice(lines)).decode("utf-8", "replace")
         with contextlib.suppress(DataError):
             journal._decode(text, tmp_path, 1)
-    made = {"key": "k", "parent": "p", "trials": {str(trial): "r"}}
+    made = {
+        "key": "k", "start": 1.5, "ending": ["KILLED", 2.5], "answer": "a", "artifacts": ["report"],
+        "tags": {str(trial): {"selected": "yes"}}, "store": "sqlite:///x", "parent": "p",
+        "position": 12, "trials": {str(trial): "r"},
+    }  # fmt: skip
     for _ in range(1_000):
-        (tmp_path / runmap.FILE).write_text(json.dumps(change_tree(rng, made)))
+        (tmp_path / record.FILE).write_text(json.dumps(change_tree(rng, made)))
         with contextlib.suppress(DataError):
-            runmap.load(tmp_path)
+            record.load(tmp_path)
 
 
 def test_checkpoints(change_bytes) -> None:

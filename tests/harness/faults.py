@@ -23,7 +23,7 @@ from tests.harness import postgres, wire
 from tests.harness.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
 from tuneparts.bench import machine
 from tuneparts.errors import UnknownNameError
-from tuneparts.tracking import frames, history, store
+from tuneparts.tracking import frames, store
 
 
 class Absent(Exception):  # noqa: N818 - not an error: the machine lacks what the fault needs
@@ -140,7 +140,7 @@ def _doubled_in_store(uri: str) -> int:
     trials = frames.trials(uri, parent, params=False)
     steps = frames.steps(uri, parent)
     metrics = {run_id: set(steps["metric"]) for run_id in trials["run_id"]}
-    points = history.points(uri, metrics)
+    points = store.points(store.client(uri), metrics)
     return len(points) - len({point[:3] for point in points})
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.harness import postgres
-from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 
@@ -40,7 +40,9 @@ def events() -> list[TrialStarted | Row | TrialEnded]:
 def track(uri: str, folder: Path, *, between: object = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     card = SearchCard("toy", "smoke", digest="d", commit="c", resolved="{}")
     tracker = Tracker(uri, folder=folder, search=card, interval=0.01)
+    journal = Journal(folder / "journal.jsonl")
     for number, event in enumerate(events()):
+        journal.append(event)
         tracker.on_event(event)
         if number == 4 and callable(between):
             assert tracker.flush()

@@ -2,12 +2,12 @@
 
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking.tracker import SearchCard, Tracker
 
 
@@ -38,6 +38,21 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_tracker(uri: str, folder: Path, card: SearchCard) -> Callable[[], Tracker]:
     return lambda: Tracker(uri, folder=folder, search=card, interval=0.01)
+
+
+@pytest.fixture
+def feed() -> Callable[[Tracker, Sequence[Event]], Tracker]:
+    """Tells events as a driver does: first to the journal, and then to the tracker."""
+
+    def tell(tracker: Tracker, events: Sequence[Event]) -> Tracker:
+        journal = Journal(tracker._folder / "journal.jsonl")
+        for event in events:
+            journal.append(event)
+            tracker.on_event(event)
+        journal.close()
+        return tracker
+
+    return tell
 
 
 @pytest.fixture

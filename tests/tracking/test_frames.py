@@ -1,4 +1,6 @@
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,13 +15,20 @@ from tuneparts.tracking.tracker import Tracker
 pytestmark = pytest.mark.mlflow
 
 
-def track(uri: str, folder: Path, name: str, events: list[Event]) -> str:
-    tracker = Tracker(uri, folder=folder, search=SearchCard(name, "cpu", "d", "c", "{}"))
-    for event in events:
-        tracker.on_event(event)
-    assert tracker.close() == []
-    assert tracker.parent_run_id is not None
-    return tracker.parent_run_id
+Track = Callable[[str, Path, str, Sequence[Event]], str]
+
+
+@pytest.fixture
+def track(feed: Callable[[Tracker, Sequence[Event]], Tracker]) -> Track:
+    """Tracks the events of a search; returns the id of its parent run."""
+
+    def track(uri: str, folder: Path, name: str, events: Sequence[Event]) -> str:
+        tracker = Tracker(uri, folder=folder, search=SearchCard(name, "cpu", "d", "c", "{}"))
+        assert feed(tracker, events).close() == []
+        assert tracker.parent_run_id is not None
+        return tracker.parent_run_id
+
+    return track
 
 
 def test_a_store_that_is_not_there_names_the_first_step(tmp_path: Path) -> None:
@@ -37,7 +46,7 @@ def test_an_empty_store_names_the_first_step(uri: str) -> None:
 
 
 def test_runs_come_newest_first_and_by_search(
-    uri: str, tmp_path: Path, events: list[Event]
+    uri: str, tmp_path: Path, track: Track, events: list[Event]
 ) -> None:
     first = track(uri, tmp_path / "one", "toy", events)
     second = track(uri, tmp_path / "two", "toy", events)
@@ -51,7 +60,7 @@ def test_runs_come_newest_first_and_by_search(
 
 
 def test_runs_of_others_in_the_same_store_are_left_alone(
-    uri: str, tmp_path: Path, events: list[Event]
+    uri: str, tmp_path: Path, track: Track, events: list[Event]
 ) -> None:
     client = store.client(uri)
     experiment = client.create_experiment("toy")
@@ -62,7 +71,7 @@ def test_runs_of_others_in_the_same_store_are_left_alone(
     assert len(frames.trials(uri, parent)) == 3
 
 
-def test_a_search_without_trials_has_empty_frames(uri: str, tmp_path: Path) -> None:
+def test_a_search_without_trials_has_empty_frames(uri: str, tmp_path: Path, track: Track) -> None:
     parent = track(uri, tmp_path / "one", "toy", [])
     assert frames.trials(uri, parent).columns.tolist() == frames.TRIAL_COLUMNS
     assert frames.trials(uri, parent).empty
@@ -70,7 +79,7 @@ def test_a_search_without_trials_has_empty_frames(uri: str, tmp_path: Path) -> N
     assert frames.steps(uri, parent).empty
 
 
-def test_the_last_value_is_the_one_at_the_last_step(uri: str, tmp_path: Path) -> None:
+def test_the_last_value_is_the_one_at_the_last_step(uri: str, tmp_path: Path, track: Track) -> None:
     trial = TrialId("a", 0, 0)
     values = {10: 0.9, 30: 0.1, 20: 0.5}
     rows: list[Event] = [Row(trial, s, {"val/nll": v}, 1.0) for s, v in values.items()]
@@ -79,7 +88,7 @@ def test_the_last_value_is_the_one_at_the_last_step(uri: str, tmp_path: Path) ->
     assert frames.steps(uri, parent)["step"].tolist() == [10, 20, 30]
 
 
-def test_order_is_numeric_by_arm_seed_and_index(uri: str, tmp_path: Path) -> None:
+def test_order_is_numeric_by_arm_seed_and_index(uri: str, tmp_path: Path, track: Track) -> None:
     ids = [("b", 10, 0), ("b", 9, 0), ("a", 0, 100_000), ("a", 0, 20_000)]
     rows: list[Event] = [Row(TrialId(*i), 1, {"val/nll": 0.0}, 1.0) for i in ids]
     parent = track(uri, tmp_path / "one", "toy", rows)
@@ -88,7 +97,9 @@ def test_order_is_numeric_by_arm_seed_and_index(uri: str, tmp_path: Path) -> Non
         assert got == sorted(ids)
 
 
-def test_only_the_metrics_asked_for(uri: str, tmp_path: Path, events: list[Event]) -> None:
+def test_only_the_metrics_asked_for(
+    uri: str, tmp_path: Path, track: Track, events: list[Event]
+) -> None:
     parent = track(uri, tmp_path / "one", "toy", events)
     everything = frames.steps(uri, parent)
     some = frames.steps(uri, parent, ["val/accuracy", "val/ece"])
@@ -98,7 +109,7 @@ def test_only_the_metrics_asked_for(uri: str, tmp_path: Path, events: list[Event
 
 
 def test_more_runs_than_fit_on_a_page(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str, tmp_path: Path, track: Track, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_RUNS_PER_PAGE", 3)
     events: list[Event] = []
@@ -109,18 +120,45 @@ def test_more_runs_than_fit_on_a_page(
     assert frames.trials(uri, parent)["param.i"].tolist() == list(range(8))
 
 
-def test_steps_take_few_queries_however_many_trials(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_infinity_comes_back_and_a_deleted_trial_does_not(
+    uri: str, tmp_path: Path, track: Track, events: list[Event]
 ) -> None:
-    """The client's own call reads one metric of one run; it must not be used."""
-    from mlflow import MlflowClient
+    """MLflow's databases hold the largest number in the place of infinity."""
+    lost = Row(TrialId("random", 0, 0), 30, {"train/loss": math.inf}, 104.2)
+    parent = track(uri, tmp_path / "one", "toy", [*events[:-1], lost, *events[-1:]])
+    trials = frames.trials(uri, parent).set_index("trial")
+    assert trials["train/loss"]["random/seed0/00000"] == math.inf
+    assert frames.steps(uri, parent)["value"].max() == math.inf
+    assert not [name for name in frames.trials(uri, parent, params=False) if "param." in name]
+    store.client(uri).delete_run(trials["run_id"]["asha/seed3/00000"])
+    assert frames.trials(uri, parent)["arm"].tolist() == ["random", "random"]
 
-    events: list[Event] = [
-        Row(TrialId("a", 0, index), step, {"val/nll": 0.5, "train/loss": 1.0}, 1.0)
-        for index in range(20)
-        for step in range(5)
-    ]
-    parent = track(uri, tmp_path / "one", "toy", events)
-    refuse: Callable[..., None] = lambda *_: pytest.fail("one call per metric")  # noqa: E731
-    monkeypatch.setattr(MlflowClient, "get_metric_history", refuse)
-    assert len(frames.steps(uri, parent)) == 200
+
+def test_nothing_private_of_mlflow_is_used() -> None:
+    folder = Path(store.__file__).parent
+    text = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    assert not re.findall(r"mlflow\.store\b(?!\.db\.utils\")|mlflow\.tracking\._|ajax-api", text)
+
+
+def test_files_and_single_trials_are_read_back(
+    uri: str,
+    make_tracker: Callable[[], Tracker],
+    feed: Callable[[Tracker, Sequence[Event]], Tracker],
+    events: list[Event],
+) -> None:
+    tracker = feed(make_tracker(), events)
+    assert tracker.close() == []
+    parent = str(tracker.parent_run_id)
+    assert store.artifact_text(uri, parent, "search.json") == '{"question": "which?"}'
+    assert store.artifact_text(uri, parent, "report/report.html") is None
+    assert store.artifact_text(uri, "0" * 32, "search.json") is None
+
+    trials, steps = frames.trials(uri, parent), frames.steps(uri, parent)
+    for _, expected in trials.iterrows():
+        row, own = frames.trial(uri, expected["run_id"])
+        assert row.pop("parent_run_id") == parent
+        told = trials[trials["run_id"] == expected["run_id"]][list(row)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(pd.DataFrame([row]), told, check_dtype=False)
+        assert own.equals(steps[steps["trial"] == expected["trial"]].reset_index(drop=True))
+    with pytest.raises(DataMissingError, match="none of id"):
+        frames.trial(uri, parent)  # a search, not a trial

@@ -1,6 +1,5 @@
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -28,13 +27,14 @@ def globals_of_mlflow() -> tuple[dict[str, str], str, str]:
 
 
 def test_a_model_is_logged_once_loads_predicts_and_registers(
-    uri: str, folder: Path, make_tracker: Callable[[], Tracker], events: list[Event]
+    uri: str,
+    make_tracker: Callable[[], Tracker],
+    feed: Callable[[Tracker, Sequence[Event]], Tracker],
+    events: list[Event],
 ) -> None:
     import mlflow
 
-    tracker = make_tracker()
-    for event in events:
-        tracker.on_event(event)
+    tracker = feed(make_tracker(), events)
     assert tracker.close() == []
     trials = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
     run_id = trials["run_id"]["random/seed0/00000"]

@@ -14,12 +14,14 @@ TOKEN, PASSWORD = "planted-token-value", 'planted"pass\\word'
 
 
 def written(folder: Path) -> bytes:
-    return b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    """What the tracker wrote; the journal is what it was given."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".jsonl"]
+    return b"\n".join(path.read_bytes() for path in files)
 
 
 @pytest.mark.mlflow
 def test_nothing_planted_reaches_the_store(
-    uri: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+    uri: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog, feed
 ) -> None:
     import json
 
@@ -37,10 +39,17 @@ def test_nothing_planted_reaches_the_store(
     tracker = Tracker(uri, folder=folder, search=card, interval=0.01)
     trial = TrialId("random", 0, 0)
     config = {"lr": 0.1, "path": f"/data/{TOKEN}", "inner": {"password": "tiny"}, TOKEN: 1}
-    tracker.on_event(TrialStarted(trial, config, 1.0))
-    tracker.on_event(Row(trial, 1, {"val/nll": 0.5, f"x/{TOKEN}": 1.0}, 2.0))
     message = f"could not reach postgresql://me:{PASSWORD}@db with {TOKEN}"
-    tracker.on_event(TrialEnded(trial, "failed", 3.0, message))
+    feed(
+        tracker,
+        [
+            TrialStarted(trial, config, 1.0),
+            Row(trial, 1, {"val/nll": 0.5, f"x/{TOKEN}": 1.0}, 2.0),
+            TrialEnded(trial, "failed", 3.0, message),
+        ],
+    )
+    tracker.describe(f"ask {TOKEN}")
+    tracker.tag_trial(trial, {"selected": f"by {TOKEN}"})
     problems = tracker.close()
 
     everything = written(tmp_path) + caplog.text.encode() + "\n".join(problems).encode()

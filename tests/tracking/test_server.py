@@ -3,16 +3,17 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
-from tuneparts.tracking import frames, history, store
+from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker
 
+Feed = Callable[[Tracker, Sequence[Event]], Tracker]
 pytestmark = [pytest.mark.mlflow, pytest.mark.slow]
 
 
@@ -83,18 +84,20 @@ def assert_all_there_once(uri: str, parent: str | None, events: list[Event]) -> 
     assert len(got) == len(points(events))
     assert set(got) == points(events)
     # The frame drops doubles; the store itself must not have any.
-    raw = history.points(uri, {run_id: {"train/loss", "val/nll"} for run_id in trials["run_id"]})
+    raw = store.points(
+        store.client(uri), {run_id: {"train/loss", "val/nll"} for run_id in trials["run_id"]}
+    )
     assert len(raw) == len(got)
 
 
 def test_a_server_that_goes_away_misses_nothing(
-    server: Server, uri: str, folder: Path, card: SearchCard
+    server: Server, uri: str, folder: Path, card: SearchCard, feed: Feed
 ) -> None:
     """Killed twice under load, the second time the driver is killed too."""
     events = story(num_trials=5, num_steps=40)
     tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
     for number, event in enumerate(events[:120]):
-        tracker.on_event(event)
+        feed(tracker, [event])
         time.sleep(0.005)
         if number == 60:
             server.kill()
@@ -106,16 +109,14 @@ def test_a_server_that_goes_away_misses_nothing(
     assert tracker.stats.last_error is None
 
     server.kill()
-    for event in events[120:150]:
-        tracker.on_event(event)
+    feed(tracker, events[120:150])
     problems = tracker.close("KILLED", timeout=0.5)
     assert len(problems) == 1
     assert "the journal has everything" in problems[0]
     server.start()
 
     resumed = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    for event in events:
-        resumed.on_event(event)
+    feed(resumed, events)
     assert resumed.close() == []
     for where in (server.uri, uri):
         assert_all_there_once(where, resumed.parent_run_id, events)
@@ -123,13 +124,12 @@ def test_a_server_that_goes_away_misses_nothing(
 
 
 def test_a_server_that_comes_up_late(
-    uri: str, unused_port: int, folder: Path, card: SearchCard
+    uri: str, unused_port: int, folder: Path, card: SearchCard, feed: Feed
 ) -> None:
     server = Server(uri, unused_port)
     events = story(num_trials=2, num_steps=3)
     tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    for event in events:
-        tracker.on_event(event)
+    feed(tracker, events)
     assert not tracker.flush(0.5)
     assert tracker.parent_run_id is None
     try:
@@ -140,9 +140,7 @@ def test_a_server_that_comes_up_late(
         server.kill()
 
 
-def test_points_sent_again_are_ignored_by_server_and_file(
-    server: Server, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_sent_again_are_ignored_by_server_and_file(server: Server, uri: str) -> None:
     """What the tracker builds on: batches of old and new points, in any order, NaN included."""
     from mlflow.entities import Metric
 
@@ -154,9 +152,6 @@ def test_points_sent_again_are_ignored_by_server_and_file(
         run_id = client.create_run(experiment).info.run_id
         for some in (batch[:2], batch[:4], batch[::-1], batch, batch[3:]):
             client.log_batch(run_id, some)
-        found = history.points(where, {run_id: {"train/loss"}})
+        found = store.points(client, {run_id: {"train/loss"}})
         in_order = [point[-1] for point in sorted(found, key=lambda point: point[2])]
         assert in_order == pytest.approx(values, rel=0, abs=0, nan_ok=True)
-        monkeypatch.setattr(history, "_POINTS_PER_CALL", 3)
-        assert len(history.points(where, {run_id: {"train/loss"}})) == len(values)
-        monkeypatch.undo()

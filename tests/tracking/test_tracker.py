@@ -2,7 +2,7 @@ import dataclasses
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,13 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
-from tuneparts.tracking import frames, runmap, store
-from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, SearchCard
-from tuneparts.tracking.dataset import DataFacts
-from tuneparts.tracking.notes import VIEW_TAG
+from tuneparts.tracking import frames, record, store
+from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, VIEW_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker
-from tuneparts.tracking.writer import _Barrier
 
 pytestmark = pytest.mark.mlflow
 MakeTracker = Callable[[], Tracker]
-
-
-def feed(tracker: Tracker, events: list[Event]) -> Tracker:
-    for event in events:
-        tracker.on_event(event)
-    return tracker
+Feed = Callable[[Tracker, Sequence[Event]], Tracker]
 
 
 def crash(tracker: Tracker) -> None:
@@ -33,12 +25,13 @@ def crash(tracker: Tracker) -> None:
     assert tracker.flush()
     writer = tracker._writer
     writer._abandoned.set()
-    writer._queue.put(_Barrier(threading.Event()))
+    writer.wake()
+    writer._hurry.set()
     writer._thread.join()
 
 
 def snapshot(uri: str, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    known = runmap.load(folder)
+    known = record.load(folder)
     assert known is not None
     assert known.parent is not None
     trials = frames.trials(uri, known.parent)
@@ -56,7 +49,7 @@ def expected_steps(events: list[Event]) -> list[tuple[str, str, int, float, floa
 
 
 def test_what_goes_in_comes_out(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     tracker = feed(make_tracker(), events)
     assert tracker.close() == []
@@ -87,7 +80,7 @@ def test_what_goes_in_comes_out(
 
 
 def test_the_parent_run_tells_what_ran(
-    make_tracker: MakeTracker, uri: str, events: list[Event], card: SearchCard
+    make_tracker: MakeTracker, feed: Feed, uri: str, events: list[Event], card: SearchCard
 ) -> None:
     tracker = feed(make_tracker(), events)
     tracker.close()
@@ -106,7 +99,7 @@ def test_the_parent_run_tells_what_ran(
 
 
 def test_crash_at_every_event_leaves_no_trace(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     """The store after N crashes, one per event, equals the store of an undisturbed run."""
     for stop in range(len(events) + 1):
@@ -121,14 +114,14 @@ def test_crash_at_every_event_leaves_no_trace(
     for got, wanted in zip(disturbed, snapshot(uri, calm_folder), strict=True):
         assert_frame_equal(got, wanted)
     raw = store.client(uri)
-    for run_id in runmap.load(folder).trials.values():  # type: ignore[union-attr]
+    for run_id in record.load(folder).trials.values():  # type: ignore[union-attr]
         for metric in raw.get_run(run_id).data.metrics:
             points = raw.get_metric_history(run_id, metric)
             assert len(points) == len({point.step for point in points})
 
 
 def test_a_row_that_the_journal_lost_and_got_again_is_not_doubled(
-    make_tracker: MakeTracker, uri: str, folder: Path
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
 ) -> None:
     """After a power cut the trial repeats its last step: same step, later time."""
     trial = TrialId("a", 0, 0)
@@ -139,24 +132,26 @@ def test_a_row_that_the_journal_lost_and_got_again_is_not_doubled(
     lost = Row(trial, 20, {"val/nll": 0.5}, 3.0)
     again = Row(trial, 20, {"val/nll": 0.5}, 50.0)
     crash(feed(make_tracker(), [*start, lost]))
-    tracker = feed(make_tracker(), [*start, again, TrialEnded(trial, "finished", 60.0)])
+    journal = folder / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    tracker = feed(make_tracker(), [again, TrialEnded(trial, "finished", 60.0)])
     assert tracker.close() == []
-    known = runmap.load(folder)
+    known = record.load(folder)
     assert known is not None
     points = store.client(uri).get_metric_history(known.trials[trial], "val/nll")
     assert [(point.step, point.timestamp) for point in points] == [(10, 2000), (20, 3000)]
 
 
 def test_a_run_created_just_before_the_crash_is_found_again(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     """The map on disk is older than the runs: key only, as if every later write was lost."""
     first = make_tracker()
-    before = (folder / runmap.FILE).read_text()
+    before = (folder / record.FILE).read_text()
     assert json.loads(before)["trials"] == {}
     crash(feed(first, events[:8]))
-    lost = runmap.RunMap(key=json.loads(before)["key"])
-    lost.save(folder)
+    key = json.loads(before)["key"]
+    (folder / record.FILE).write_text(json.dumps({"key": key, "parent": None, "trials": {}}))
     tracker = feed(make_tracker(), events)
     assert tracker.close() == []
     trials, steps = snapshot(uri, folder)
@@ -166,7 +161,12 @@ def test_a_run_created_just_before_the_crash_is_found_again(
 
 
 def test_an_answer_lost_on_the_way_creates_no_second_run(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event], monkeypatch: Any
+    make_tracker: MakeTracker,
+    feed: Feed,
+    uri: str,
+    folder: Path,
+    events: list[Event],
+    monkeypatch: Any,
 ) -> None:
     """Every creation succeeds in the store, and the first answer to each gets lost."""
     from mlflow import MlflowClient
@@ -190,7 +190,7 @@ def test_an_answer_lost_on_the_way_creates_no_second_run(
 
 
 def test_finished_trials_cost_no_call_on_resume(
-    make_tracker: MakeTracker, events: list[Event], monkeypatch: Any
+    make_tracker: MakeTracker, feed: Feed, events: list[Event], monkeypatch: Any
 ) -> None:
     from mlflow import MlflowClient
 
@@ -206,7 +206,7 @@ def test_finished_trials_cost_no_call_on_resume(
 
 
 def test_what_still_runs_is_killed_and_runs_again_on_resume(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     feed(make_tracker(), events[:6]).close("KILLED")
     trials, _ = snapshot(uri, folder)
@@ -230,7 +230,7 @@ def test_what_still_runs_is_killed_and_runs_again_on_resume(
 
 
 def test_on_event_does_not_wait_for_the_store(
-    make_tracker: MakeTracker, events: list[Event], monkeypatch: Any
+    make_tracker: MakeTracker, feed: Feed, events: list[Event], monkeypatch: Any
 ) -> None:
     """Every call to MLflow blocks until the test lets go; the caller never does."""
     from mlflow import MlflowClient
@@ -256,13 +256,13 @@ def test_on_event_does_not_wait_for_the_store(
 
 
 def test_a_metric_outside_the_schema_is_a_problem_and_the_rest_is_kept(
-    make_tracker: MakeTracker, uri: str, folder: Path, caplog: pytest.LogCaptureFixture
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trial = TrialId("a", 0, 0)
     tracker = make_tracker()
     with caplog.at_level(logging.WARNING):
-        for step in range(3):
-            tracker.on_event(Row(trial, step, {"val/acuracy": 1.0, "val/accuracy": 0.5}, 9.0))
+        metrics = {"val/acuracy": 1.0, "val/accuracy": 0.5}
+        feed(tracker, [Row(trial, step, metrics, 9.0) for step in range(3)])
         (problem,) = tracker.close()
     assert "val/acuracy" in problem
     assert "(3)" in problem
@@ -275,15 +275,17 @@ def test_a_metric_outside_the_schema_is_a_problem_and_the_rest_is_kept(
 
 @pytest.mark.parametrize("last", ["nan", "inf", "-inf"])
 def test_a_last_value_that_is_no_number(
-    make_tracker: MakeTracker, uri: str, folder: Path, last: str
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, last: str
 ) -> None:
     tracker = make_tracker()
-    tracker.on_event(Row(TrialId("a", 0, 0), 1, {"train/loss": float(last)}, 1.0))
+    feed(tracker, [Row(TrialId("a", 0, 0), 1, {"train/loss": float(last)}, 1.0)])
     tracker.close()
     assert repr(snapshot(uri, folder)[0]["train/loss"].tolist()) == f"[{last}]"
 
 
-def test_values_that_are_no_numbers(make_tracker: MakeTracker, uri: str, folder: Path) -> None:
+def test_values_that_are_no_numbers(
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
+) -> None:
     trial, inf = TrialId("a", 0, 0), float("inf")
     values = [float("nan"), inf, -inf, 0.0, 1]
     rows: list[Event] = [Row(trial, i, {"train/loss": v}, 5.0) for i, v in enumerate(values)]
@@ -294,26 +296,25 @@ def test_values_that_are_no_numbers(make_tracker: MakeTracker, uri: str, folder:
 
 
 def test_a_perturbed_config_is_no_new_param(
-    make_tracker: MakeTracker, uri: str, folder: Path
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
 ) -> None:
     trial = TrialId("pbt", 0, 0)
     tracker = make_tracker()
     for lr in (0.1, 0.2):
-        tracker.on_event(TrialStarted(trial, {"lr": lr}, 1.0))
+        feed(tracker, [TrialStarted(trial, {"lr": lr}, 1.0)])
         assert tracker.flush()
     assert tracker.close() == []
     assert snapshot(uri, folder)[0]["param.lr"].tolist() == [0.1]
 
 
 def test_only_the_entry_at_fault_is_left_out(
-    make_tracker: MakeTracker, uri: str, folder: Path
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
 ) -> None:
     """MLflow refuses a whole batch for one bad name."""
     trial = TrialId("a", 0, 0)
     config = {f"p{i}": i for i in range(250)} | {"bad/../path": 1}
     tracker = make_tracker()
-    tracker.on_event(TrialStarted(trial, config, 1.0))
-    tracker.on_event(Row(trial, 5, {"train/loss": 1.0}, 2.0))
+    feed(tracker, [TrialStarted(trial, config, 1.0), Row(trial, 5, {"train/loss": 1.0}, 2.0)])
     (problem,) = tracker.close()
     assert "bad/../path" in problem
     trials, steps = snapshot(uri, folder)
@@ -322,19 +323,18 @@ def test_only_the_entry_at_fault_is_left_out(
 
 
 def test_a_run_deleted_by_hand_is_a_problem_not_an_endless_retry(
-    make_tracker: MakeTracker, uri: str, folder: Path
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
 ) -> None:
     gone, other = TrialId("a", 0, 0), TrialId("a", 0, 1)
     tracker = make_tracker()
-    for trial in (gone, other):
-        tracker.on_event(Row(trial, 1, {"train/loss": 1.0}, 1.0))
+    feed(tracker, [Row(trial, 1, {"train/loss": 1.0}, 1.0) for trial in (gone, other)])
     assert tracker.flush()
-    known = runmap.load(folder)
+    known = record.load(folder)
     assert known is not None
     store.client(uri).delete_run(known.trials[gone])
     for trial in (gone, other):
-        tracker.on_event(Row(trial, 2, {"train/loss": 2.0}, 2.0))
-        tracker.on_event(TrialEnded(trial, "finished", 3.0))
+        feed(tracker, [Row(trial, 2, {"train/loss": 2.0}, 2.0)])
+        feed(tracker, [TrialEnded(trial, "finished", 3.0)])
     assert len(tracker.close()) == 1
     trials, steps = snapshot(uri, folder)
     assert trials["trial"].tolist() == [str(other)]
@@ -342,7 +342,7 @@ def test_a_run_deleted_by_hand_is_a_problem_not_an_endless_retry(
 
 
 def test_a_deleted_experiment_comes_back(
-    make_tracker: MakeTracker, uri: str, folder: Path, events: list[Event]
+    make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     client = store.client(uri)
     client.delete_experiment(client.create_experiment("toy"))
@@ -350,9 +350,9 @@ def test_a_deleted_experiment_comes_back(
     assert len(frames.runs(uri)) == 1
 
 
-def test_a_name_that_mlflow_refuses_is_reported_once(uri: str, folder: Path) -> None:
+def test_a_name_that_mlflow_refuses_is_reported_once(feed: Feed, uri: str, folder: Path) -> None:
     tracker = Tracker(uri, folder=folder, search=SearchCard("", "smoke", "", "", "{}"))
-    tracker.on_event(Row(TrialId("a", 0, 0), 1, {"train/loss": 1.0}, 1.0))
+    feed(tracker, [Row(TrialId("a", 0, 0), 1, {"train/loss": 1.0}, 1.0)])
     (problem,) = tracker.close()
     assert problem.startswith("nothing is tracked (1)")
 
@@ -374,15 +374,14 @@ def test_artifacts_go_to_the_parent(make_tracker: MakeTracker, uri: str, tmp_pat
     assert Path(table).read_text() == "a,b"
 
 
-def test_two_threads_at_once(make_tracker: MakeTracker, uri: str, folder: Path) -> None:
+def test_two_threads_at_once(make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path) -> None:
     tracker = make_tracker()
 
     def report(seed: int) -> None:
         trial = TrialId("a", seed, 0)
-        tracker.on_event(TrialStarted(trial, {"lr": 0.1}, 0.0))
-        for step in range(1500):
-            tracker.on_event(Row(trial, step, {"train/loss": seed + step}, float(step)))
-        tracker.on_event(TrialEnded(trial, "finished", 1500.0))
+        rows = [Row(trial, n, {"train/loss": seed + n}, float(n)) for n in range(1500)]
+        end = TrialEnded(trial, "finished", 1500.0)
+        feed(tracker, [TrialStarted(trial, {"lr": 0.1}, 0.0), *rows, end])
 
     threads = [threading.Thread(target=report, args=(seed,)) for seed in (1, 2)]
     for thread in threads:
@@ -410,7 +409,7 @@ def _counting(calls: list[str], name: str, original: Any) -> Any:
 
 
 def test_descriptions_colours_data_and_tags_reach_the_store(
-    uri: str, folder: Path, card: SearchCard, events: list[Event]
+    feed: Feed, uri: str, folder: Path, card: SearchCard, events: list[Event]
 ) -> None:
     data = DataFacts("digits", "abc123", '{"name": "digits", "num_val": 100}')
     card = dataclasses.replace(
@@ -422,8 +421,10 @@ def test_descriptions_colours_data_and_tags_reach_the_store(
     client = store.client(uri)
     assert "Running" in client.get_run(parent).data.tags[NOTE_TAG]
     run_id = frames.trials(uri, str(parent)).set_index("trial")["run_id"]["random/seed0/00000"]
+    best = TrialId("random", 0, 0)
+    assert tracker.run_id(best) == run_id
     tracker.describe("random wins.")
-    tracker.tag(run_id, {"selected": "yes"})
+    tracker.tag_trial(best, {"selected": "yes"})
     assert tracker.close() == []
 
     run, trial = client.get_run(parent), client.get_run(run_id)

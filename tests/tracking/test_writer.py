@@ -1,36 +1,46 @@
 import logging
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tuneparts.tracking.writer import Writer
+from tuneparts.tracking.tracker import Writer
+
+
+@dataclass
+class Counts:
+    made: int = 0
+    points: int = 0
 
 
 class Sink:
-    """Remembers what arrived in which send; fails and blocks on demand."""
+    """Remembers what arrived in which call; fails and blocks on demand."""
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.calls = 0
+        self.calls = Counts()
+        self.pending: list[Any] = []
         self.sends: list[list[Any]] = []
         self.failures = 0
+        self.attempts = 0
         self.gate = threading.Event()
         self.gate.set()
-        self._pending: list[Any] = []
 
-    def take(self, item: Any) -> None:
-        self._pending.append(item)
-
-    def send(self) -> None:
+    def advance(self) -> None:
         self.gate.wait()
+        self.attempts += 1
         if self.failures:
             self.failures -= 1
             raise ConnectionError("away")
-        self.sends.append(list(self._pending))
-        self.sent += len(self._pending)
-        self.calls += 1
-        self._pending.clear()
+        some, self.pending = self.pending, []
+        self.sends.append(some)
+        self.calls.points += len(some)
+        self.calls.made += 1
+
+
+def put(sink: Sink, writer: Writer, item: Any) -> None:
+    sink.pending.append(item)
+    writer.wake()
 
 
 def arrived(sink: Sink) -> list[Any]:
@@ -41,7 +51,7 @@ def test_items_arrive_once_and_in_order() -> None:
     sink = Sink()
     writer = Writer(sink, interval=0.001)
     for item in range(1000):
-        writer.put(item)
+        put(sink, writer, item)
     assert writer.flush(10)
     assert arrived(sink) == list(range(1000))
     assert writer.close(10)
@@ -61,9 +71,9 @@ def test_items_are_gathered_until_many_wait() -> None:
     writer = Writer(sink, interval=3600, many=10)
     sink.gate.clear()
     for item in range(10):
-        writer.put(item)
+        put(sink, writer, item)
     sink.gate.set()
-    writer.put(10)
+    put(sink, writer, 10)
     assert writer.flush(10)
     assert max(map(len, sink.sends)) >= 10
     writer.close(10)
@@ -72,7 +82,7 @@ def test_items_are_gathered_until_many_wait() -> None:
 def test_a_flush_does_not_wait_for_the_interval() -> None:
     sink = Sink()
     writer = Writer(sink, interval=3600)
-    writer.put("a")
+    put(sink, writer, "a")
     assert writer.flush(10)
     assert arrived(sink) == ["a"]
     assert writer.close(10)
@@ -83,7 +93,7 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
     sink.failures = 5
     with caplog.at_level(logging.WARNING):
         writer = Writer(sink, interval=0.001, first_delay=0.001)
-        writer.put("a")
+        put(sink, writer, "a")
         assert writer.flush(10)
     assert arrived(sink) == ["a"]
     assert writer.stats.retries == 5
@@ -100,7 +110,7 @@ def test_items_keep_queueing_while_the_store_is_away() -> None:
     sink.failures = 10**9
     writer = Writer(sink, interval=0.001, first_delay=0.001, longest_delay=0.01)
     for item in range(100):
-        writer.put(item)
+        put(sink, writer, item)
     assert not writer.flush(0.05)
     assert writer.stats.waiting >= 100
     assert writer.stats.last_error == "away"
@@ -111,11 +121,23 @@ def test_items_keep_queueing_while_the_store_is_away() -> None:
     assert writer.close(10)
 
 
+def test_a_store_that_is_away_is_not_asked_more_often_because_more_is_waiting() -> None:
+    sink = Sink()
+    sink.failures = 10**9
+    writer = Writer(sink, interval=0.001, many=10, first_delay=60)
+    while writer.stats.retries == 0:
+        put(sink, writer, "a")
+    for item in range(1000):
+        put(sink, writer, item)
+    assert sink.attempts < 10
+    assert not writer.close(0.1)
+
+
 def test_close_gives_up_on_a_store_that_stays_away() -> None:
     sink = Sink()
     sink.failures = 10**9
     writer = Writer(sink, interval=0.001, first_delay=0.001)
-    writer.put("a")
+    put(sink, writer, "a")
     assert not writer.close(0.1)
     assert writer.stats.waiting >= 1
 
@@ -124,7 +146,7 @@ def test_close_gives_up_on_a_store_that_hangs() -> None:
     sink = Sink()
     sink.gate.clear()
     writer = Writer(sink)
-    writer.put("a")
+    put(sink, writer, "a")
     assert not writer.close(0.1)
     sink.gate.set()
 
@@ -133,16 +155,16 @@ def test_close_is_patient_while_there_is_progress() -> None:
     """A long queue takes longer than the timeout, but every call gets through."""
     sink = Sink()
     done = threading.Event()
-    slow_send = sink.send
+    slow_send = sink.advance
 
-    def send() -> None:
+    def advance() -> None:
         for _ in range(8):
             done.wait(0.05)
-            sink.calls += 1
+            sink.calls.made += 1
         slow_send()
 
-    sink.send = send  # type: ignore[method-assign]
+    sink.advance = advance  # type: ignore[method-assign]
     writer = Writer(sink, interval=0.001)
-    writer.put("a")
+    put(sink, writer, "a")
     assert writer.close(0.2)
     assert arrived(sink) == ["a"]

@@ -20,7 +20,7 @@ LONGEST_NOTE = 7000
 def card(run: runs.Run, search: Any) -> Any:
     """What the parent run in MLflow shows."""
     from tuneparts.reports.figures.style import arm_styles
-    from tuneparts.tracking.dataset import DataFacts
+    from tuneparts.tracking.card import DataFacts
     from tuneparts.tracking.tracker import SearchCard
 
     facts, metadata = run.card(), metadata_of(run, "")
@@ -59,10 +59,10 @@ def gather(run: runs.Run, console: Console | None = None) -> Any:
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.artifacts import ArtifactStore
     from tuneparts.search.storage import Folder
-    from tuneparts.tracking import frames, runmap
+    from tuneparts.tracking import frames, record
 
     uri = settings.current().tracking_uri
-    known = runmap.load(run.folder)
+    known = record.load(run.folder)
     metadata = metadata_of(run, (known.parent if known is not None else None) or "")
     with (console or Console(quiet=True)).status("reading the run"):
         run_data = RunData(

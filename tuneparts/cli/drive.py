@@ -12,6 +12,7 @@ from tuneparts.cli import answers, estimate
 from tuneparts.cli.live import LiveView
 from tuneparts.errors import ConfigError, TunepartsError
 from tuneparts.glossary import PASS_IN_SHORT
+from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
 from tuneparts.reports.figures import gallery
 from tuneparts.reports.rendering import Table, show
@@ -116,8 +117,8 @@ def _publish(run: runs.Run, search: Any, tracker: Any, console: Console) -> None
     answers.write_report(run, run_data, console)
     tracker.log_artifact(run.folder / "report")
     tracker.describe(answers.description(run_data))
-    for run_id in run_data.selected["run_id"]:
-        tracker.tag(run_id, {SELECTED_TAG: "yes"})
+    for trial in run_data.selected["trial"]:
+        tracker.tag_trial(TrialId.parse(trial), {SELECTED_TAG: "yes"})
     if search.keep_models and tracker.flush():
         from tuneparts.cli import models
 

@@ -76,6 +76,20 @@ def resume(
 
 
 @app.command()
+def sync(run: RunArgument = None) -> None:
+    """Send to MLflow what it lacks of a run; by default the newest.
+
+    A search needs no MLflow to run: what its server missed lies in the run's folder. This replays
+    the journal, with the report, the description and the tags, into the store that
+    TUNEPARTS_TRACKING_URI names. It is also how a run is copied to another store. What is there
+    already stays as it is, so running it twice changes nothing.
+    """
+    from tuneparts.cli import sync as syncing
+
+    syncing.sync(run)
+
+
+@app.command()
 def report(
     run: RunArgument = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,

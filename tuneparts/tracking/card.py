@@ -1,14 +1,16 @@
-"""What a search says of itself in the store: the face of its parent run."""
+"""What a search and its trials show in MLflow: tags, params, the data set and descriptions."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tuneparts.journal import TrialId
-from tuneparts.tracking.dataset import DataFacts
 
 KEY_TAG = "tuneparts.key"
-"""Tag with the key of the run folder, on the parent and every trial."""
+"""Tag with the key of the run folder, on the parent run and on every trial."""
 KIND_TAG = "tuneparts.kind"
 """Tag that is `search` on parent runs and `trial` on their children."""
 RUN_TAG = "tuneparts.run"
@@ -17,6 +19,8 @@ TRIAL_TAG = "tuneparts.trial"
 """Tag with the trial as text."""
 COUNTS_TAG = "tuneparts.trials"
 """Tag on parent runs: how many trials ended how, as JSON."""
+SELECTED_TAG = "selected"
+"""Tag that is `yes` on the trials that stand for their arm and seed in the report."""
 KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
 """MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
@@ -25,13 +29,51 @@ NOTE_TAG = "mlflow.note.content"
 """MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
 """MLflow's own tag for the colour of a run in its charts."""
-SELECTED_TAG = "selected"
-"""Tag that is `yes` on the trials that stand for their arm and seed in the report."""
+VIEW_KEY = "arms"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+"""MLflow's own tag for a view of an experiment that a link can open."""
+REPORT = "report"
+"""Folder of the report, in the folder of a run and among the artifacts of its parent run."""
+LONGEST_VALUE = 6000
+"""Characters that MLflow keeps of a param's value."""
+LONGEST_KEY = 250
+"""Characters that MLflow keeps of a param's name."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """A data set by what determines it; MLflow lists it as an input of each run."""
+
+    name: str
+    digest: str
+    """Changes with anything in the config that could change an example or a split."""
+    config: str
+    """The config as JSON text; with it `DataConfig` gives the same examples again."""
+
+    def as_input(self) -> Any:
+        """Make the `mlflow.entities.DatasetInput` of the data set."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        data = Dataset(
+            name=self.name,
+            digest=self.digest,
+            source_type="code",
+            source=json.dumps({"tags": json.loads(self.config)}),
+            profile=self.config,
+        )
+        # `training` is MLflow's own word for what the data is used for.
+        return DatasetInput(data, [InputTag("mlflow.data.context", "training")])
 
 
 @dataclass(frozen=True)
 class SearchCard:
-    """One invocation of a search."""
+    """What the parent run of a search shows in MLflow.
+
+    Example:
+        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> card.shared_tags()
+        {'search': 'toy', 'scale': 'smoke', 'digest': 'd1', 'commit': 'c0ffee'}
+    """
 
     name: str
     """Name of the search, which is also the name of the MLflow experiment."""
@@ -54,10 +96,10 @@ class SearchCard:
     colours: Mapping[str, str] = field(default_factory=dict)
     """Colour of each arm, the same as in the report."""
     data: DataFacts | None = None
-    """The data set, logged as an input of the parent and of every trial."""
+    """The data set, logged as an input of the parent run and of every trial."""
 
     def shared_tags(self) -> dict[str, str]:
-        """Tags of the parent and of every trial."""
+        """Tags that the parent run and every trial have in common."""
         own = {"search": self.name, "scale": self.scale, "digest": self.digest}
         return {**self.tags, **own, "commit": self.commit}
 
@@ -84,3 +126,99 @@ class SearchCard:
             "index": str(trial.index),
             **({COLOUR_TAG: self.colours[trial.arm]} if trial.arm in self.colours else {}),
         }
+
+    def experiment_note(self, experiment_id: str) -> str:
+        """Describe the experiment: the question, and the ways to look at the trials."""
+        return f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+
+    def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:
+        """Describe the parent run: the question, with its answer once there is one.
+
+        Args:
+            experiment_id: The experiment of the run.
+            run_id: The parent run.
+            answer: Markdown; None while the search runs.
+        """
+        if answer is None:
+            state = "Running, or interrupted: `tuneparts dashboard` shows how far it is."
+        else:
+            link = (
+                f"**[Report]({_report_link(experiment_id, run_id)})** with every figure and table."
+            )
+            state = f"{link}\n\n{answer}"
+        return f"{self.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
+
+    def trial_note(self, experiment_id: str, parent: str, trial: TrialId) -> str:
+        """Describe the run of a trial: which trial it is, with a link to the report."""
+        return (
+            f"Trial {trial.index} of arm `{trial.arm}`, seed {trial.seed}, of search "
+            f"`{self.name}` ({self.scale}).\n\n"
+            f"[Report of the search]({_report_link(experiment_id, parent)})"
+        )
+
+
+def view_state() -> str:
+    """The value of `VIEW_TAG`: MLflow's list of trials, averaged by arm in the charts."""
+    state = {
+        "searchFilter": f"tags.`{KIND_TAG}` = 'trial'",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "tag", "groupByData": "arm"}],
+        },
+        "runsHiddenMode": "SHOWALL",
+        "hideEmptyCharts": True,
+        "chartsSearchFilter": "accuracy|nll|loss",  # clearing it shows costs and the rest
+    }
+    return json.dumps(state)
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, str]:
+    """Turn a config into MLflow params: one per leaf, its path joined with dots; lists are leaves.
+
+    Example:
+        >>> flatten({"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}})
+        {'lr': '0.1', 'net.name': 'mlp', 'net.widths': '[8, 4]'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        name = re.sub(r"[^\w.\- :/]", "_", str(key))  # the letters that MLflow takes
+        if isinstance(value, Mapping) and value:
+            flat.update({f"{name}.{inner}": text for inner, text in flatten(value).items()})
+        else:
+            flat[name] = encode(value)
+    return {key[:LONGEST_KEY]: text for key, text in flat.items()}
+
+
+def encode(value: Any) -> str:
+    """Write a JSON value as the text of a param.
+
+    Words stay bare unless they would read as something else: `mlp`, but `"1"`.
+    """
+    is_bare = isinstance(value, str) and decode(value) == value
+    text = value if is_bare else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def decode(text: str) -> Any:
+    """Read a param back; the inverse of `encode`, save for what was too long."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _report_link(experiment_id: str, run_id: str) -> str:
+    """A fragment of the UI's own address, so that it works wherever the UI is served."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{REPORT}/report.html"
+
+
+def _ways_to_look(experiment_id: str) -> str:
+    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
+    charts = f"#/experiments/{experiment_id}/runs?{view}"
+    return (
+        f"- [Charts, averaged by arm]({charts})\n"
+        f"- one arm: filter by `tags.arm = 'NAME'`\n"
+        f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
+    )

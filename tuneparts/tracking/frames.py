@@ -1,7 +1,26 @@
-"""Runs, trials and steps read back from the store as tidy frames."""
+"""Read runs, trials and steps back from an MLflow store as tidy frames.
+
+This is for readers that do not have the run's folder: a dashboard in front of a remote store, or a
+notebook. It uses MLflow's public client alone, which is slow for large searches. Where the folder
+is at hand, its journal is read instead.
+
+Example:
+    >>> from pathlib import Path
+    >>> from tuneparts.journal import Journal, Row
+    >>> from tuneparts.tracking import frames, tracker
+    >>> journal = Journal(Path("toy-run/journal.jsonl"))
+    >>> journal.append(Row(TrialId("random", 0, 0), 10, {"val/accuracy": 0.75}, time=1.0))
+    True
+    >>> card = tracker.SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+    >>> done = tracker.sync(Path("toy-run"), "sqlite:///mlflow.db", card)
+    >>> newest = frames.runs("sqlite:///mlflow.db").iloc[0]
+    >>> frames.trials("sqlite:///mlflow.db", newest["parent_run_id"])["val/accuracy"].tolist()
+    [0.75]
+"""
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +28,8 @@ import pandas as pd
 
 from tuneparts.errors import DataMissingError
 from tuneparts.journal import TrialId
-from tuneparts.tracking import children, history, store
-from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, RUN_TAG, TRIAL_TAG
-from tuneparts.tracking.params import decode
+from tuneparts.tracking import store
+from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
 
 RUN_COLUMNS = [
     "run",
@@ -47,7 +65,7 @@ _OUTCOMES = ["finished", "stopped", "failed", "killed", "running"]
 def runs(uri: str, search: str | None = None) -> pd.DataFrame:
     """One row per parent run, newest first.
 
-    The counts of trials by outcome are as of the driver's last word.
+    The counts of trials by outcome are what the driver last told the store.
 
     Raises:
         DataMissingError: The store has no run of that search, or none at all.
@@ -70,12 +88,12 @@ def runs(uri: str, search: str | None = None) -> pd.DataFrame:
 
 
 def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame:
-    """One row per trial, by arm, seed and index.
+    """One row per trial, sorted by arm, seed and index.
 
     Besides `TRIAL_COLUMNS` there is a column `param.<path>` per param (unless left out) and a
     column per metric, under its schema name, with the value at the last step.
     """
-    rows = [_trial_row(run) for run in _children(uri, parent_run_id, params=params)]
+    rows = [_trial_row(run, params=params) for run in _trial_runs(uri, parent_run_id)]
     given = sorted({name for row in rows for name in row if name.startswith("param.")})
     known = {*TRIAL_COLUMNS, *given}
     metrics = sorted({name for row in rows for name in row if name not in known})
@@ -85,29 +103,7 @@ def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame
 
 def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them; all metrics when None."""
-    return _steps(uri, _children(uri, parent_run_id, params=False), metrics)
-
-
-def _steps(
-    uri: str, found: Sequence[children.Child], metrics: Sequence[str] | None
-) -> pd.DataFrame:
-    trial_of = {run.run_id: run.tags[TRIAL_TAG] for run in found}
-    metrics_of = {
-        run.run_id: set(run.metrics).intersection(run.metrics if metrics is None else metrics)
-        for run in found
-    }
-    points = history.points(uri, metrics_of)
-    frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
-    identity = pd.DataFrame(
-        [(run_id, text, *_identity(text)) for run_id, text in trial_of.items()],
-        columns=["run_id", "trial", "arm", "seed", "index"],
-    )
-    frame = frame.merge(identity, on="run_id")
-    frame["time"] = pd.to_datetime(frame["milliseconds"], unit="ms", utc=True)
-    order = ["arm", "seed", "index", "metric", "step"]
-    frame = frame.sort_values([*order, "milliseconds"], kind="stable")
-    frame = frame.drop_duplicates(order)
-    return frame[STEP_COLUMNS].reset_index(drop=True)
+    return _steps(uri, _trial_runs(uri, parent_run_id), metrics)
 
 
 def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
@@ -116,20 +112,49 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
     Raises:
         DataMissingError: The store has no such trial.
     """
-    child = children.one(uri, run_id) if store.exists(uri) else None
-    if child is None:
+    from mlflow.exceptions import MlflowException
+
+    run: Any = None
+    if store.exists(uri):
+        with suppress(MlflowException):  # what is not there is told of below
+            run = store.client(uri).get_run(run_id)
+    if run is None or TRIAL_TAG not in run.data.tags:
         raise DataMissingError(
             f"a trial has a run in the store, but {uri} has none of id {run_id}."
         )
-    row = {**_trial_row(child), "parent_run_id": child.parent}
-    return row, _steps(uri, [child], None)
+    row = {**_trial_row(run, params=True), "parent_run_id": run.data.tags[PARENT_TAG]}
+    return row, _steps(uri, [run], None)
 
 
-def _children(uri: str, parent_run_id: str, *, params: bool) -> list[children.Child]:
+def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
+    """The MLflow runs of all trials of a search."""
     if not store.exists(uri):
         raise DataMissingError(f"no runs yet in {uri}; start with `tuneparts search NAME`.")
-    store.client(uri).get_run(parent_run_id)  # refuses a run that is not there
-    return children.read(uri, parent_run_id, params=params)
+    client = store.client(uri)
+    parent = client.get_run(parent_run_id)  # refuses a run that is not there
+    query = f"tags.`{PARENT_TAG}` = '{parent_run_id}' and tags.`{KIND_TAG}` = 'trial'"
+    return store.search(client, [parent.info.experiment_id], query)
+
+
+def _steps(uri: str, found: Sequence[Any], metrics: Sequence[str] | None) -> pd.DataFrame:
+    metrics_of = {
+        str(run.info.run_id): set(run.data.metrics).intersection(
+            run.data.metrics if metrics is None else metrics
+        )
+        for run in found
+    }
+    points = store.points(store.client(uri), metrics_of)
+    frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
+    identity = pd.DataFrame(
+        [(run.info.run_id, *_identity(run)) for run in found],
+        columns=["run_id", "trial", "arm", "seed", "index"],
+    )
+    frame = frame.merge(identity, on="run_id")
+    frame["time"] = pd.to_datetime(frame["milliseconds"], unit="ms", utc=True)
+    order = ["arm", "seed", "index", "metric", "step"]
+    frame = frame.sort_values([*order, "milliseconds"], kind="stable")
+    frame = frame.drop_duplicates(order)
+    return frame[STEP_COLUMNS].reset_index(drop=True)
 
 
 def _run_row(run: Any) -> dict[str, Any]:
@@ -145,27 +170,30 @@ def _run_row(run: Any) -> dict[str, Any]:
     }
 
 
-def _trial_row(run: children.Child) -> dict[str, Any]:
-    arm, seed, index = _identity(run.tags[TRIAL_TAG])
+def _trial_row(run: Any, *, params: bool) -> dict[str, Any]:
+    text, arm, seed, index = _identity(run)
+    info, data = run.info, run.data
     return {
-        "run_id": run.run_id,
-        "trial": run.tags[TRIAL_TAG],
+        "run_id": str(info.run_id),
+        "trial": text,
         "arm": arm,
         "seed": seed,
         "index": index,
-        "status": run.status,
-        "outcome": run.tags.get("outcome", run.status.lower()),
-        "error": run.tags.get("error", ""),
-        "start": _time(run.start),
-        "end": None if run.status == "RUNNING" else _time(run.end),
-        **{f"param.{key}": decode(text) for key, text in run.params.items()},
-        **run.metrics,
+        "status": str(info.status),
+        "outcome": data.tags.get("outcome", str(info.status).lower()),
+        "error": data.tags.get("error", ""),
+        "start": _time(info.start_time),
+        # MLflow keeps the end of a run that was killed and runs again.
+        "end": None if info.status == "RUNNING" else _time(info.end_time),
+        **({f"param.{key}": decode(text) for key, text in data.params.items()} if params else {}),
+        **{name: store.restore_infinity(value) for name, value in data.metrics.items()},
     }
 
 
-def _identity(text: str) -> tuple[str, int, int]:
-    trial = TrialId.parse(text)
-    return trial.arm, trial.seed, trial.index
+def _identity(run: Any) -> tuple[str, str, int, int]:
+    """The trial of a run: as text, and its arm, seed and index."""
+    trial = TrialId.parse(run.data.tags[TRIAL_TAG])
+    return str(trial), trial.arm, trial.seed, trial.index
 
 
 def _time(milliseconds: int | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""How MLflow's server is started over a store: on loopback, or with accounts.
+"""Start MLflow's server over a store: on loopback without accounts, or with them.
 
 With a login (`TUNEPARTS_TRACKING_LOGIN`) the server runs MLflow's basic-auth app, whose
 administrator is that login. Nothing secret stands on the command line, which every user of a
@@ -27,16 +27,23 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server to be started."""
+class ServerCommand:
+    """How a server is started."""
 
     command: list[str]
     environment: dict[str, str]
-    """What it needs besides the environment of this process."""
+    """Variables that it needs besides the environment of this process."""
 
 
-def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -> Server:
-    """The server over a database, or a refusal.
+def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -> ServerCommand:
+    """Work out how to start MLflow's server over a database, or refuse it.
+
+    Example:
+        >>> server = plan(
+        ...     "sqlite:////tmp/mlflow.db", host="127.0.0.1", port=5001, login=None, forced=False
+        ... )
+        >>> server.environment
+        {}
 
     Args:
         uri: the store, a database.
@@ -61,16 +68,16 @@ def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -
     if login is not None:
         command += ["--app-name", "basic-auth"]
         environment |= _accounts(login, settings.current().results_dir)
-    return Server(command, environment)
+    return ServerCommand(command, environment)
 
 
-def run(server: Server) -> None:
-    """Become the server; does not return."""
+def run(server: ServerCommand) -> None:
+    """Replace this process by the server; does not return."""
     os.execve(server.command[0], server.command, {**os.environ, **server.environment})
 
 
 def _accounts(login: Login, folder: Path) -> dict[str, str]:
-    """Write the settings of basic-auth, without the password; the rest is environment."""
+    """Write the settings of MLflow's basic-auth, and return the variables with the secrets."""
     if importlib.util.find_spec("flask_wtf") is None:
         raise ConfigError(
             "a server with accounts needs a package of MLflow's `auth` extra, which is not "

@@ -1,18 +1,30 @@
-"""Which MLflow store is meant, how it comes to be, and how a person looks at it.
+"""Resolve, create and open the MLflow store, and read from it through MLflow's public client.
 
 The default is one SQLite file with an `artifacts` folder beside it: embedded, no server. Any
 other database or an MLflow server is reached by its URI.
+
+Example:
+    >>> from tuneparts.tracking import store
+    >>> uri = store.resolve("sqlite:///mlflow.db")  # in the folder where you are
+    >>> store.prepare(uri)
+    >>> [experiment.name for experiment in store.client(uri).search_experiments()]
+    ['Default']
 """
 
 import logging
+import math
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from tuneparts import credentials, settings
+from tuneparts import credentials, redaction, settings
 from tuneparts.errors import ConfigError
 from tuneparts.redaction import redact
 
@@ -21,12 +33,25 @@ if TYPE_CHECKING:
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 SERVERS = ("http", "https")
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+REFUSED = "not taken by MLflow"
+"""The kind of problem that a call is which MLflow refuses for good."""
+Entry: TypeAlias = Any
+"""An MLflow Metric, Param or RunTag."""
+Client: TypeAlias = "MlflowClient | RedactingClient"
+Point: TypeAlias = tuple[str, str, int, int, float]
+"""Run id, metric, step, milliseconds since 1970, value."""
 _RUNS_PER_PAGE = 1000
+_READERS = 8
+"""Threads that read metric histories from a server: MLflow's client asks for one at a time."""
+_LARGEST = 1.7976931348623157e308
+"""What MLflow's databases hold in the place of infinity."""
 
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # The writer retries itself. A retry hidden inside the client could create a run twice when
+    # The tracker retries itself. A retry hidden inside the client could create a run twice when
     # only the answer got lost.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -37,7 +62,7 @@ _ENVIRONMENT = {
 
 
 def resolve(uri: str | None = None) -> str:
-    """The URI of the store, absolute and checked; None means the one in the settings.
+    """Check the URI of a store and make it absolute; None means the one in the settings.
 
     Raises:
         ConfigError: The URI is neither a database nor a server.
@@ -86,7 +111,7 @@ def prepare(uri: str) -> None:
 
 
 def client(uri: str) -> "MlflowClient":
-    """A client of the store; opens a database, does not yet talk to a server."""
+    """Make a client of the store; this opens a database, but does not yet talk to a server."""
     quieten()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
@@ -106,7 +131,7 @@ def client(uri: str) -> "MlflowClient":
         ) from error
 
 
-def search(client: "MlflowClient", experiment_ids: Sequence[str | None], query: str) -> list[Any]:
+def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
     found: list[Any] = []
     token: str | None = None
@@ -118,6 +143,54 @@ def search(client: "MlflowClient", experiment_ids: Sequence[str | None], query: 
         token = page.token
         if not token:
             return found
+
+
+def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[Point]:
+    """Every logged point of the given metrics of the given runs.
+
+    The public client reads one metric of one run per call, so many series take a while: about
+    1 ms each from a database, and 8 at a time from a server.
+
+    Args:
+        client: Of the store.
+        metrics_of: Metric names by run id.
+    """
+    series = [(run_id, name) for run_id, names in metrics_of.items() for name in sorted(names)]
+
+    def read(one: tuple[str, str]) -> list[Point]:
+        return [
+            (*one, point.step, point.timestamp, restore_infinity(point.value))
+            for point in client.get_metric_history(*one)
+        ]
+
+    if is_server(client.tracking_uri) and len(series) > 1:
+        with ThreadPoolExecutor(_READERS) as pool:
+            read_all: Iterator[list[Point]] = pool.map(read, series)
+            return [point for some in read_all for point in some]
+    return [point for one in series for point in read(one)]
+
+
+def restore_infinity(value: float) -> float:
+    """A stored value, with infinity where MLflow had to put the largest number instead."""
+    return math.copysign(math.inf, value) if abs(value) >= _LARGEST else value
+
+
+def artifact_text(uri: str, run_id: str, path: str) -> str | None:
+    """Read a text file of a run; None when the run has none of that path.
+
+    Args:
+        uri: The store.
+        run_id: The run.
+        path: Inside its artifacts, such as `search.json` or `report/report.html`.
+    """
+    from mlflow.exceptions import MlflowException
+
+    with tempfile.TemporaryDirectory(prefix="tuneparts-artifact-") as folder:
+        try:
+            found = client(uri).download_artifacts(run_id, path, folder)
+            return Path(found).read_text(encoding="utf-8")
+        except (MlflowException, OSError):
+            return None
 
 
 def quieten() -> None:
@@ -146,6 +219,173 @@ def ui_command(uri: str, port: int) -> list[str] | str:
     artifacts = ["--default-artifact-root", root] if root else []
     place = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port)]
     return [sys.executable, "-m", "mlflow", "server", *place, *artifacts, "--workers", "1"]
+
+
+class RedactingClient:
+    """An MLflow client that masks secrets in every text that would be stored.
+
+    A search writes to its store through this client alone. Ids, filters and paths of files are
+    left as they are: they name things, and are not stored.
+    """
+
+    def __init__(self, client: "MlflowClient") -> None:
+        self._client = client
+        self._redactor = redaction.of_process()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create_experiment(
+        self, name: str, artifact_location: str | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """Like MLflow's."""
+        tags = self._redactor.texts(tags or {})
+        made: str = self._client.create_experiment(name, artifact_location, tags)
+        return made
+
+    def create_run(
+        self, experiment_id: str | None, *, tags: Mapping[str, str], run_name: str, start_time: int
+    ) -> Any:
+        """Like MLflow's."""
+        return self._client.create_run(
+            experiment_id,
+            start_time=start_time,
+            tags=self._redactor.texts(tags),
+            run_name=self._redactor.text(run_name),
+        )
+
+    def log_batch(
+        self,
+        run_id: str,
+        metrics: Sequence[Any] = (),
+        params: Sequence[Any] = (),
+        tags: Sequence[Any] = (),
+    ) -> None:
+        """Like MLflow's."""
+        self._client.log_batch(run_id, metrics, self._clean(params), self._clean(tags))
+
+    def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
+        """Like MLflow's."""
+        self._client.log_text(run_id, self._redactor.text(text), artifact_file)
+
+    def set_tag(self, run_id: str | None, key: str, value: str) -> None:
+        """Like MLflow's."""
+        self._client.set_tag(run_id, key, self._redactor.text(value))
+
+    def set_experiment_tag(self, experiment_id: str, key: str, value: str) -> None:
+        """Like MLflow's."""
+        self._client.set_experiment_tag(experiment_id, key, self._redactor.text(value))
+
+    def _clean(self, entries: Sequence[Any]) -> list[Any]:
+        """Params or tags with secrets masked in names and values."""
+        return [
+            type(entry)(*pair)
+            for entry in entries
+            for pair in self._redactor.texts({entry.key: entry.value}).items()
+        ]
+
+
+_HOPELESS = {
+    "BAD_REQUEST",
+    "INVALID_PARAMETER_VALUE",
+    "INVALID_STATE",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+}
+_HOPELESS_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def is_curable(error: Exception) -> bool:
+    """Whether the same call can succeed later: the server is away, the database is locked."""
+    from mlflow.exceptions import MlflowException, RestException
+    from sqlalchemy.exc import OperationalError
+
+    if isinstance(error, MlflowException):
+        # A proxy in front of a dead server also answers 404: only MLflow's own word is final.
+        is_final = isinstance(error, RestException) or "API request" not in str(error)
+        return not (is_final and error.error_code in _HOPELESS)
+    if isinstance(error, _HOPELESS_FILES):
+        return False
+    if isinstance(error, OperationalError):
+        return True
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return isinstance(error, OSError) and status not in {400, 404, 405, 413}
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether the run itself is no longer in the store."""
+    return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+
+
+class Problems:
+    """What could not be tracked. Each kind is logged once and counted; training goes on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, kind: str, message: str, count: int = 1) -> None:
+        """Count problems of a kind; the message of the first one is kept, without secrets."""
+        kind = redact(kind)
+        with self._lock:
+            is_news = kind not in self._first
+            text = self._first.setdefault(kind, redact(message) if is_news else message)
+            self._counts[kind] += count
+        if is_news:
+            log.warning("tracking: %s: %s", kind, text)
+
+    def lines(self) -> list[str]:
+        """One line per kind, in order of appearance."""
+        with self._lock:
+            return [f"{kind} ({self._counts[kind]}): {text}" for kind, text in self._first.items()]
+
+
+class Calls:
+    """Makes calls to MLflow that can be repeated, and notes what MLflow refuses for good."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.problems = Problems()
+        self.made = 0
+        """Calls that succeeded; the sign of progress."""
+        self.points = 0
+        """Metric points that have arrived."""
+
+    def make(self, call: Callable[[], T]) -> T | None:
+        """Make a call; raises only what waiting can cure, and returns None for what it cannot."""
+        try:
+            answer = call()
+        except Exception as error:
+            if is_curable(error):
+                raise
+            self.problems.add(REFUSED, f"{error}")
+            return None
+        self.made += 1
+        return answer
+
+    def log(self, run_id: str, entries: Sequence[Entry]) -> None:
+        """Log one batch; when MLflow refuses it for good, only the entries at fault are left out.
+
+        Args:
+            run_id: The run.
+            entries: At most 1,000, of which at most 100 are params and 100 are tags.
+        """
+        kinds: dict[str, list[Entry]] = {"Metric": [], "Param": [], "RunTag": []}
+        for entry in entries:
+            kinds[type(entry).__name__].append(entry)
+        try:
+            self.client.log_batch(run_id, *kinds.values())
+            self.made += 1
+        except Exception as error:
+            if is_curable(error):
+                raise
+            if is_gone(error) or len(entries) <= 1:
+                self.problems.add(REFUSED, f"{error}", len(entries))
+                return
+            half = len(entries) // 2
+            self.log(run_id, entries[:half])
+            self.log(run_id, entries[half:])
 
 
 def _sqlite_path(uri: str) -> Path:

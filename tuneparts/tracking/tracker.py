@@ -1,67 +1,90 @@
-"""The observer that mirrors a search to MLflow without ever making it wait."""
+"""Track a search in MLflow from a thread of its own, so that training never waits for a store.
 
+`Tracker` follows the journal of a search that runs; `sync` replays the journal of one that does
+not, into a store that missed something or never had it.
+"""
+
+import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tuneparts.journal import Event
-from tuneparts.tracking import runmap, store
+from tuneparts.journal import Event, TrialId
+from tuneparts.redaction import redact
+from tuneparts.tracking import record, store
 from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.discreet import DiscreetClient
-from tuneparts.tracking.items import Answer, Artifact, Closing, Tags
-from tuneparts.tracking.mirror import Mirror
-from tuneparts.tracking.pending import Status
-from tuneparts.tracking.writer import Stats, Writer
+from tuneparts.tracking.record import Status
+from tuneparts.tracking.replay import Replay
 
-__all__ = ["SearchCard", "Stats", "Status", "Tracker"]
+__all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
+
+log = logging.getLogger(__name__)
 
 
 class Tracker:
-    """One parent run for this invocation, one child run per trial.
+    """Mirrors a search that runs to MLflow: one parent run, and one child run per trial.
 
-    A tracker over the folder of a former process goes on with the same runs. Give it all events
-    of the journal again: what the store has is left alone, what it lacks is sent.
+    Everything is read from `journal.jsonl` in the run's folder, so an event must be in the journal
+    before `on_event` tells of it. A tracker over the folder of a former process goes on with the
+    same MLflow runs.
+
+    Example:
+        >>> from tuneparts.journal import Journal, TrialStarted
+        >>> folder = Path("toy-run")
+        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> tracker = Tracker("sqlite:///mlflow.db", folder=folder, search=card)
+        >>> event = TrialStarted(TrialId("random", seed=0, index=0), {"lr": 0.1}, time.time())
+        >>> Journal(folder / "journal.jsonl").append(event)
+        True
+        >>> tracker.on_event(event)
+        >>> tracker.close("FINISHED")  # the problems
+        []
     """
 
     def __init__(
         self, uri: str, *, folder: Path, search: SearchCard, interval: float = 1.0
     ) -> None:
-        """Open the store and start the writer thread; a server need not answer yet.
+        """Open the store and start the thread; a server need not answer yet.
 
         Args:
             uri: The store, as `store.resolve` returns it.
-            folder: Folder of the run; `tracking.json` is kept there.
+            folder: Folder of the run, with its journal; `tracking.json` is kept there.
             search: What the parent run shows.
-            interval: Seconds that points are gathered before they are sent.
+            interval: Seconds that events are gathered before they are sent.
         """
-        uri = store.resolve(uri)
-        known = runmap.load(folder)
-        self._mirror = Mirror(
-            DiscreetClient(store.client(uri)),
-            uri=uri,
-            folder=folder,
-            card=search,
-            run_map=known or runmap.fresh(folder),
-            start=time.time(),
-            is_resumed=known is not None,
-        )
-        self._writer = Writer(self._mirror, interval=interval)
+        known = record.load(folder)
+        if known is not None and known.ending is not None:
+            known.ending = None
+            known.save()
+        self._folder = folder
+        self._replay = _replay(uri, folder, search, known, start=time.time())
+        self._writer = Writer(self._replay, interval=interval)
 
-    def on_event(self, event: Event) -> None:
-        """Take one event; microseconds, no I/O."""
-        self._writer.put(event)
+    def on_event(self, event: Event) -> None:  # noqa: ARG002 - it is in the journal already
+        """Hear that the journal has an event more; microseconds, no I/O."""
+        self._writer.wake()
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; it must stay in place until flushed."""
-        self._writer.put(Artifact(path))
+        self._replay.log_artifact(path)
+        self._writer.wake()
 
     def describe(self, answer: str) -> None:
         """Put the answer, in Markdown, into the description of the parent run."""
-        self._writer.put(Answer(answer))
+        self._replay.describe(answer)
+        self._writer.wake()
 
-    def tag(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Add tags to a run that is in the store already."""
-        self._writer.put(Tags(run_id, tags))
+    def tag_trial(self, trial: TrialId, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a trial that is in the journal."""
+        self._replay.tag_trial(trial, tags)
+        self._writer.wake()
+
+    def run_id(self, trial: TrialId) -> str | None:
+        """MLflow's run id of a trial; None when the store has no run of it, or not yet."""
+        return self._replay.run_id(trial)
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything so far is in the store; returns whether it is."""
@@ -71,29 +94,269 @@ class Tracker:
         """End the parent run, end what still runs as KILLED, and return the problems.
 
         Gives up after `timeout` seconds without progress. What is then missing in the store is
-        still in the journal.
+        still in the run's folder, and `sync` sends it.
         """
-        self._writer.put(Closing(status, time.time()))
+        self._replay.end(status, time.time())
         if not self._writer.close(timeout):
-            stats = self._writer.stats
-            self._mirror.problems.add(
-                "not in the store",
-                f"the store did not answer for {timeout:g} s ({stats.last_error}); the journal "
-                "has everything. Run `tuneparts resume` when it is back.",
-                stats.waiting,
-            )
+            _note_missing(self._replay, self._writer, self._folder, timeout)
         return self.problems()
 
     def problems(self) -> list[str]:
         """What could not be tracked, one line per kind; empty when all is well."""
-        return self._mirror.problems.lines()
+        return self._replay.calls.problems.lines()
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> "Stats":
         """Points sent, items waiting, retries and the last error."""
         return self._writer.stats
 
     @property
     def parent_run_id(self) -> str | None:
-        """Run id of the parent; None until the store has answered once."""
-        return self._mirror.parent
+        """MLflow's run id of the search; None until the store has answered once."""
+        return self._replay.parent
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What `sync` did."""
+
+    parent_run_id: str | None
+    """MLflow's run id of the search; None when the store never answered."""
+    runs: int
+    """MLflow runs that were created."""
+    points: int
+    """Metric points that were sent."""
+    is_complete: bool
+    """Whether the store has everything now, save for what the problems name."""
+    problems: list[str]
+    """What could not be sent, one line per kind."""
+
+
+def sync(
+    folder: Path,
+    uri: str,
+    card: SearchCard,
+    *,
+    timeout: float = 30.0,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Synced:
+    """Send what a store lacks of a run that no process drives; hold the run's lock.
+
+    The journal is replayed from its first event, with the description, the tags and the report that
+    the run's folder holds. What the store has is left alone, so a second call changes nothing. A
+    run that was interrupted ends as KILLED.
+
+    Args:
+        folder: Folder of the run.
+        uri: The store.
+        card: What the parent run shows.
+        timeout: Seconds without progress after which it gives up.
+        on_progress: Told how many bytes of the journal have arrived; called by another thread.
+
+    Example:
+        >>> from tuneparts.journal import Journal, TrialStarted
+        >>> folder = Path("other-run")
+        >>> event = TrialStarted(TrialId("random", seed=0, index=0), {"lr": 0.1}, time.time())
+        >>> Journal(folder / "journal.jsonl").append(event)
+        True
+        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> done = sync(folder, "sqlite:///mlflow.db", card)
+        >>> done.runs, done.points, done.problems
+        (2, 0, [])
+        >>> sync(folder, "sqlite:///mlflow.db", card).runs
+        0
+    """
+    replay = _replay(uri, folder, card, record.load(folder), on_progress=on_progress)
+    replay.start_over()
+    writer = Writer(replay)
+    is_complete = writer.close(timeout)
+    if not is_complete:
+        _note_missing(replay, writer, folder, timeout)
+    calls = replay.calls
+    return Synced(replay.parent, replay.created, calls.points, is_complete, calls.problems.lines())
+
+
+def _replay(
+    uri: str,
+    folder: Path,
+    card: SearchCard,
+    known: record.Record | None,
+    *,
+    start: float | None = None,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Replay:
+    uri = store.resolve(uri)
+    return Replay(
+        store.RedactingClient(store.client(uri)),
+        uri=uri,
+        card=card,
+        record=known or record.create(folder, start),
+        is_resumed=known is not None,
+        on_progress=on_progress,
+    )
+
+
+def _note_missing(replay: Replay, writer: "Writer", folder: Path, timeout: float) -> None:
+    stats = writer.stats
+    replay.calls.problems.add(
+        "not in the store",
+        f"the store did not answer for {timeout:g} s ({stats.last_error}); the journal has "
+        f"everything. Run `tuneparts sync {folder.parent.name}/{folder.name}` when it is back.",
+        stats.waiting,
+    )
+
+
+@dataclass(frozen=True)
+class Stats:
+    """How the thread is doing, for the live view."""
+
+    sent: int
+    """Points in the store."""
+    waiting: int
+    """Events and requests that are not yet in the store."""
+    retries: int
+    """Failed attempts so far."""
+    last_error: str | None
+    """Why the store does not take anything right now; None when it does."""
+
+
+class Counts(Protocol):
+    """What a sink counts."""
+
+    made: int
+    """Calls that succeeded; the sign of progress."""
+    points: int
+    """Points that have arrived."""
+
+
+class Sink(Protocol):
+    """What the writer's thread calls; `Replay`, or a fake in tests."""
+
+    @property
+    def calls(self) -> Counts:
+        """How far it is."""
+        ...
+
+    def advance(self) -> None:
+        """Send all there is. After a failure the next call goes on where this one stopped."""
+        ...
+
+
+class Writer:
+    """A thread that calls `advance` about once a second while there is news, until it succeeds.
+
+    Nothing waits in memory: a call of `wake` only counts, and what is to be sent lies on disk.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        interval: float = 1.0,
+        many: int = 5000,
+        first_delay: float = 0.25,
+        longest_delay: float = 15.0,
+    ) -> None:
+        self._sink = sink
+        self._interval = interval
+        self._many = many
+        self._first_delay = first_delay
+        self._longest_delay = longest_delay
+        self._changed = threading.Condition()
+        self._asked = 0
+        self._done = 0
+        """How many of the asked-for have arrived. Guarded, as `_asked` is, by `_changed`."""
+        self._news = threading.Event()
+        self._hurry = threading.Event()
+        self._abandoned = threading.Event()
+        self._closing = False
+        self._retries = 0
+        self._last_error: str | None = None
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that there is something more to send; returns at once."""
+        with self._changed:
+            self._asked += 1
+            # A store that is away is not asked more often because more is waiting.
+            is_many = self._asked - self._done >= self._many and self._last_error is None
+        self._news.set()
+        if is_many:
+            self._hurry.set()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything so far has arrived; returns whether it has."""
+        self.wake()
+        self._hurry.set()
+        with self._changed:
+            wanted = self._asked
+            return self._changed.wait_for(lambda: self._done >= wanted, timeout)
+
+    def close(self, timeout: float) -> bool:
+        """Send what is left and end the thread; returns whether everything arrived.
+
+        Gives up after `timeout` seconds without progress, not before a long journal is sent.
+        """
+        self._closing = True
+        self.wake()
+        self._hurry.set()
+        made, since = self._sink.calls.made, time.monotonic()
+        while self._thread.is_alive():
+            self._thread.join(0.05)
+            if self._sink.calls.made != made:
+                made, since = self._sink.calls.made, time.monotonic()
+            elif time.monotonic() - since > timeout:
+                self._abandoned.set()
+                self._hurry.set()
+                return False
+        return not self._abandoned.is_set()
+
+    @property
+    def stats(self) -> Stats:
+        """A snapshot."""
+        waiting = self._asked - self._done
+        return Stats(self._sink.calls.points, waiting, self._retries, self._last_error)
+
+    def _run(self) -> None:
+        # The first attempt comes before the first event, so that the parent run is there early.
+        while self._deliver():
+            if self._closing and self._done == self._asked:
+                return
+            self._news.wait()
+            # Gather: a batch costs about as much as a point.
+            self._hurry.wait(self._interval)
+
+    def _deliver(self) -> bool:
+        """Repeat `advance` until it succeeds; false when abandoned."""
+        delay = self._first_delay
+        while not self._abandoned.is_set():
+            self._news.clear()
+            self._hurry.clear()
+            asked = self._asked
+            try:
+                self._sink.advance()
+            except Exception as error:  # whatever it is, training must not hear of it
+                self._note(error)
+            else:
+                self._recovered(asked)
+                return True
+            # Whoever waits for a flush wants the next attempt now, but not a busy loop.
+            self._hurry.wait(min(delay, 0.5) if self._closing else delay)
+            delay = min(2 * delay, self._longest_delay)
+        return False
+
+    def _note(self, error: Exception) -> None:
+        self._retries += 1
+        text = redact(str(error))
+        if self._last_error is None:
+            log.warning("tracking: the store does not answer, training goes on: %s", text)
+        self._last_error = text.partition("\n")[0] or type(error).__name__
+
+    def _recovered(self, asked: int) -> None:
+        if self._last_error is not None:
+            log.warning("tracking: the store answers again")
+        self._last_error = None
+        with self._changed:
+            self._done = asked
+            self._changed.notify_all()

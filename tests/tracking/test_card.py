@@ -1,9 +1,18 @@
+import json
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.tracking.params import LONGEST_VALUE, decode, encode, flatten
+from tuneparts.journal import TrialId
+from tuneparts.tracking.card import (
+    LONGEST_VALUE,
+    SearchCard,
+    decode,
+    encode,
+    flatten,
+    view_state,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -45,3 +54,24 @@ def test_long_values_are_cut() -> None:
         text = encode(value)
         assert len(text) == LONGEST_VALUE
         assert text.endswith("...")
+
+
+def test_a_search_that_runs_says_so_and_one_that_ended_answers(card: SearchCard) -> None:
+    running = card.search_note("3", "abc", None)
+    done = card.search_note("3", "abc", "random is ahead.")
+    assert "tuneparts dashboard" in running
+    assert "random is ahead." in done
+    assert "(#/experiments/3/runs/abc/artifacts/report/report.html)" in done
+    assert "artifacts/" not in running
+
+
+def test_a_trial_points_to_the_report_of_its_search(card: SearchCard) -> None:
+    text = card.trial_note("3", "abc", TrialId("random", 7, 2))
+    assert "Trial 2 of arm `random`, seed 7" in text
+    assert "(#/experiments/3/runs/abc/artifacts/report/report.html)" in text
+
+
+def test_the_view_groups_trials_by_arm() -> None:
+    state = json.loads(view_state())
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "arm"}]
+    assert state["searchFilter"] == "tags.`tuneparts.kind` = 'trial'"

@@ -1,0 +1,44 @@
+"""`tuneparts sync`: send what MLflow lacks of a run."""
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tuneparts import settings
+from tuneparts.cli import answers
+from tuneparts.redaction import redact
+from tuneparts.run import lock
+from tuneparts.search import runs
+
+UNFINISHED = 1
+"""Exit code when the store did not take everything."""
+
+
+def sync(name: str | None) -> None:
+    """Replay a run's journal into the store, and print what was sent.
+
+    Args:
+        name: the run, as `tuneparts report` takes it; the newest when None.
+    """
+    from tuneparts.tracking import tracker
+
+    run = runs.named(settings.current().results_dir, name)
+    uri = settings.current().tracking_uri
+    console = Console()
+    journal = run.folder / "journal.jsonl"
+    size = journal.stat().st_size if journal.exists() else 0
+    card = answers.card(run, run.search())
+    with lock(run.folder), Progress(console=console, transient=True) as bar:
+        task = bar.add_task(f"sending {run.name}", total=size or None)
+        done = tracker.sync(
+            run.folder, uri, card, on_progress=lambda sent: bar.update(task, completed=sent)
+        )
+    for problem in done.problems:
+        console.print(f"tracking: {problem}", style="yellow", highlight=False)
+    if not done.is_complete:
+        raise SystemExit(UNFINISHED)
+    console.print(
+        f"sent {done.runs} MLflow runs and {done.points} points of {run.name} to {redact(uri)}"
+        if done.runs or done.points
+        else f"{redact(uri)} already has every point of {run.name}",
+        highlight=False,
+    )

@@ -1,0 +1,178 @@
+"""What a run folder remembers of MLflow between two processes: the file `tracking.json`.
+
+It holds two kinds of facts. Some belong to the run and to any store: its key, when it began and
+ended, and what was asked for besides the events of the journal (a description, tags, files). The
+others belong to one store: the ids of the MLflow runs there, and up to where the journal has
+arrived.
+
+The key is on disk before the first MLflow run is created, and every MLflow run is tagged with it.
+So a crash at any moment leaves either a file that knows the run, or a run that is found by the key.
+"""
+
+import json
+import re
+import threading
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Literal, TypeAlias, get_args
+
+from tuneparts import atomic, redaction
+from tuneparts.errors import DataError
+from tuneparts.journal import TrialId
+
+FILE = "tracking.json"
+Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
+"""How an MLflow run ends."""
+
+
+@dataclass
+class Record:
+    """The content of `tracking.json`.
+
+    The thread that replays the journal and the threads that ask for tags and files share one
+    record. They replace its values instead of changing them in place, and `save` writes one
+    consistent content at a time.
+    """
+
+    folder: Path
+    """The folder of the run."""
+    key: str
+    """Unique to the folder, also when two machines share a server and a folder name."""
+    start: float | None = None
+    """When the parent run began, in seconds since 1970; None in files of older versions."""
+    ending: tuple[Status, float] | None = None
+    """How and when the last process ended the search; None while one runs, or was killed."""
+    answer: str | None = None
+    """What the search found, in Markdown; it becomes the description of the parent run."""
+    artifacts: tuple[str, ...] = ()
+    """Files and folders for the parent run, relative to the run's folder."""
+    tags: dict[TrialId, dict[str, str]] = field(default_factory=dict)
+    """Tags that were added to trials after they ended."""
+    store: str = ""
+    """Which store the rest of the fields is about; a password in its URI is masked."""
+    parent: str | None = None
+    """MLflow's run id of the search."""
+    trials: dict[TrialId, str] = field(default_factory=dict)
+    """MLflow's run ids of the trials."""
+    position: int = 0
+    """Bytes of the journal that have arrived in the store."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def remember(
+        self, store: str, parent: str | None, trials: dict[TrialId, str], position: int
+    ) -> None:
+        """Save how far a store is.
+
+        Ids and position change together: a trial whose id is on disk has its first event before
+        the position.
+        """
+        with self._lock:
+            self.store, self.parent, self.trials, self.position = store, parent, trials, position
+            self._write()
+
+    def save(self) -> None:
+        """Replace the file in one step; a power cut leaves the old one or the new one."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        redactor = redaction.of_process()
+        content = {
+            "key": self.key,
+            "start": self.start,
+            "ending": self.ending,
+            "answer": None if self.answer is None else redactor.text(self.answer),
+            "artifacts": self.artifacts,
+            "tags": {str(trial): redactor.texts(tags) for trial, tags in self.tags.items()},
+            "store": self.store,
+            "parent": self.parent,
+            "position": self.position,
+            "trials": {str(trial): run_id for trial, run_id in self.trials.items()},
+        }
+        atomic.write_text(self.folder / FILE, json.dumps(content, indent=1), fsync=True)
+
+
+def create(folder: Path, start: float | None) -> Record:
+    """Make the record of a run that was never tracked; it is on disk when this returns."""
+    made = Record(folder, key=uuid.uuid4().hex, start=start)
+    made.save()
+    return made
+
+
+def load(folder: Path) -> Record | None:
+    """Read the record of a run folder; None when nothing was ever tracked from it.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    path = folder / FILE
+    try:
+        return _parse(folder, json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path} maps trials to MLflow runs, but cannot be read ({error}). Restore it, or "
+            "delete it and the runs it belonged to, and resume."
+        ) from None
+
+
+def _parse(folder: Path, content: dict[str, Any]) -> Record:
+    """Check every value: a file may be damaged, or written by someone who means harm.
+
+    Fields that files of older versions lack get their defaults.
+    """
+    start, answer, ending = (content.get(name) for name in ("start", "answer", "ending"))
+    if answer is not None and not isinstance(answer, str):
+        raise ValueError(f"the answer is text, but got {answer!r:.100}")
+    return Record(
+        folder,
+        key=_id(content["key"]),
+        start=None if start is None else _number(start),
+        ending=None if ending is None else _ending(*ending),
+        answer=answer,
+        artifacts=tuple(_inner_path(path) for path in content.get("artifacts", [])),
+        tags={
+            TrialId.parse(trial): {_text(key): _text(value) for key, value in tags.items()}
+            for trial, tags in content.get("tags", {}).items()
+        },
+        store=_text(content.get("store", "")),
+        parent=None if content["parent"] is None else _id(content["parent"]),
+        trials={TrialId.parse(text): _id(run_id) for text, run_id in content["trials"].items()},
+        position=int(_number(content.get("position", 0))),
+    )
+
+
+def _id(text: object) -> str:
+    """Check a run id or key: it goes into paths and queries of MLflow."""
+    if not isinstance(text, str) or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text) is None:
+        raise ValueError(f"an id is letters and digits, but got {text!r:.100}")
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, but got {value!r:.100}")
+    return value
+
+
+def _inner_path(value: object) -> str:
+    """Check that a path stays in the run's folder: what it names is copied to the store."""
+    path = PurePath(_text(value))
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"an artifact lies in the run's folder, but got {value!r:.100}")
+    return str(path)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
+        raise ValueError(f"a time or position is a number from 0, but got {value!r:.100}")
+    return value
+
+
+def _ending(status: object, time: object) -> tuple[Status, float]:
+    for known in get_args(Status):
+        if status == known:
+            return known, _number(time)
+    raise ValueError(f"a run ends as {', '.join(get_args(Status))}, but got {status!r:.100}")

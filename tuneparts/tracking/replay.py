@@ -1,0 +1,410 @@
+"""Replay a run's journal into MLflow: from a remembered position, as often as one likes.
+
+`journal.jsonl` says what happened, MLflow shows it. `Replay.advance` reads the events behind the
+remembered position and makes the calls that they ask for: a parent run for the search, a child
+run per trial. Every call can be repeated without harm, so a process may be killed between any two
+of them, and the store may lose an answer:
+
+- A run carries the key of its folder and the name of its trial as tags. When it is not sure
+  whether a run was created, it is looked for before it is created again.
+- A point carries the step and the time of the journal's event, and MLflow ignores a point that it
+  already has. A step that a former process sent with another time is left out.
+- A trial is marked as ended last. One that is FINISHED or FAILED in the store is complete there,
+  and costs no call any more.
+"""
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tuneparts import journal
+from tuneparts.journal import TrialId
+from tuneparts.redaction import redact
+from tuneparts.tracking import card, store
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.record import Record, Status
+from tuneparts.tracking.trial_run import STATUS, TrialRun, milliseconds
+
+_CHUNK = 2**20
+"""Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""
+_SECONDS_BETWEEN_SAVES = 10.0
+"""How old the position on disk may be; a crash sends so much again, which changes nothing."""
+
+
+class Replay:
+    """Brings one store up to date with one run folder.
+
+    `advance` is called by one thread alone; `describe`, `tag_trial`, `log_artifact` and `end` by
+    any. What they ask for is remembered on disk at once, and sent by the next `advance`.
+    """
+
+    def __init__(
+        self,
+        client: store.Client,
+        *,
+        uri: str,
+        card: SearchCard,
+        record: Record,
+        is_resumed: bool,
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Prepare; no call is made yet.
+
+        Args:
+            client: Client of the store.
+            uri: The store, as `store.resolve` returns it.
+            card: What the parent run shows.
+            record: What the run's folder remembers of MLflow.
+            is_resumed: Whether the store may have runs of the folder.
+            on_progress: Told how many bytes of the journal have arrived.
+        """
+        self.calls = store.Calls(client)
+        self.created = 0
+        """Runs that were created."""
+        self.parent: str | None = None
+        self._client = client
+        self._uri = uri
+        self._store_name = redact(uri)
+        self._card = card
+        self._record = record
+        self._journal = record.folder / "journal.jsonl"
+        self._on_progress = on_progress
+        self._in_doubt = is_resumed
+        """Whether the store may hold runs that we do not know of."""
+        self._is_refused = False
+        self._is_introduced = False
+        self._experiment_id: str | None = None
+        self._runs: dict[TrialId, TrialRun] = {}
+        self._dirty: dict[TrialId, TrialRun] = {}
+        self._offset = self._checked_position()
+        """Bytes of the journal that were read; what they ask for may still be waiting."""
+        self._last_time = self._start = self._find_start()
+        """Time of the newest event that was read."""
+        self._requests: deque[Callable[[], None]] = deque()
+        self._ending: tuple[Status, float | None] | None = None
+        self._sent_counts: dict[str, int] = {}
+        self._saved_at = time.monotonic()
+
+    # What may be asked for besides the journal, from any thread.
+
+    def describe(self, answer: str) -> None:
+        """Put the answer, in Markdown, into the description of the parent run."""
+        self._record.answer = answer
+        self._record.save()
+        self._requests.append(partial(self._send_answer, answer))
+
+    def tag_trial(self, trial: TrialId, tags: Mapping[str, str]) -> None:
+        """Add tags to the run of a trial."""
+        known = self._record.tags
+        self._record.tags = {**known, trial: {**known.get(trial, {}), **tags}}
+        self._record.save()
+        self._requests.append(partial(self._send_tags, trial, tags))
+
+    def log_artifact(self, path: Path) -> None:
+        """Copy a file or folder to the parent run; one in the run's folder is remembered."""
+        folder = self._record.folder.absolute()
+        if path.absolute().is_relative_to(folder):
+            inner = str(path.absolute().relative_to(folder))
+            self._record.artifacts = tuple(dict.fromkeys((*self._record.artifacts, inner)))
+            self._record.save()
+        self._requests.append(partial(self._send_artifact, path))
+
+    def end(self, status: Status, time: float) -> None:
+        """End the parent run, and everything that still runs as KILLED."""
+        self._record.ending = status, time
+        self._record.save()
+        self._ending = status, time
+
+    def start_over(self) -> None:
+        """Replay from the first event, and ask again for all that was ever asked for.
+
+        A run without an ending was interrupted: it ends as KILLED at the time of its last event.
+        """
+        known, folder = self._record, self._record.folder
+        self._offset = 0
+        report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
+        for inner in dict.fromkeys((*known.artifacts, *report)):
+            self._requests.append(partial(self._send_artifact, folder / inner))
+        for trial, tags in known.tags.items():
+            self._requests.append(partial(self._send_tags, trial, tags))
+        self._ending = known.ending or ("KILLED", None)
+
+    def run_id(self, trial: TrialId) -> str | None:
+        """MLflow's run id of a trial; None when the store has no run of it, or not yet."""
+        run = self._runs.get(trial)
+        return None if run is None else run.run_id
+
+    # The replay itself.
+
+    def advance(self) -> None:
+        """Bring the store up to date; raises only what waiting can cure.
+
+        After a failure the next call goes on where this one stopped.
+        """
+        ending = self._ending  # what is asked for from now on is for the next call
+        if self._is_refused or not self._attach():
+            self._requests.clear()
+            return
+        self._send_dirty()
+        while self._read():
+            self._send_dirty()
+            self._remember()
+        if ending is None:
+            self._send_parent()
+        else:
+            self._finish(*ending)
+        self._remember(is_over=ending is not None)
+
+    def _finish(self, status: Status, end: float | None) -> None:
+        """End the trials that still run, and then, when all else has arrived, the parent run."""
+        end = self._last_time if end is None else end
+        for run in self._runs.values():
+            run.kill(end)
+        self._dirty.update(self._runs)
+        self._send_dirty()
+        self._send_parent()
+        terminate = partial(self._client.set_terminated, self.parent, status)
+        self.calls.make(lambda: terminate(end_time=milliseconds(end)))
+        self._ending = None
+
+    def _read(self) -> bool:
+        """Fold the next whole lines of the journal into the runs; false when there are none."""
+        try:
+            with self._journal.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read(_CHUNK)
+                if b"\n" not in content:
+                    content += file.readline()  # a line longer than a chunk
+        except FileNotFoundError:
+            return False
+        # Half a line at the end is an event that is being written, or never was one.
+        whole = content[: content.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            try:
+                event = journal.decode(line.decode("utf-8"))
+                run = self._runs.setdefault(event.trial, TrialRun(event.trial, event.time))
+                run.fold(event, self.calls.problems)
+            except Exception as error:  # one odd line must not end the replay
+                self.calls.problems.add("event not understood", f"{line[:200]!r}: {error}")
+                continue
+            self._dirty[event.trial] = run
+            self._last_time = max(self._last_time, event.time)
+        self._offset += len(whole)
+        return bool(whole)
+
+    def _remember(self, *, is_over: bool = False) -> None:
+        """Remember that everything that was read is in the store."""
+        ids = {trial: run.run_id for trial, run in self._runs.items() if run.run_id is not None}
+        is_new = len(ids) != len(self._record.trials) or self._record.parent != self.parent
+        if is_new or is_over or time.monotonic() - self._saved_at > _SECONDS_BETWEEN_SAVES:
+            self._record.remember(self._store_name, self.parent, ids, self._offset)
+            self._saved_at = time.monotonic()
+        self._on_progress(self._offset)
+
+    def _checked_position(self) -> int:
+        """The remembered position, or 0 if the journal is not the one that it was measured in.
+
+        A power cut can take the last lines of a journal that had already been sent.
+        """
+        position = self._record.position
+        if position == 0 or not self._journal.exists():
+            return 0
+        with self._journal.open("rb") as file:
+            file.seek(position - 1)
+            return position if file.read(1) == b"\n" else 0
+
+    # Parent run and survey.
+
+    def _attach(self) -> bool:
+        """Make sure of the parent run; false when MLflow will never have it."""
+        if self.parent is not None and not self._in_doubt:
+            return True
+        try:
+            self._experiment_id = self._experiment_id or self._experiment()
+            if self._in_doubt:
+                self._survey()
+            if self.parent is None:
+                self._create_parent()
+            self._introduce(str(self.parent))
+        except Exception as error:
+            if store.is_curable(error):
+                raise
+            self._is_refused = True
+            self.calls.problems.add("nothing is tracked", f"{error}")
+            return False
+        self._in_doubt = False
+        return True
+
+    def _experiment(self) -> str:
+        name = self._card.name
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            root = store.artifact_root(self._uri)
+            place = None if root is None else f"{root}/{name}"
+            try:
+                kind = {card.KIND_OF_EXPERIMENT_TAG: "custom_model_development"}
+                made = self._client.create_experiment(name, artifact_location=place, tags=kind)
+                return str(made)
+            except Exception:
+                # Another search of that name may have been a moment faster.
+                found = self._client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return str(found.experiment_id)
+
+    def _survey(self) -> None:
+        """Learn which runs of this folder the store already has, and whether to trust the position.
+
+        The position is only good for a store that has all the runs which it was remembered with.
+        """
+        known = self._record
+        for found in self._search(""):
+            if found.data.tags[card.KIND_TAG] == "search":
+                self.parent = str(found.info.run_id)
+                if found.info.status != "RUNNING" and self._ending is None:
+                    self._client.update_run(self.parent, status="RUNNING")
+            else:
+                self._adopt(found)
+        is_same = known.store == self._store_name and known.parent == self.parent is not None
+        if not is_same or not known.trials.keys() <= self._runs.keys():
+            self._offset = 0
+        if self._offset > 0:
+            for trial in known.trials:
+                self._runs[trial].has_params = True
+
+    def _search(self, more: str) -> list[Any]:
+        """The runs of this folder, the parent included."""
+        query = f"tags.`{card.KEY_TAG}` = '{self._record.key}'{more}"
+        return store.search(self._client, [self._experiment_id], query)
+
+    def _adopt(self, found: Any) -> None:
+        """Take over a run that is in the store."""
+        tags, status = found.data.tags, found.info.status
+        trial = TrialId.parse(tags[card.TRIAL_TAG])
+        run = self._runs.setdefault(trial, TrialRun(trial, found.info.start_time / 1000))
+        if run.run_id is not None:
+            return
+        run.run_id, run.may_exist = str(found.info.run_id), False
+        if status in STATUS.values():
+            run.outcome = tags.get("outcome", str(status).lower())
+            run.complete()
+            return
+        run.old_metrics = set(found.data.metrics)
+        if status == "KILLED" and self._ending is None:
+            run.was_killed = True
+            self._dirty[trial] = run
+
+    def _create_parent(self) -> None:
+        self._in_doubt = True
+        run = self._client.create_run(
+            self._experiment_id,
+            start_time=milliseconds(self._start),
+            tags=self._card.parent_tags(self._record.key, self._record.folder),
+            run_name=self._record.folder.name,
+        )
+        self.parent = str(run.info.run_id)
+        self.calls.made += 1
+        self.created += 1
+
+    def _find_start(self) -> float:
+        """When the search began; the first event says so where an older version did not."""
+        if self._record.start is None and self._journal.exists():
+            for event in journal.read(self._journal):
+                return event.time
+        return self._record.start or time.time()
+
+    def _introduce(self, parent: str) -> None:
+        """Say on the parent run what runs; a resumed search may run on newer versions."""
+        if self._is_introduced:
+            return
+        known, experiment = self._card, str(self._experiment_id)
+        tags = known.parent_tags(self._record.key, self._record.folder)
+        tags[card.NOTE_TAG] = known.search_note(experiment, parent, self._record.answer)
+        self.calls.log(parent, _tags(tags))
+        for key, text in {
+            card.NOTE_TAG: known.experiment_note(experiment),
+            card.VIEW_TAG: card.view_state(),
+        }.items():
+            self.calls.make(partial(self._client.set_experiment_tag, experiment, key, text))
+        for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
+            if text:
+                self.calls.make(partial(self._client.log_text, parent, text, name))
+        if known.data is not None:
+            data = [known.data.as_input()]  # MLflow keeps one that it has already
+            self.calls.make(lambda: self._client.log_inputs(parent, datasets=data))
+        self._is_introduced = True
+
+    # Trials.
+
+    def _send_dirty(self) -> None:
+        for trial, run in list(self._dirty.items()):
+            if not run.is_complete and (run.run_id is not None or self._create(run)):
+                run.send(self.calls, self._card.data)
+            del self._dirty[trial]
+
+    def _create(self, run: TrialRun) -> bool:
+        """Create the run of a trial; false when MLflow will never have it."""
+        if run.may_exist:
+            for found in self._search(f" and tags.`{card.TRIAL_TAG}` = '{run.trial}'"):
+                self._adopt(found)
+                return True
+        parent, experiment = str(self.parent), str(self._experiment_id)
+        tags = self._card.trial_tags(self._record.key, parent, run.trial)
+        tags[card.NOTE_TAG] = self._card.trial_note(experiment, parent, run.trial)
+        start, name = milliseconds(run.start), str(run.trial)
+        run.may_exist = True
+        try:
+            made = self._client.create_run(experiment, start_time=start, tags=tags, run_name=name)
+        except Exception as error:
+            if store.is_curable(error):
+                raise
+            self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
+            run.complete()
+            return False
+        run.may_exist = False
+        run.run_id = str(made.info.run_id)
+        self.calls.made += 1
+        self.created += 1
+        return True
+
+    # What is on the parent run, and what was asked for.
+
+    def _send_parent(self) -> None:
+        counts = Counter(run.outcome for run in self._runs.values())
+        if counts != self._sent_counts:
+            text = json.dumps(counts, sort_keys=True)
+            self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
+            self._sent_counts = dict(counts)
+        while self._requests:
+            self._requests[0]()
+            self._requests.popleft()
+
+    def _send_answer(self, answer: str) -> None:
+        parent = str(self.parent)
+        note = self._card.search_note(str(self._experiment_id), parent, answer)
+        self.calls.make(lambda: self._client.set_tag(parent, card.NOTE_TAG, note))
+
+    def _send_tags(self, trial: TrialId, tags: Mapping[str, str]) -> None:
+        run_id = self.run_id(trial)
+        if run_id is None:
+            self.calls.problems.add("tags without a run", f"the store has no run of {trial}")
+        else:
+            self.calls.log(run_id, _tags(tags))
+
+    def _send_artifact(self, path: Path) -> None:
+        if path.is_dir():
+            self.calls.make(lambda: self._client.log_artifacts(self.parent, str(path), path.name))
+        else:
+            self.calls.make(lambda: self._client.log_artifact(self.parent, str(path)))
+
+
+def _tags(values: Mapping[str, str]) -> list[store.Entry]:
+    from mlflow.entities import RunTag
+
+    return [RunTag(key, value) for key, value in values.items()]
