@@ -27,9 +27,13 @@ from typing import Any
 import pandas as pd
 
 from tuneparts.errors import DataMissingError
+from tuneparts.frames import STEP_COLUMNS
+from tuneparts.frames import TRIAL_COLUMNS as FROM_JOURNAL
 from tuneparts.journal import TrialId
 from tuneparts.tracking import store
 from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
+
+__all__ = ["RUN_COLUMNS", "STEP_COLUMNS", "TRIAL_COLUMNS", "runs", "steps", "trial", "trials"]
 
 RUN_COLUMNS = [
     "run",
@@ -46,19 +50,8 @@ RUN_COLUMNS = [
     "killed",
     "running",
 ]
-TRIAL_COLUMNS = [
-    "run_id",
-    "trial",
-    "arm",
-    "seed",
-    "index",
-    "status",
-    "outcome",
-    "error",
-    "start",
-    "end",
-]
-STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
+TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
+"""Those of `tuneparts.frames`, and MLflow's own word for how a run ended."""
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running"]
 
 

@@ -149,7 +149,7 @@ def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[Point]:
     """Every logged point of the given metrics of the given runs.
 
     The public client reads one metric of one run per call, so many series take a while: about
-    1 ms each from a database, and 8 at a time from a server.
+    4 ms of CPU time each. From a server several are read at a time, to hide its latency.
 
     Args:
         client: Of the store.
