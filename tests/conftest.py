@@ -62,10 +62,10 @@ def _run_here(run: Any, *observers: Any) -> Iterator[None]:
     from tuneparts.run.worker import TrialSetting
     from tuneparts.search.plan import Plan
 
-    search = run.search()
+    search = run.search
     journal = Journal(run.folder / "journal.jsonl")
     plan = Plan(search, journal, observers)
-    for _ in local.in_this_process(plan, TrialSetting.of(search, run.storage())):
+    for _ in local.in_this_process(plan, TrialSetting.of(search, run.storage)):
         yield
     assert plan.done
     journal.close()

@@ -109,7 +109,7 @@ def log(place: str, parent: str, trial: str) -> list[str]:
     row = known.iloc[0]
     try:
         run = folders.named(settings.current().results_dir, f"{row['search']}/{row['run']}")
-        return logs.read(Folder(run.storage()), TrialId.parse(trial))
+        return logs.read(Folder(run.storage), TrialId.parse(trial))
     except (TunepartsError, OSError):
         return []
 

@@ -98,7 +98,7 @@ class Story:
     """One search of the quickstart at its smallest, told as far as a test wants it."""
 
     def __init__(self, folder: Path, run_here: Callable[..., Iterator[None]]) -> None:
-        from tuneparts.cli import answers
+        from tuneparts import api
         from tuneparts.search import load, runs
         from tuneparts.tracking.tracker import Tracker
 
@@ -109,7 +109,7 @@ class Story:
             folder, self.search, command="tuneparts search rotated_digits --scale smoke",
             commit="0123456789ab", versions={"python": "3"}, storage=None,
         )  # fmt: skip
-        card = answers.card(self.run, self.search)
+        card = api.tracking_card(self.run)
         self.tracker = Tracker(self.uri, folder=self.run.folder, search=card, interval=0.05)
         self._steps = run_here(self.run, self.tracker)
         self._is_over = False
@@ -124,14 +124,14 @@ class Story:
         assert self.tracker.flush()
 
     def finish(self) -> None:
-        from tuneparts.cli import drive
+        from tuneparts.cli import search as verb
 
         if self._is_over:
             return
         for _ in self._steps:
             pass
         assert self.tracker.flush()
-        drive._publish(self.run, self.search, self.tracker, Console(quiet=True))
+        verb._publish(self.run, self.tracker, Console(quiet=True))
         assert self.tracker.close() == []
         self._is_over = True
 

@@ -42,14 +42,14 @@ def test_an_empty_store_teaches_the_first_command(page: str) -> None:
 @pytest.fixture
 def under_way(here: Path, run_here: Callable[..., Iterator[None]]) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
-    from tuneparts.cli import answers
+    from tuneparts import api
 
     search = load.load("rotated_digits", scale="smoke")
     run = runs.create(here, search, command="", commit="c0ffee", versions={}, storage=None)
     tracker = Tracker(
         settings.current().tracking_uri,
         folder=run.folder,
-        search=answers.card(run, search),
+        search=api.tracking_card(run),
         interval=0.01,
     )
     steps = run_here(run, tracker)
@@ -68,7 +68,7 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     assert "rotated_digits (smoke)" in text
     assert "running" in text
     app = open_page("search")
-    assert app.header[0].value == run.search().question
+    assert app.header[0].value == run.search.question
     arms = app.dataframe[0].value.set_index("arm")
     so_far = frames.trials(store.resolve(), str(tracker.parent_run_id))["cost/passes"].max()
     assert 0 < so_far < 20
@@ -90,7 +90,7 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     assert found.title[0].value == trials["trial"][0]
     assert "20 passes:" in found.code[-2].value
     assert "standard from 0 to 20 passes on" in found.code[-1].value
-    log = TrialLog(Folder(run.storage()), TrialId.parse(trials["trial"][0]))
+    log = TrialLog(Folder(run.storage), TrialId.parse(trials["trial"][0]))
     log.add("a word from the worker")
     log.keep()
     streamlit.cache_data.clear()

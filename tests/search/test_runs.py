@@ -11,8 +11,8 @@ def test_a_run_remembers_its_search(null_search, null_arm, tmp_path) -> None:
     assert runs.named(tmp_path, None) == run
     assert runs.named(tmp_path, run.name) == run
     assert runs.named(tmp_path, "null") == run
-    assert run.search() == search
-    assert run.card()["commit"] == "abc"
+    assert run.search == search
+    assert run.card["commit"] == "abc"
 
 
 def test_no_run_yet_teaches_the_first_command(tmp_path) -> None:
@@ -31,7 +31,7 @@ def test_a_damaged_card_is_refused(null_search, null_arm, tmp_path) -> None:
     run = runs.create(tmp_path, null_search(null_arm("a")))
     (run.folder / "run.json").write_text("{")
     with pytest.raises(DataMissingError, match=r"run\.json"):
-        run.card()
+        assert runs.Run(run.root, run.name).card
 
 
 def test_results_that_cannot_be_written_are_an_error_that_names_them(

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import io
 import json
 import sys
 from collections.abc import Mapping
@@ -89,9 +88,9 @@ def _belongs(option: str, owner: str, name: str) -> None:
 
 def _report(run: Any) -> None:
     """Make a run's report, as `tuneparts report` does, without a word."""
-    from tuneparts.cli import answers
+    from tuneparts import api
 
-    answers.write_report(run, answers.gather(run), Console(file=io.StringIO()))
+    api.Results(run).write_report()
 
 
 def _print(console: Console, result: Mapping[str, Any]) -> None:

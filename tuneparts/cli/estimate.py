@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from tuneparts.glossary import PASS_IN_SHORT
+from tuneparts.reports.rendering import Table, show
 from tuneparts.search import algorithms
 from tuneparts.search.spec import Arm, Asha
 
@@ -55,3 +57,41 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
     per_pass = max((times[2] - times[1]) / (long - short), 0.0)
     evaluation = max(times[1] - short * per_pass, 0.0)
     return per_pass + evaluation / config.interval
+
+
+def print_plan(search: Any) -> None:
+    """Trials, passes, resources and estimated time of each arm."""
+    console = Console()
+    costs = seconds_per_arm(search, console)
+    rows = []
+    for arm in search.arms:
+        seeds = search.seeds_of(arm)
+        trials = arm.trials_per_seed * len(seeds)
+        passes = passes_of(arm) * len(seeds)
+        needs = f"{arm.resources.cpus:g} CPU"
+        if arm.resources.gpus:
+            needs += f", {arm.resources.gpus:g} GPU"
+        rows.append(
+            [
+                arm.name,
+                arm.config.model_dump()["method"],
+                arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+                ",".join(map(str, seeds)),
+                trials,
+                f"{passes:,}",
+                needs,
+                f"{costs[arm.name] * passes / 3600:.3f}",
+            ]
+        )
+    total = sum(costs[arm.name] * passes_of(arm) * len(search.seeds_of(arm)) for arm in search.arms)
+    console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
+    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
+    headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"]
+    numbers = ["trials", "passes", "hours (1 CPU)"]
+    notes = [f"Passes of all trials; {PASS_IN_SHORT}."]
+    show(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
+    console.print(
+        f"about {total / 60:.1f} minutes on one CPU, {total / 60 / cpus():.1f} on this "
+        "machine, from a few passes of each arm; adaptive arms at most",
+        highlight=False,
+    )

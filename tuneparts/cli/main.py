@@ -31,6 +31,13 @@ RunArgument = Annotated[
     Optional[str],  # noqa: UP045 - typer reads it at run time
     typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run."),
 ]
+AddressOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Ray cluster HOST:PORT; a Ray of this machine's own when not given."),
+]
+LocalOption = Annotated[
+    bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 
 
@@ -38,7 +45,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object,
 def search(
     name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
     scale: ScaleOption = "cpu",
-    address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
+    address: AddressOption = None,
+    local: LocalOption = False,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     arms: ArmsOption = None,
@@ -49,14 +57,14 @@ def search(
     ] = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
-    from tuneparts.cli import drive
+    from tuneparts.cli import search as verb
 
-    drive.search(
+    verb.search(
         name,
         scale=scale,
-        address=address,
+        place=verb.Place(address, is_local=local),
         trials=trials,
-        seeds=drive.parse_seeds(seeds),
+        seeds=verb.parse_seeds(seeds),
         arms=None if arms is None else arms.split(","),
         changes=changes or [],
         storage=storage,
@@ -67,12 +75,13 @@ def search(
 @app.command()
 def resume(
     run: RunArgument = None,
-    address: Annotated[Optional[str], typer.Option(help="Ray cluster HOST:PORT.")] = None,  # noqa: UP045
+    address: AddressOption = None,
+    local: LocalOption = False,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
-    from tuneparts.cli import drive
+    from tuneparts.cli import search as verb
 
-    drive.resume(run, address=address)
+    verb.resume(run, place=verb.Place(address, is_local=local))
 
 
 @app.command()
@@ -95,9 +104,9 @@ def report(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Print a run's table and write its Markdown, CSV and HTML; by default the newest."""
-    from tuneparts.cli import answers
+    from tuneparts.cli import report as verb
 
-    answers.report(run, open_page=open_page)
+    verb.report(run, open_page=open_page)
 
 
 @app.command()
@@ -113,9 +122,9 @@ def ranks(
     ] = None,
 ) -> None:
     """Rank arms over several runs: which one is good on every task?"""
-    from tuneparts.cli import answers
+    from tuneparts.cli import report as verb
 
-    answers.ranks(names, metric=metric, plot=plot)
+    verb.ranks(names, metric=metric, plot=plot)
 
 
 @app.command()
@@ -204,9 +213,9 @@ def register(
     ] = None,
 ) -> None:
     """Register the net of a run's best arm as an MLflow model."""
-    from tuneparts.cli import models
+    from tuneparts.cli import register as verb
 
-    models.register(run, arm=arm, as_name=name)
+    verb.register(run, arm=arm, as_name=name)
 
 
 @app.command()

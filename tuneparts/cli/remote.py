@@ -38,9 +38,9 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Print its output and wait for its end.")] = True,
 ) -> None:
     """Run a search as a job on a Ray cluster; its exit code is ours."""
-    from tuneparts.cli import drive, submitting
+    from tuneparts.cli import search, submitting
 
-    drive.parse_seeds(seeds)
+    search.parse_seeds(seeds)
     words = ["--scale", scale]
     words += [] if trials is None else ["--trials", str(trials)]
     words += [] if seeds is None else ["--seeds", seeds]

@@ -3,8 +3,7 @@
 from rich.console import Console
 from rich.progress import Progress
 
-from tuneparts import settings
-from tuneparts.cli import answers
+from tuneparts import api, settings
 from tuneparts.redaction import redact
 from tuneparts.run import lock
 from tuneparts.search import runs
@@ -26,7 +25,7 @@ def sync(name: str | None) -> None:
     console = Console()
     journal = run.folder / "journal.jsonl"
     size = journal.stat().st_size if journal.exists() else 0
-    card = answers.card(run, run.search())
+    card = api.tracking_card(run)
     with lock(run.folder), Progress(console=console, transient=True) as bar:
         task = bar.add_task(f"sending {run.name}", total=size or None)
         done = tracker.sync(

@@ -4,19 +4,26 @@ import json
 import re
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneparts import atomic
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError, StorageError
+
+if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
+    from tuneparts.search.spec import Search
 
 _RUN = re.compile(r"[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One invocation of a search; `name` is `SEARCH/TIME-DIGEST`."""
+    """One invocation of a search; `name` is `SEARCH/TIME-DIGEST`.
+
+    What was written at its start is read and parsed once per object.
+    """
 
     root: Path
     name: str
@@ -26,6 +33,7 @@ class Run:
         """Everything of the run."""
         return self.root / self.name
 
+    @cached_property
     def card(self) -> dict[str, Any]:
         """What was written at the start: search, command, commit, storage."""
         try:
@@ -38,15 +46,17 @@ class Run:
             ) from error
         return card
 
+    @property
     def storage(self) -> str:
         """Path or URI where the states, tables and logs of its trials lie."""
-        return str(self.card()["storage"] or default_storage(self.folder))
+        return str(self.card["storage"] or default_storage(self.folder))
 
-    def search(self) -> Any:
-        """The resolved search (`spec.Search`), as it was when the run began."""
-        from tuneparts.search.spec import Search  # brings torch
+    @cached_property
+    def search(self) -> "Search":
+        """The resolved search, as it was when the run began."""
+        from tuneparts.search.spec import Search
 
-        return parse(Search, self.card()["search"])
+        return parse(Search, self.card["search"])
 
 
 def default_storage(folder: Path) -> str:
@@ -54,7 +64,7 @@ def default_storage(folder: Path) -> str:
     return str(folder.absolute() / "trials")
 
 
-def create(root: Path, search: Any, **facts: Any) -> Run:
+def create(root: Path, search: "Search", **facts: Any) -> Run:
     """A new run folder with its card.
 
     Raises:
@@ -68,6 +78,8 @@ def create(root: Path, search: Any, **facts: Any) -> Run:
         atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2))
     except OSError as error:
         raise StorageError(f"no run can begin in {root.absolute()}: {error}") from error
+    # What was just written need not be read back.
+    run.__dict__.update(card=card, search=search)
     return run
 
 

@@ -1,0 +1,105 @@
+"""From the checkpoints of a finished search to a version in the registry."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tuneparts import api, settings
+from tuneparts.cli import register
+from tuneparts.cli import search as verb
+from tuneparts.errors import DataMissingError, UnknownNameError
+from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search import load, runs
+from tuneparts.search.spec import Search
+from tuneparts.tracking.models import _store, logged
+from tuneparts.tracking.tracker import Tracker
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def create(results: Path, search: Search) -> runs.Run:
+    return runs.create(results, search, command="", commit="", versions={}, storage=None)
+
+
+@pytest.mark.mlflow
+def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
+    results: Path,
+    run_here: Callable[..., Iterator[None]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import mlflow
+
+    search = load.load("rotated_digits", scale="smoke")
+    run = create(results, search)
+    uri = settings.current().tracking_uri
+    tracker = Tracker(uri, folder=run.folder, search=api.tracking_card(run), interval=0.01)
+    for _ in run_here(run, tracker):
+        pass
+    assert tracker.close() == []
+
+    with pytest.raises(UnknownNameError, match="nothing"):
+        register.register(None, arm="nothing", as_name=None)
+    register.register(None, arm="none", as_name="plain")
+    register.register(None, arm="none", as_name="plain")
+    assert "models:/plain/2" in capsys.readouterr().out
+    trials = api.load().trials.set_index("arm")
+    with _store(uri):
+        net = mlflow.pytorch.load_model("models:/plain/1")
+    test = search.data.load().test
+    found = net(torch.from_numpy(test.inputs.copy())).argmax(1).numpy() == test.labels
+    assert found.mean() == pytest.approx(trials["test/accuracy"]["none"], abs=1e-12)
+
+
+def test_the_best_arm_is_chosen_by_validation_and_never_by_test_scores(results: Path) -> None:
+    search = load.load("rotated_digits", scale="smoke", arms=["partitioned", "none"], seeds=[0])
+    run = create(results, search)
+    journal = Journal(run.folder / "journal.jsonl")
+    scores = {"partitioned": (0.75, 0.5), "none": (0.5, 0.875)}
+    for arm, (val, test) in scores.items():
+        trial = TrialId(arm, 0, 0)
+        journal.append(TrialStarted(trial, search.arm(arm).config.model_dump(mode="json"), 0.0))
+        journal.append(Row(trial, 20, {"val/accuracy": val, "test/accuracy": test}, 1.0))
+        journal.append(TrialEnded(trial, "finished", 2.0))
+    journal.close()
+    found = api.load()
+    assert found.best_arm() == "partitioned"
+    assert found.answer.startswith("none has the highest mean test accuracy")
+    with pytest.raises(DataMissingError, match="tuneparts sync"):
+        register.register(None, arm=None, as_name=None)
+
+
+def test_without_a_validation_score_an_arm_must_be_named(results: Path) -> None:
+    search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+    create(results, search)
+    with pytest.raises(DataMissingError, match="Name an arm"):
+        api.load().best_arm()
+
+
+@pytest.mark.mlflow
+def test_a_search_that_keeps_models_logs_the_net_of_each_selected_trial(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = results / "keeping.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from tuneparts.search import load\n"
+        "def search(scale):\n"
+        "    found = load.load('rotated_digits', scale=scale, arms=['none'], seeds=[0])\n"
+        "    return found.replaced({'keep_models': True, 'name': 'keeping'})\n"
+    )
+    place = verb.Place(is_local=True)
+    verb.search(
+        str(file), scale="smoke", place=place, trials=None, seeds=None, arms=None, changes=[],
+        storage=None, dry_run=False,
+    )  # fmt: skip
+    found = api.load()
+    (run_id,) = found.run_ids.values()
+    assert logged(settings.current().tracking_uri, run_id) is not None

@@ -1,0 +1,107 @@
+"""`tuneparts search`: the table and the report come, whatever MLflow does."""
+
+import fcntl
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tuneparts.cli import search as verb
+from tuneparts.config import Config
+from tuneparts.errors import BusyError
+from tuneparts.reports import answer, tables
+from tuneparts.search import runs
+
+LOCAL = verb.Place(is_local=True)
+ARGUMENTS = {
+    "scale": "smoke",
+    "place": LOCAL,
+    "trials": None,
+    "seeds": [0],
+    "arms": ["partitioned", "none"],
+    "changes": [],
+    "storage": None,
+    "dry_run": False,
+}
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def dead_store(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a server that does not answer."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    monkeypatch.setenv("TUNEPARTS_TRACKING_URI", uri)
+    monkeypatch.setattr(verb, "PATIENCE", 0.3)
+    return uri
+
+
+@pytest.mark.mlflow
+def test_a_store_that_does_not_answer_costs_neither_table_nor_report(
+    results: Path, dead_store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb.search("rotated_digits", **ARGUMENTS)
+    told = capsys.readouterr().out
+    (folder,) = (results / "rotated_digits").iterdir()
+    assert "scores and costs" in told
+    assert "test accuracy" in told
+    page = folder / "report" / "report.html"
+    assert page.is_file()
+    assert "report.html" in told
+    assert f"tuneparts sync rotated_digits/{folder.name}" in " ".join(told.split())
+    assert (folder / "report" / "trials.csv").read_text("utf-8").count("\n") == 3
+
+
+@pytest.mark.mlflow
+def test_a_search_is_read_parsed_tabled_and_answered_once(
+    results: Path, dead_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"parsed": 0, "read": 0, "tabled": 0, "answered": 0}
+
+    def counted(name: str, function):
+        def call(*given, **named):
+            counts[name] += 1
+            return function(*given, **named)
+
+        return call
+
+    read_text = Path.read_text
+
+    def reading(self: Path, *given, **named):
+        counts["read"] += self.name == "run.json"
+        return read_text(self, *given, **named)
+
+    monkeypatch.setattr(Path, "read_text", reading)
+    monkeypatch.setattr(tables, "build", counted("tabled", tables.build))
+    monkeypatch.setattr(answer, "answer", counted("answered", answer.answer))
+    validate = Config.model_validate.__func__
+
+    def validating(cls, *given, **named):
+        counts["parsed"] += cls.__name__ == "Search"
+        return validate(cls, *given, **named)
+
+    monkeypatch.setattr(Config, "model_validate", classmethod(validating))
+    verb.search("rotated_digits", **ARGUMENTS)
+    assert counts == {"parsed": 1, "read": 0, "tabled": 1, "answered": 1}
+
+
+def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
+    made = runs.Run(results, "null/20260101-000000-0123456789ab")
+    made.folder.mkdir(parents=True)
+    (made.folder / "run.json").write_text(json.dumps({"search": {}}))
+    with (made.folder / "lock").open("a+") as held:  # as another process would hold it
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="one driver at a time"):
+            verb.resume("null", place=LOCAL)
+    assert sorted(path.name for path in made.folder.iterdir()) == ["lock", "run.json"]
+    assert not (results / "mlflow.db").exists()

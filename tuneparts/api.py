@@ -1,0 +1,236 @@
+"""A run as Python sees it: frames, tables, the answer, the report and its nets.
+
+The command line is built on the same calls.
+
+Example:
+    >>> from tuneparts import api
+    >>> results = api.load("rotated_digits")  # its newest run
+    >>> print(results.answer)
+    >>> results.trials.groupby("arm")["test/accuracy"].mean()
+"""
+
+import dataclasses
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tuneparts import frames, settings
+from tuneparts.errors import DataMissingError, UnknownNameError
+from tuneparts.journal import TrialId, records
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.search import runs
+
+if TYPE_CHECKING:  # slow to import, and not every reader needs them
+    from tuneparts.reports.run_data import RunData
+    from tuneparts.search.spec import Search
+    from tuneparts.tracking.card import SearchCard
+    from tuneparts.training.learner import Learner
+
+LONGEST_DESCRIPTION = 7000
+"""Characters of a description; MLflow keeps 8,000 of a tag."""
+
+
+def load(name: str | None = None) -> "Results":
+    """Read the results of a run, finished or not.
+
+    Args:
+        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest of
+            all.
+    """
+    return Results(runs.named(settings.current().results_dir, name))
+
+
+class Results:
+    """What a run has found so far. Every part is computed once, when it is first asked for.
+
+    A run that goes on needs a new object: this one shows the journal as it was first read.
+    """
+
+    def __init__(self, run: runs.Run) -> None:
+        self.run = run
+
+    @property
+    def search(self) -> "Search":
+        """The resolved search, as it was when the run began."""
+        return self.run.search
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial; see `frames.trials`."""
+        return self.data.trials
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per trial, metric and step; see `frames.steps`."""
+        return self.data.steps
+
+    @property
+    def selected(self) -> pd.DataFrame:
+        """The trial that stands for each arm and seed, chosen by the search's metric."""
+        return self.data.selected
+
+    @property
+    def answer(self) -> str:
+        """The search's question, answered in one sentence."""
+        return self.data.answer
+
+    @cached_property
+    def parent_run_id(self) -> str:
+        """MLflow's id of the whole run; empty while the store has not answered."""
+        return self._tracked[0]
+
+    @property
+    def run_ids(self) -> dict[TrialId, str]:
+        """MLflow's id of each trial that the store has."""
+        return self._tracked[1]
+
+    @cached_property
+    def _tracked(self) -> tuple[str, dict[TrialId, str]]:
+        from tuneparts.tracking import record
+
+        known = record.load(self.run.folder)
+        return ("", {}) if known is None else (known.parent or "", known.trials)
+
+    @cached_property
+    def data(self) -> "RunData":
+        """Everything that tables, figures and the page are made from."""
+        from tuneparts.reports import sample_grid
+        from tuneparts.reports.run_data import RunData
+        from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.storage import Folder
+
+        journal = self.run.folder / "journal.jsonl"
+        data = RunData(
+            metadata(self.run, self.parent_run_id),
+            frames.trials(journal, self.run_ids),
+            frames.steps(journal),
+            find=ArtifactStore(Folder(self.run.storage)).find,
+        )
+        if "samples" not in data.metadata.figures:
+            return data
+        grids, note = sample_grid.of(self.search, data.selected)
+        return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+
+    def best_arm(self) -> str:
+        """The arm whose selected trials have the best mean score by the search's metric.
+
+        Test scores have no say. An arm without the metric, such as one that trains on all the
+        data, cannot be the best.
+
+        Raises:
+            DataMissingError: No arm has the metric yet.
+        """
+        arms = self.data.verdict(self.search.metric).ranked
+        if not arms:
+            raise DataMissingError(
+                f"the best arm is the one with the best {self.search.metric}, but no finished "
+                f"trial of {self.run.name} has reported it. Name an arm."
+            )
+        return arms[0]
+
+    def selected_trial(self, arm: str, seed: int | None = None) -> TrialId:
+        """The trial that stands for an arm; of its first seed unless told otherwise.
+
+        Raises:
+            UnknownNameError: The arm has no selected trial.
+        """
+        rows = self.selected if seed is None else self.selected[self.selected["seed"] == seed]
+        own = rows[rows["arm"] == arm]
+        if own.empty:
+            raise UnknownNameError("arm with a finished trial", arm, rows["arm"].unique())
+        return TrialId.parse(str(own.iloc[0]["trial"]))
+
+    def learner(self, trial: TrialId) -> "Learner":
+        """A trial's learner in its last state, on the CPU.
+
+        Raises:
+            DataMissingError: The run has no such trial, or its checkpoint is gone.
+        """
+        from tuneparts.run.worker import restore_learner
+
+        record = records(self.run.folder / "journal.jsonl").get(trial)
+        if record is None:
+            raise DataMissingError(
+                f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
+            )
+        return restore_learner(self.search, self.run.storage, trial, record.config)
+
+    def write_report(self) -> dict[str, Path]:
+        """Write page, tables and figures into the run's folder `report`; returns their paths."""
+        from tuneparts.reports import static_export
+        from tuneparts.reports.write import write
+
+        folder = self.run.folder / "report"
+        return write(self.data, folder) | static_export.write(folder)
+
+    def description(self) -> str:
+        """The answer and as many tables in Markdown as MLflow takes."""
+        from tuneparts.reports import rendering
+
+        text = self.answer
+        for table in self.data.tables:
+            longer = f"{text}\n\n{rendering.to_markdown([table])}"
+            if len(longer) > LONGEST_DESCRIPTION:
+                return text
+            text = longer
+        return text
+
+
+def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
+    """What a report says of a run besides its numbers."""
+    facts, search = run.card, run.search
+    return ReportMetadata(
+        name=search.name,
+        question=search.question,
+        notes=search.notes,
+        scale=str(search.scale),
+        metric=search.metric,
+        figures=search.figures,
+        digest=facts["digest"],
+        commit=facts["commit"],
+        command=facts["command"],
+        versions=facts["versions"],
+        parent_run_id=parent_run_id,
+        arms=tuple(
+            ArmMetadata(
+                name=arm.name,
+                method=arm.config.model_dump()["method"],
+                trials_per_seed=arm.trials_per_seed,
+                seeds=search.seeds_of(arm),
+                follows=arm.follows,
+                is_adaptive=arm.algorithm.kind not in {"fixed", "grid", "random"},
+                passes=arm.config.passes,
+                budget_note=arm.budget_note,
+            )
+            for arm in search.arms
+        ),
+    )
+
+
+def tracking_card(run: runs.Run) -> "SearchCard":
+    """What the parent run in MLflow shows."""
+    from tuneparts.reports.figures.style import arm_styles
+    from tuneparts.tracking.card import DataFacts, SearchCard
+
+    facts, search, told = run.card, run.search, metadata(run)
+    data = search.data.model_dump_json()
+    return SearchCard(
+        name=search.name,
+        scale=str(search.scale),
+        digest=facts["digest"],
+        commit=facts["commit"],
+        resolved=json.dumps(facts["search"], indent=2),
+        versions=facts["versions"],
+        question=search.question,
+        metadata=told.to_json(),
+        colours={arm: style.colour for arm, style in arm_styles(told).items()},
+        data=DataFacts(
+            name=f"rotated_{search.data.name}" if search.data.rotated else search.data.name,
+            digest=hashlib.sha256(data.encode()).hexdigest()[:12],
+            config=data,
+        ),
+    )

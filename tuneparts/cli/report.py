@@ -1,0 +1,78 @@
+"""`tuneparts report | ranks`: print what runs have found."""
+
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tuneparts import api, settings
+from tuneparts.search import runs
+
+
+def report(name: str | None, *, open_page: bool) -> None:
+    """Print a run's table and answer, and write its files."""
+    console = Console()
+    with console.status("reading the run"):
+        results = api.load(name)
+        paths = show(results, console)
+    if open_page:
+        webbrowser.open(paths["report.html"].as_uri())
+
+
+def show(results: api.Results, console: Console) -> dict[str, Path]:
+    """Print the tables and the answer of a run, write its report, and say where it lies."""
+    from tuneparts.reports import rendering
+
+    rendering.show(console, *results.data.tables)
+    console.print(results.answer, highlight=False)
+    with console.status("writing the report"):
+        paths = results.write_report()
+    page = paths["report.html"]
+    console.print(
+        f"report      {page} (with {len(paths) - 1} tables and figures beside it)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return paths
+
+
+def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
+    """Print the arms that several runs share, by mean rank over the runs."""
+    from tuneparts.cli import plots
+    from tuneparts.reports import ranks as over_tasks
+    from tuneparts.reports import rendering
+    from tuneparts.reports.figures.tasks import tasks
+
+    if plot is not None:
+        plots.check(plot)
+    root = settings.current().results_dir
+    found = list(dict.fromkeys(runs.named(root, name) for name in names))
+    console = Console()
+    with console.status("reading the runs"):
+        read = [api.Results(run).data for run in found]
+    setting, values = difference({run.name: run.card["search"]["data"] for run in found})
+    labels = [value if setting == "run" else f"{setting} {value}" for value in values]
+    table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
+    rendering.show(console, table)
+    if plot is not None:
+        plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
+    """The one field of the data in which runs of a search differ, with its values.
+
+    Where there is no such field, `run` and the runs' names.
+
+    Args:
+        data: the data config of each run, by the run's name.
+    """
+    first, *others = data.values()
+    fields = [key for key in first if any(other.get(key) != first[key] for other in others)]
+    searches = {name.partition("/")[0] for name in data}
+    if len(fields) == len(searches) == 1:
+        values = [config.get(fields[0]) for config in data.values()]
+        if len(set(map(str, values))) == len(values):
+            return fields[0], ["all" if value is None else value for value in values]
+    return "run", list(data)
