@@ -1,4 +1,8 @@
-"""What the pages read, cached: a search that is over once, one that runs every few seconds."""
+"""What the pages read, cached: a search that is over once, one that runs every few seconds.
+
+Numbers of a run whose folder lies on this machine come from its journal, those of any other run
+from the MLflow store.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,20 +10,21 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts import settings
+from tuneparts import frames, settings
 from tuneparts.errors import DataMissingError, TunepartsError
-from tuneparts.frames import STEP_COLUMNS
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.run import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
-from tuneparts.tracking import frames, store
+from tuneparts.tracking import frames as store_frames
+from tuneparts.tracking import record, store
 
 SECONDS = 3
 """Between two looks at what runs."""
 RUNNING = "RUNNING"
+JOURNAL = "journal.jsonl"
 
 
 def uri() -> str:
@@ -31,9 +36,9 @@ def uri() -> str:
 def runs(place: str) -> pd.DataFrame:
     """One row per search that ever ran, newest first; empty when none did."""
     try:
-        return frames.runs(place)
+        return store_frames.runs(place)
     except DataMissingError:
-        return pd.DataFrame(columns=frames.RUN_COLUMNS)
+        return pd.DataFrame(columns=store_frames.RUN_COLUMNS)
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -55,24 +60,52 @@ def metadata(place: str, parent: str) -> ReportMetadata | None:
     return ReportMetadata.from_json(found)
 
 
-@st.cache_data(ttl=SECONDS, max_entries=20, show_spinner="reading trials")
-def _trials_now(place: str, parent: str) -> pd.DataFrame:
-    return frames.trials(place, parent, params=False)
+def _folder(place: str, parent: str) -> folders.Run | None:
+    """The run's folder, where it lies on this machine: its journal is faster than any store."""
+    found = runs(place)
+    known = found[found["parent_run_id"] == parent]
+    if known.empty:  # the list of runs is a few seconds old
+        return None
+    row = known.iloc[0]
+    try:
+        run = folders.named(settings.current().results_dir, f"{row['search']}/{row['run']}")
+        tracked = record.load(run.folder)
+    except (TunepartsError, OSError):
+        return None
+    return run if tracked is not None and tracked.parent == parent else None
+
+
+def _read_trials(place: str, parent: str) -> pd.DataFrame:
+    run = _folder(place, parent)
+    if run is None:
+        return store_frames.trials(place, parent, params=False)
+    tracked = record.load(run.folder)
+    return frames.trials(run.folder / JOURNAL, tracked.trials if tracked is not None else None)
+
+
+def _read_steps(place: str, parent: str, metrics: tuple[str, ...]) -> pd.DataFrame:
+    run = _folder(place, parent)
+    if run is None:
+        return store_frames.steps(place, parent, metrics)
+    return frames.steps(run.folder / JOURNAL, metrics)
+
+
+_trials_now = st.cache_data(ttl=SECONDS, max_entries=20, show_spinner="reading trials")(
+    _read_trials
+)
+_steps_now = st.cache_data(ttl=SECONDS, max_entries=40, show_spinner="reading curves")(_read_steps)
 
 
 @st.cache_data(max_entries=20, show_spinner="reading trials")
 def _trials_over(place: str, parent: str) -> pd.DataFrame:
-    return frames.trials(place, parent, params=False)
-
-
-@st.cache_data(ttl=SECONDS, max_entries=40, show_spinner="reading curves")
-def _steps_now(place: str, parent: str, metrics: tuple[str, ...]) -> pd.DataFrame:
-    return frames.steps(place, parent, metrics)
+    found = _read_trials(place, parent)
+    # The journal of a run that was ended from outside knows no end of what ran then.
+    return found.assign(outcome=found["outcome"].replace(frames.RUNNING, "killed"))
 
 
 @st.cache_data(max_entries=40, show_spinner="reading curves")
 def _steps_over(place: str, parent: str, metrics: tuple[str, ...]) -> pd.DataFrame:
-    return frames.steps(place, parent, metrics)
+    return _read_steps(place, parent, metrics)
 
 
 def trials(place: str, run: "pd.Series[Any]") -> pd.DataFrame:
@@ -86,7 +119,7 @@ def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: 
     """What figures of these metrics are drawn from."""
     parent = str(run["parent_run_id"])
     read = _steps_now if run["status"] == RUNNING else _steps_over
-    steps = read(place, parent, metrics) if metrics else pd.DataFrame(columns=list(STEP_COLUMNS))
+    steps = read(place, parent, metrics) if metrics else pd.DataFrame(columns=frames.STEP_COLUMNS)
     return RunData(told, trials(place, run), steps)
 
 
@@ -94,7 +127,7 @@ def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: 
 def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | None:
     """A trial's row and steps; None when there is no such trial."""
     try:
-        return frames.trial(place, run_id)
+        return store_frames.trial(place, run_id)
     except DataMissingError:
         return None
 
@@ -102,14 +135,9 @@ def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | N
 @st.cache_data(ttl=SECONDS, max_entries=50, show_spinner=False)
 def log(place: str, parent: str, trial: str) -> list[str]:
     """What a trial's worker said, oldest first; nothing where its folder is not on this machine."""
-    found = runs(place)
-    known = found[found["parent_run_id"] == parent]
-    if known.empty:  # the list of runs is a few seconds old
-        return []
-    row = known.iloc[0]
+    run = _folder(place, parent)
     try:
-        run = folders.named(settings.current().results_dir, f"{row['search']}/{row['run']}")
-        return logs.read(Folder(run.storage), TrialId.parse(trial))
+        return [] if run is None else logs.read(Folder(run.storage), TrialId.parse(trial))
     except (TunepartsError, OSError):
         return []
 
