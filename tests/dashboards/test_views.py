@@ -8,15 +8,16 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts import settings
-from tuneparts.journal import TrialId
+from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.run.logs import TrialLog
 from tuneparts.search import load, runs
 from tuneparts.search.storage import Folder
-from tuneparts.tracking import frames, store
+from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.tracker import Tracker
 
 pytestmark = pytest.mark.mlflow
+ARMS = ("random", "tpe")
 
 
 def open_page(name: str, **query: str) -> Any:
@@ -118,8 +119,8 @@ def test_a_failed_trial_shows_its_error(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_trials_open_with_a_handful_of_queries(here: Path) -> None:
-    synthetic(num_trials=10_000)
+def test_ten_thousand_trials_on_this_machine_open_with_a_handful_of_queries(here: Path) -> None:
+    journalled(num_trials=10_000)
     statements: list[str] = []
 
     def count(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
@@ -136,30 +137,60 @@ def test_ten_thousand_trials_open_with_a_handful_of_queries(here: Path) -> None:
     assert len(statements) < 100
 
 
+def test_a_run_that_was_ended_from_outside_has_killed_trials(here: Path) -> None:
+    journalled(num_trials=8, ended=6)
+    assert "killed" in open_page("search").selectbox(key="outcome").options
+
+
+def big_search(num_trials: int) -> ReportMetadata:
+    arms = tuple(ArmMetadata(a, "standard", num_trials // 2, (0,), passes=20) for a in ARMS)
+    question = "How many trials are many?"
+    return ReportMetadata(name="big", question=question, metric="val/accuracy", arms=arms)
+
+
+def journalled(num_trials: int, ended: int | None = None) -> None:
+    """A finished search whose folder lies here, while the store has its parent run only."""
+    folder = settings.current().results_dir / "big" / "20260101-000000-0123456789ab"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"search": {}, "storage": null}')
+    _, parent = parent_run(num_trials, run=folder.name)
+    tracked = record.create(folder, 0.0)
+    tracked.parent = parent
+    tracked.save()
+    journal = Journal(folder / "journal.jsonl")
+    for number in range(num_trials):
+        trial = TrialId(ARMS[number % 2], 0, number // 2)
+        journal.append(TrialStarted(trial, {"passes": 20}, number))
+        score = {"val/accuracy": number / num_trials, "cost/passes": 20.0}
+        journal.append(Row(trial, 20, score, number + 0.5))
+        if number < (num_trials if ended is None else ended):
+            journal.append(TrialEnded(trial, "finished", number + 0.9))
+    journal.close()
+
+
+def parent_run(num_trials: int, run: str) -> tuple[str, str]:
+    """The parent run of a finished search in the store: its experiment and its id."""
+    client = store.client(store.resolve())
+    root = store.artifact_root(store.resolve())
+    experiment = client.create_experiment("big", artifact_location=root)
+    tags = {"tuneparts.kind": "search", "tuneparts.run": run, "search": "big", "scale": "cpu"}
+    made = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
+    client.log_text(made.info.run_id, big_search(num_trials).to_json(), "metadata.json")
+    client.set_terminated(made.info.run_id)
+    return experiment, made.info.run_id
+
+
 def synthetic(num_trials: int) -> tuple[str, str]:
     """A finished search written straight into the tables; every eighth trial failed."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlRun, SqlTag
 
     uri = store.resolve()
-    client = store.client(uri)
-    arms = ("random", "tpe")
-    told = ReportMetadata(
-        name="big",
-        question="How many trials are many?",
-        metric="val/accuracy",
-        arms=tuple(ArmMetadata(arm, "standard", num_trials // 2, (0,), passes=20) for arm in arms),
-    )
-    experiment = client.create_experiment("big", artifact_location=store.artifact_root(uri))
-    tags = {"tuneparts.kind": "search", "tuneparts.run": "r", "search": "big", "scale": "cpu"}
-    run = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
-    parent = run.info.run_id
-    client.log_text(parent, told.to_json(), "metadata.json")
-    client.set_terminated(parent)
+    experiment, parent = parent_run(num_trials, run="r")
     rows: dict[Any, list[dict[str, Any]]] = {
         SqlRun: [], SqlTag: [], SqlLatestMetric: [], SqlMetric: [],
     }  # fmt: skip
     for number in range(num_trials):
-        run_id, arm, index = f"{number:032x}", arms[number % 2], number // 2
+        run_id, arm, index = f"{number:032x}", ARMS[number % 2], number // 2
         failed = number % 8 == 7
         status = "FAILED" if failed else "FINISHED"
         rows[SqlRun].append(
