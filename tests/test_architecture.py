@@ -20,6 +20,7 @@ LEVELS = {
     "search": 6, "tracking": 6,
     "run": 7, "reports": 7,
     "bench": 8,
+    "api": 8,
     "cli": 9,
 }  # fmt: skip
 IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
