@@ -3,10 +3,18 @@
 The command line is built on the same calls.
 
 Example:
-    >>> from tuneparts import api
+    >>> from tuneparts import api, run, settings
+    >>> from tuneparts.search import load, runs
+    >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+    >>> facts = {"command": "", "commit": "", "versions": {}, "storage": None}
+    >>> made = runs.create(settings.current().results_dir, search, **facts)
+    >>> run.execute(search, folder=made.folder, executor="local", workers=1).status
+    'done'
     >>> results = api.load("rotated_digits")  # its newest run
-    >>> print(results.answer)
-    >>> results.trials.groupby("arm")["test/accuracy"].mean()
+    >>> results.answer
+    'none has test accuracy ...; there is no other arm.'
+    >>> results.trials[["trial", "outcome"]].values.tolist()
+    [['none/seed0/00000', 'finished']]
 """
 
 import dataclasses
