@@ -25,6 +25,16 @@ def test_noise_acts_on_informative_inputs_alone():
     np.testing.assert_array_equal(loud.inputs[:, 15:], quiet.inputs[:, 15:])
 
 
+def test_spurious_inputs_are_as_many_as_asked_for():
+    examples = InputSelection(num_informative=2, num_spurious=3, noise=0.0).draw(
+        5_000, seed=0, part="train"
+    )
+    assert examples.inputs.shape == (5_000, 5)
+    told = [np.corrcoef(column, examples.labels)[0, 1] for column in examples.inputs.T]
+    np.testing.assert_allclose(told[:2], 1)
+    np.testing.assert_allclose(told[2:], 0, atol=6 / np.sqrt(5_000))
+
+
 def test_keeping_fewer_inputs_keeps_their_columns():
     whole = InputSelection().draw(50, seed=1, part="train")
     kept = InputSelection(num_inputs=7).draw(50, seed=1, part="train")

@@ -5,8 +5,6 @@ A larger request extends a set: its first examples stay what they were.
 Shapes: N examples, D features, S side of an image.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -83,9 +81,6 @@ def stripes(count: int, *, seed: int, part: str) -> Examples:
     wave_NSS = np.sin(along_NSS + phases[:, None, None])
     images = np.clip(127.5 + 80 * wave_NSS + 25 * noise, 0, 255).round().astype(np.uint8)
     return Examples(images[:, None], labels.astype(np.int64))
-
-
-GENERATORS: dict[str, Callable[..., Examples]] = {"blobs": blobs, "stripes": stripes}
 
 
 def _stream(seed: int, *name: str) -> np.random.Generator:
