@@ -53,7 +53,7 @@ def search(scale: Scale) -> Search:
         hyper_batches=1,
         start=scale.pick(smoke=0.3, cpu=0.3, paper=0.05),
         num_trials=scale.pick(smoke=2, cpu=4, paper=50),
-        resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+        resources=Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5)),
     )
     return federation.search(
         name="federated_cifar",

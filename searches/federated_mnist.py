@@ -7,9 +7,8 @@ digits, whose clients have few labels instead, are the same search with other da
     tuneparts search federated_mnist --set data.rotated=false
 """
 
+from studies import mnist
 from studies.federation import Federation
-from tuneparts.data.config import DataConfig
-from tuneparts.models import MnistCnn
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """
@@ -36,11 +35,7 @@ def search(scale: Scale) -> Search:
         num_asked=scale.pick(smoke=5, cpu=10, paper=10),
         num_batches=scale.pick(smoke=1, cpu=1, paper=8),
         shared={
-            "net": scale.pick(
-                smoke=MnistCnn(channels=(4, 8), hidden=(16, 16)),
-                cpu=MnistCnn(channels=(8, 16), hidden=(64, 32)),
-                paper=MnistCnn(),
-            ),
+            "net": mnist.net(scale),
             "batch_size": 64,
             "optimiser": {"kind": "sgd", "lr": 0.05, "momentum": 0.0},
             "clients": {"num": scale.pick(smoke=20, cpu=100, paper=100), "alpha": 0.1},
@@ -55,19 +50,16 @@ def search(scale: Scale) -> Search:
         hyper_lr=scale.pick(smoke=0.05, cpu=0.05, paper=3e-3),
         start=scale.pick(smoke=0.3, cpu=0.3, paper=0.05),
         num_trials=scale.pick(smoke=2, cpu=4, paper=50),
-        resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.25)),
+        resources=Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.25)),
     )
     return federation.search(
         name="federated_mnist",
         question="Can clients learn the augmentation that their data needs, and at what cost?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
-            name="mnist",
-            rotated=True,
-            num_train=scale.pick(smoke=200, cpu=5000, paper=None),
+        data=mnist.rotated(
+            scale,
             num_val=scale.pick(smoke=50, cpu=1000, paper=10_000),
             num_test=scale.pick(smoke=50, cpu=2000, paper=None),
-            pool=scale.pick(smoke=2, cpu=2, paper=1),
         ),
     )

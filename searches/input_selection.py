@@ -28,8 +28,11 @@ def search(scale: Scale) -> Search:
     counts = scale.pick(
         smoke=(5, 15, 30), cpu=(1, 5, 10, 13, 15, 17, 20, 25, 30), paper=tuple(range(1, 31))
     )
-    shared = {"net": Mlp(widths=(256, 256)), "optimiser": {"weight_decay": 3e-4}}
-    batch_size = scale.pick(smoke=32, cpu=256, paper=256)
+    shared = {
+        "net": Mlp(widths=(256, 256)),
+        "optimiser": {"weight_decay": 3e-4},
+        "batch_size": scale.pick(smoke=32, cpu=256, paper=256),
+    }
     return Search(
         name="input_selection",
         question="Does L_ML choose the inputs that a test set would choose?",
@@ -50,7 +53,6 @@ def search(scale: Scale) -> Search:
                     **shared,
                     passes=ranked,
                     interval=ranked // 8,
-                    batch_size=batch_size,
                     proportions=(1 / 8,) * 8,
                     hypers={"mask": {"keep": 1.0}, "frozen": ("mask",)},
                     select_by_lml=True,
@@ -69,7 +71,6 @@ def search(scale: Scale) -> Search:
                     **shared,
                     passes=learnt,
                     interval=learnt // 8,
-                    batch_size=batch_size,
                     proportions=(1 / 4,) * 4,
                     hypers={"mask": {"keep": 0.5}},
                     hyper_lr=60 / learnt,

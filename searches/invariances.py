@@ -12,9 +12,8 @@ them. Other sizes and the upright images are the same search with other data:
 `--set data.name=cifar10 --set data.pool=1`.
 """
 
+from studies import mnist
 from studies.comparison import TIGHT_RANGE, Comparison, space
-from tuneparts.data.config import DataConfig
-from tuneparts.models import MnistCnn
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 
 NOTES = """
@@ -32,24 +31,16 @@ on them. On upright images `oracle` still rotates, and is then the wrong invaria
 def search(scale: Scale) -> Search:
     """Every learning method, the references, tight random search, and retrained nets."""
     passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
-    resources = scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5))
+    resources = Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5))
     arms = Comparison(
         shared={
             "passes": passes,
             "interval": passes // 5,
-            "net": scale.pick(
-                smoke=MnistCnn(channels=(4, 8), hidden=(16, 16)),
-                cpu=MnistCnn(channels=(8, 16), hidden=(64, 32)),
-                paper=MnistCnn(),
-            ),
+            "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
         },
-        samples=scale.pick(
-            smoke={"samples": 2, "eval_samples": 2},
-            cpu={"samples": 4, "eval_samples": 8},
-            paper={"samples": 20, "eval_samples": 20},
-        ),
+        samples=mnist.samples(scale),
         resources=resources,
     )
     random = Arm(
@@ -64,13 +55,10 @@ def search(scale: Scale) -> Search:
         question="Which method learns the invariance in the data, and none else, from few images?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
-            name="mnist",
-            rotated=True,
+        data=mnist.rotated(
+            scale,
             num_train=scale.pick(smoke=100, cpu=1000, paper=5000),
             num_val=scale.pick(smoke=50, cpu=500, paper=1000),
-            num_test=scale.pick(smoke=100, cpu=2000, paper=None),
-            pool=scale.pick(smoke=2, cpu=2, paper=1),
         ),
         metric="val/accuracy",
         passes=passes,

@@ -51,7 +51,7 @@ def search(scale: Scale) -> Search:
             Arm(
                 name=f"{kind}_{defaults}",
                 config=config.replaced({"net": net, "defaults": defaults}),
-                resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+                resources=Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5)),
             )
             for kind, net in (("normed", normed), ("plain", plain))
             for defaults in ("zero", "initial")

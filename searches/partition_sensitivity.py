@@ -58,7 +58,7 @@ def search(scale: Scale) -> Search:
                     "proportions": Choice(options=GRIDS[count]),
                     "parameter_proportions": Choice(options=GRIDS[count]),
                 },
-                resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+                resources=Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5)),
             )
             for count in counts
         ),

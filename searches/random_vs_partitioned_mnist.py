@@ -4,9 +4,8 @@ MNIST images, each turned by its own angle over the full circle. Search algorith
 trials against methods that learn the same six ranges in one, at the same passes a trial.
 """
 
+from studies import mnist
 from studies.comparison import Comparison
-from tuneparts.data.config import DataConfig
-from tuneparts.models import MnistCnn
 from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """
@@ -32,31 +31,16 @@ def search(scale: Scale) -> Search:
         shared={
             "passes": passes,
             "interval": passes // 10,
-            "net": scale.pick(
-                smoke=MnistCnn(channels=(4, 8), hidden=(16, 16)),
-                cpu=MnistCnn(channels=(8, 16), hidden=(64, 32)),
-                paper=MnistCnn(),
-            ),
+            "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
         },
-        samples=scale.pick(
-            smoke={"samples": 2, "eval_samples": 2},
-            cpu={"samples": 4, "eval_samples": 8},
-            paper={"samples": 20, "eval_samples": 20},
-        ),
-        resources=scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5)),
+        samples=mnist.samples(scale),
+        resources=Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5)),
     )
     return comparison.search(
         name="random_vs_partitioned_mnist",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
-            name="mnist",
-            rotated=True,
-            num_train=scale.pick(smoke=200, cpu=5000, paper=None),
-            num_val=scale.pick(smoke=100, cpu=1000, paper=10_000),
-            num_test=scale.pick(smoke=100, cpu=2000, paper=None),
-            pool=scale.pick(smoke=2, cpu=2, paper=1),
-        ),
+        data=mnist.rotated(scale),
     )

@@ -5,9 +5,8 @@ The quickstart's question on MNIST images, each turned by its own angle over the
 
 import math
 
+from studies import mnist
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.data.config import DataConfig
-from tuneparts.models import MnistCnn
 from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
@@ -29,21 +28,13 @@ def search(scale: Scale) -> Search:
     shared = {
         "passes": passes,
         "interval": passes // 10,
-        "net": scale.pick(
-            smoke=MnistCnn(channels=(4, 8), hidden=(16, 16)),
-            cpu=MnistCnn(channels=(8, 16), hidden=(64, 32)),
-            paper=MnistCnn(),
-        ),
+        "net": mnist.net(scale),
         "batch_size": scale.pick(smoke=20, cpu=100, paper=200),
         "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
     }
-    samples = scale.pick(
-        smoke={"samples": 2, "eval_samples": 2},
-        cpu={"samples": 4, "eval_samples": 8},
-        paper={"samples": 20, "eval_samples": 20},
-    )
+    samples = mnist.samples(scale)
     augmented = StandardConfig(**shared, hypers={"affine": {}, **samples})
-    resources = scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5))
+    resources = Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5))
     ranges = {"rotation": math.pi} | dict.fromkeys(
         ["translate_x", "translate_y", "scale_x", "scale_y", "shear"], 0.5
     )
@@ -52,14 +43,7 @@ def search(scale: Scale) -> Search:
         question="Does one partitioned run find that MNIST was rotated?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
-            name="mnist",
-            rotated=True,
-            num_train=scale.pick(smoke=200, cpu=5000, paper=None),
-            num_val=scale.pick(smoke=100, cpu=1000, paper=10_000),
-            num_test=scale.pick(smoke=100, cpu=2000, paper=None),
-            pool=scale.pick(smoke=2, cpu=2, paper=1),
-        ),
+        data=mnist.rotated(scale),
         metric="val/accuracy",
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),

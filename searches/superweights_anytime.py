@@ -8,7 +8,6 @@ from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 2): WRN-28-[7,4,3], and WRN-28-[7,4] with WRN-16-[7,4],
@@ -37,13 +36,7 @@ def search(scale: Scale) -> Search:
         paper=wide_resnets((28, 7), (28, 4), (16, 7), (16, 4)),
     )
     budget = scale.pick(smoke=210_000, cpu=530_000, paper=18_000_000)
-    shared = SuperweightsConfig(
-        **setting.mixed_training(),
-        members=widths,
-        allocation={"budget": budget},
-        sharing={"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9},
-        stages=setting.stages(),
-    )
+    shared = setting.gradient_shared(widths, budget)
     plain = setting.training(milestones=(0.3, 0.6, 0.8), cutout=True)
     slim = scale.pick(
         smoke=widths,

@@ -6,7 +6,7 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 
 from typing import Any
 
-from studies.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
+from studies.sharing import Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search.spec import Arm, Scale, Search
 from tuneparts.superweights.learner import SuperweightsConfig
@@ -94,12 +94,5 @@ def search(scale: Scale) -> Search:
 def _mixed(setting: Sharing) -> dict[str, Any]:
     """Members of different shape begin with tied coefficients, and untie them by gradients."""
     tied = {"sharing.coefficients": "mapped", "sharing.beta": 0.9}
-    if not setting.is_paper:
-        return tied
-    return {
-        **tied,
-        "passes": MIXED_EPOCHS * EPOCH,
-        "stages": setting.stages(),
-        "optimiser.milestones": MIXED_MILESTONES,
-        "augmentation.cutout": 16,
-    }
+    stages = {"stages": setting.stages()} if setting.is_paper else {}
+    return {**tied, **stages, **setting.longer()}

@@ -5,7 +5,7 @@ Clean and corrupted test data: accuracy, likelihood, calibration, and how much m
 
 from typing import Any
 
-from studies.sharing import EPOCH, MIXED_EPOCHS, MIXED_MILESTONES, Sharing, wide_resnets
+from studies.sharing import BY_GRADIENTS, EPOCH, Sharing, wide_resnets
 from tuneparts.augment.corruptions import KINDS
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
 from tuneparts.ensembles.deep import DeepEnsembleConfig
@@ -94,17 +94,10 @@ def search(scale: Scale) -> Search:
 
 def _mixed(setting: Sharing, members: tuple[WideResNet, ...]) -> dict[str, Any]:
     """Members of different shape, with clusters and coefficients found by gradients."""
-    found = {
+    return {
         "members": members,
         "allocation.chain": "envelope",
-        "sharing": {"clusters": "gradient", "tau": 0.1, "coefficients": "mapped", "beta": 0.9},
+        "sharing": BY_GRADIENTS,
         "stages": setting.stages(),
-    }
-    if not setting.is_paper:
-        return found
-    return {
-        **found,
-        "passes": MIXED_EPOCHS * EPOCH,
-        "optimiser.milestones": MIXED_MILESTONES,
-        "augmentation.cutout": 16,
+        **setting.longer(),
     }

@@ -8,7 +8,6 @@ from studies.sharing import MIXED_EPOCHS, Sharing
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.models import MobileNetV2, WideResNet
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 4): MobileNetV2 and WRN-28-5 on CIFAR-100, against a deep
@@ -35,13 +34,7 @@ def search(scale: Scale) -> Search:
     mobilenet = MobileNetV2(width=scale.pick(smoke=0.125, cpu=0.25, paper=1.0))
     both = (wide_resnet, mobilenet)
     budget = scale.pick(smoke=150_000, cpu=270_000, paper=9_120_000)
-    shared = SuperweightsConfig(
-        **setting.mixed_training(),
-        members=both,
-        allocation={"budget": budget},
-        sharing={"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9},
-        stages=setting.stages(),
-    )
+    shared = setting.gradient_shared(both, budget)
     random = shared.replaced({"sharing.clusters": "random"})
     plain = setting.training(milestones=(0.3, 0.6, 0.8), cutout=True)
     thin = DeepEnsembleConfig(**plain, members=both, parameter_budget=budget)

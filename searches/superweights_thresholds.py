@@ -4,11 +4,9 @@ Tau splits clusters by gradient conflict, beta unties coefficients. Random clust
 sizes that each tau gives are the control.
 """
 
-from typing import Any
-
 from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import GridSearch, Scale, Search
+from tuneparts.search.spec import Arm, GridSearch, Scale, Search
 from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
@@ -23,17 +21,13 @@ weights of the largest member, norms of the batch in the gradient analysis.
 def search(scale: Scale) -> Search:
     """A sweep of tau, the same with random clusters, and a sweep of beta."""
     setting = Sharing(scale=scale)
-    base = SuperweightsConfig(
-        **setting.mixed_training(holds_out=True),
-        members=scale.pick(
-            smoke=wide_resnets((16, 1), (10, 1)),
-            cpu=wide_resnets((16, 1.25), (16, 1), (10, 1.25)),
-            paper=wide_resnets((28, 7), (28, 4), (16, 7), (16, 4)),
-        ),
-        allocation={"budget": scale.pick(smoke=173_000, cpu=270_000, paper=18_000_000)},
-        sharing={"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9},
-        stages=setting.stages(),
+    members = scale.pick(
+        smoke=wide_resnets((16, 1), (10, 1)),
+        cpu=wide_resnets((16, 1.25), (16, 1), (10, 1.25)),
+        paper=wide_resnets((28, 7), (28, 4), (16, 7), (16, 4)),
     )
+    budget = scale.pick(smoke=173_000, cpu=270_000, paper=18_000_000)
+    base = setting.gradient_shared(members, budget, holds_out=True)
     taus = scale.pick(
         smoke=(0.1,), cpu=(-0.1, 0.0, 0.1, 0.2, 0.4), paper=(-0.1, 0.0, 0.1, 0.2, 0.3, 0.5)
     )
@@ -42,14 +36,11 @@ def search(scale: Scale) -> Search:
         cpu=(-1.1, 0.1, 0.5, 0.9, 1.1),
         paper=(-1.1, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.1),
     )
-    swept_tau: dict[str, Any] = {
-        "algorithm": GridSearch(),
-        "space": {"sharing.tau": Choice(options=taus)},
-    }
-    swept_beta: dict[str, Any] = {
-        "algorithm": GridSearch(),
-        "space": {"sharing.beta": Choice(options=betas)},
-    }
+
+    def swept(name: str, config: SuperweightsConfig, field: str, values: tuple[float, ...]) -> Arm:
+        space = {f"sharing.{field}": Choice(options=values)}
+        return setting.arm(name, config, algorithm=GridSearch(), space=space)
+
     random = base.replaced({"sharing.clusters": "random"})
     return setting.search(
         name="superweights_thresholds",
@@ -58,9 +49,9 @@ def search(scale: Scale) -> Search:
         holds_out=True,
         passes=setting.passes(MIXED_EPOCHS),
         arms=(
-            setting.arm("tau", base, **swept_tau),
-            setting.arm("tau_random_clusters", random, **swept_tau),
-            setting.arm("beta", base, **swept_beta),
+            swept("tau", base, "tau", taus),
+            swept("tau_random_clusters", random, "tau", taus),
+            swept("beta", base, "beta", betas),
         ),
         figures=(
             "sweep:param.sharing.tau,test/accuracy",

@@ -53,7 +53,7 @@ class Fixing(Config):
 
     def arm(self, name: str, config: MethodConfig, **fields: Any) -> Arm:
         """An arm with the resources of this scale."""
-        resources = self.scale.pick(smoke=Resources(), cpu=Resources(), paper=Resources(gpus=0.5))
+        resources = Resources(gpus=self.scale.pick(smoke=0, cpu=0, paper=0.5))
         return Arm(name=name, config=config, resources=resources, **fields)
 
     def search(self, name: str, *, paper_seeds: int = 3, **fields: Any) -> Search:

@@ -10,8 +10,9 @@ from typing import Any
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.models import WideResNet
+from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.superweights.learner import SuperweightsConfig
 from tuneparts.training.learner import MethodConfig
 
 EPOCH = 50_000 // 128
@@ -20,6 +21,9 @@ MIXED_EPOCHS = 222
 """Twenty to search, one to compare layers, two hundred to train, one to compare uses."""
 MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
 """60, 120 and 160 epochs of training, of which the comparison of uses is one more."""
+
+BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9}
+"""Sharing of members of different shape, with the thresholds of the paper."""
 
 
 def wide_resnets(*sizes: tuple[int, float]) -> tuple[WideResNet, ...]:
@@ -79,6 +83,34 @@ class Sharing(Config):
         return self.training(
             epochs=MIXED_EPOCHS, milestones=MIXED_MILESTONES, cutout=True, **fields
         )
+
+    def gradient_shared(
+        self, members: tuple[NetConfig, ...], budget: int, *, holds_out: bool = False
+    ) -> SuperweightsConfig:
+        """Members of different shape whose clusters and coefficients are found by gradients.
+
+        Args:
+            members: configs of the nets.
+            budget: template weights of all of them together.
+            holds_out: as in `training`.
+        """
+        return SuperweightsConfig(
+            **self.mixed_training(holds_out=holds_out),
+            members=members,
+            allocation={"budget": budget},
+            sharing=BY_GRADIENTS,
+            stages=self.stages(),
+        )
+
+    def longer(self) -> dict[str, Any]:
+        """Changes to `training` for mixed members at `paper` scale; none at the others."""
+        if not self.is_paper:
+            return {}
+        return {
+            "passes": MIXED_EPOCHS * EPOCH,
+            "optimiser.milestones": MIXED_MILESTONES,
+            "augmentation.cutout": 16,
+        }
 
     def stages(self, *, epochs: int = MIXED_EPOCHS, unties: bool = True) -> dict[str, Any]:
         """Twenty epochs to search, ten tied and one to compare; parts of it in a short run."""
