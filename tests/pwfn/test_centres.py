@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.bench.pwfn import literal_candidates
+from tests.pwfn.literal import literal_candidates
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn.centres import grid_integers, kmeans, progression, rounding_grid
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tuneparts.bench.pwfn import literal_candidates
+from tests.pwfn.literal import literal_candidates
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn import running_mean
 from tuneparts.pwfn.centres import nearest

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tuneparts.bench.pwfn import literal_cluster
+from tests.pwfn.literal import literal_cluster
 from tuneparts.errors import ConfigError
 from tuneparts.pwfn import threshold
 from tuneparts.pwfn.threshold import SIGMA_FLOOR, Clustering, cluster, smallest
