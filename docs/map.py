@@ -11,11 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tuneparts"
 FOLDERS = {
-    "searches/": "One file per question; `searches/README.md` is their index.",
+    "searches/": "One file per question, and `studies/` that several share.",
     "dashboards/": "The live dashboard (Streamlit): searches, trials, comparisons, reports.",
     "deploy/": "`ray up`, KubeRay, SLURM, and an MLflow server on PostgreSQL.",
     "docs/": "Log of findings, decisions, glossary, clusters, scale, the MLflow UI.",
-    "tests/": "Mirrors the package, plus `contracts/ golden/ integration/ fuzz/ browser/`.",
+    "tests/": "Mirrors the package, plus `contracts/ golden/ integration/ fuzz/ browser/ harness/`.",
 }
 
 
