@@ -15,7 +15,7 @@ FOLDERS = {
     "dashboards/": "The live dashboard (Streamlit): searches, trials, comparisons, reports.",
     "deploy/": "`ray up`, KubeRay, SLURM, and an MLflow server on PostgreSQL.",
     "docs/": "Log of findings, decisions, glossary, clusters, scale, the MLflow UI.",
-    "tests/": "Mirrors the package, plus `contracts/ golden/ integration/ fuzz/ browser/ harness/`.",
+    "tests/": "Mirrors the package, plus `contracts/ golden/ integration/ harness/ fuzz/ browser/`",
 }
 
 

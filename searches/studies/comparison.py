@@ -38,7 +38,7 @@ LAST_STAGE = 0.25
 
 
 class Trials(Config):
-    """How many trials the searching arms have, on one seed each."""
+    """The number of trials of each searching arm, per seed."""
 
     random: int
     tpe: int
@@ -49,7 +49,7 @@ class Trials(Config):
 
 
 class Comparison(Config):
-    """What all arms share, and how large the searches among them are."""
+    """The settings that all arms of the comparison share, and the arms made from them."""
 
     shared: dict[str, Any]
     """Fields of every config: passes, interval, net, batch_size, and optimiser with its `lr`."""
@@ -67,13 +67,13 @@ class Comparison(Config):
         return {"affine": dict.fromkeys(lila.NAMES, self.start), **self.samples}
 
     def last_stage(self) -> dict[str, Any]:
-        """Fine-tuning and the release alike: half the rate, annealed."""
+        """Settings of fine-tuning and of the release: half the learning rate, annealed."""
         optimiser = dict(self.shared["optimiser"])
         optimiser |= {"lr": optimiser["lr"] / 2, "schedule": "cosine"}
         return {"fraction": LAST_STAGE, "optimiser": optimiser}
 
     def hyper_lr(self, share: float = 1.0) -> float:
-        """The rate for a method with one hyper step per two passes over this share of the run."""
+        """Learning rate of hypers that take one step per two passes over this share of the run."""
         return 2 * self.hyper_steps / (share * float(self.shared["passes"]))
 
     def augmented(self, **fields: Any) -> StandardConfig:
@@ -81,7 +81,7 @@ class Comparison(Config):
         return StandardConfig(**{**self.shared, "hypers": self.learnt(), **fields})
 
     def references(self) -> tuple[Arm, ...]:
-        """No augmentation, and the rotations that made the data."""
+        """Two reference arms: no augmentation, and the rotations that made the data."""
         oracle = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}}
         return (
             self._arm("none", StandardConfig(**self.shared, train_on="all")),
@@ -201,7 +201,7 @@ class Comparison(Config):
 
 
 def space(largest: float) -> dict[str, Dimension]:
-    """Rotation up to the half circle either way, the other five ranges up to `largest`."""
+    """Search space of the six ranges: rotation up to pi, the other five up to `largest`."""
     return {
         f"hypers.affine.{name}": Uniform(low=0.0, high=math.pi if name == "rotation" else largest)
         for name in lila.NAMES

@@ -23,7 +23,7 @@ MORE_PASSES = (
 
 
 class Federation(Config):
-    """What all arms share, and how many rounds they have."""
+    """The settings that all arms of the comparison share, and the arms made from them."""
 
     rounds: int = Field(gt=0)
     rounds_per_report: int = Field(gt=0)
@@ -49,11 +49,11 @@ class Federation(Config):
 
     @property
     def passes(self) -> int:
-        """Of federated averaging: every client that is asked goes through its data once."""
+        """Passes of federated averaging: each client that is asked goes through its data once."""
         return self.rounds * self.num_asked * self.num_batches
 
     def arms(self) -> tuple[Arm, ...]:
-        """Learnt hypers; fixed, searched and oracle ones; and averaging at what was learnt."""
+        """Five arms: learnt hypers; fixed, searched and oracle ones; averaging at learnt ones."""
         affine = dict.fromkeys(lila.NAMES, 0.0)
         augmented = self._averaging(affine={})
         return (
@@ -122,6 +122,6 @@ class Federation(Config):
 
 
 def _limited(config: C, passes: int, rounds: int) -> C:
-    """With passes for all rounds, and an interval that says what a report's rounds cost."""
+    """Set `passes` to cover all rounds, and `interval` to the passes of one report's rounds."""
     per_report = config.rounds_per_report or 1
     return config.replaced({"passes": passes, "interval": passes // rounds * per_report})

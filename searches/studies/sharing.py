@@ -46,7 +46,7 @@ class Sharing(Config):
         return self.scale is Scale.PAPER
 
     def passes(self, epochs: int = 200) -> int:
-        """Of a trial; epochs are counted at `paper` scale only."""
+        """Passes of a trial; epochs are counted at `paper` scale only."""
         return self.scale.pick(smoke=24, cpu=self.cpu_passes, paper=epochs * EPOCH)
 
     def training(
@@ -79,7 +79,7 @@ class Sharing(Config):
         }
 
     def mixed_training(self, **fields: Any) -> dict[str, Any]:
-        """The same for members of different shape, whose uses are compared and untied."""
+        """Like `training`, for members of different shape, whose uses are compared and untied."""
         return self.training(
             epochs=MIXED_EPOCHS, milestones=MIXED_MILESTONES, cutout=True, **fields
         )
@@ -113,7 +113,7 @@ class Sharing(Config):
         }
 
     def stages(self, *, epochs: int = MIXED_EPOCHS, unties: bool = True) -> dict[str, Any]:
-        """Twenty epochs to search, ten tied and one to compare; parts of it in a short run."""
+        """Lengths of the stages as fractions: search, untie and analysis."""
         if not self.is_paper:
             found = {"search": 0.1, "untie": 0.05, "analysis": 0.03, "norms": "train"}
         else:
@@ -121,7 +121,7 @@ class Sharing(Config):
         return {key: value for key, value in found.items() if unties or key != "untie"}
 
     def arm(self, name: str, config: MethodConfig, *, note: str = "", **fields: Any) -> Arm:
-        """An arm with the resources of this scale; the note counts at `paper` scale."""
+        """An arm with the resources of this scale; the note is for `paper` scale only."""
         return Arm(
             name=name,
             config=config,

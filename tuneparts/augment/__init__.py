@@ -1,1 +1,1 @@
-"""What is done to inputs, activations and outputs besides the net: learnable or fixed."""
+"""Augmentation, dropout, masks and temperature: what acts on a prediction besides the net."""

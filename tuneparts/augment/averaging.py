@@ -1,4 +1,4 @@
-"""One prediction from the logits of several augmentation samples.
+"""Averages the predictions of several augmentation samples of an example.
 
 Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
 here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
@@ -29,6 +29,11 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
 
     Returns:
         logits_BK.
+
+    Example:
+        >>> import torch
+        >>> average(torch.tensor([[0.0, 2.0], [0.0, 4.0]]), 2, "logits")
+        tensor([[0., 3.]])
     """
     if num_samples == 1:
         return logits_NK

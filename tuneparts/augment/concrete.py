@@ -22,7 +22,7 @@ Evaluation = Literal["probability", "rounded"]
 def relaxed_bernoulli(
     logits: Tensor, shape: torch.Size, *, tau: float, generator: torch.Generator
 ) -> Tensor:
-    """Draws in [0, 1] that exceed one half with probability sigmoid(logits).
+    """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits).
 
     Args:
         logits: broadcastable to `shape`.
@@ -35,7 +35,7 @@ def relaxed_bernoulli(
 
 
 class DropoutConfig(Config):
-    """One rate for each dropout slot of the net."""
+    """The dropout rate of each dropout slot of the net."""
 
     rate: float | tuple[float, ...] = 0.1
     """The same for all slots, or one each in the order of the net."""
@@ -43,7 +43,7 @@ class DropoutConfig(Config):
     """Temperature of the relaxation; not used at fixed rates."""
 
     def build(self, num_slots: int, *, learnable: bool) -> "ConcreteDropout":
-        """The rates for a net with this many slots."""
+        """Build the dropout of a net with this many slots."""
         rates = _one_each(self.rate, num_slots, what="dropout.rate", each="dropout slot")
         return ConcreteDropout(rates, tau=self.tau, learnable=learnable)
 
@@ -87,7 +87,7 @@ class ConcreteDropout(nn.Module):
 
 
 class MaskConfig(Config):
-    """Which input features are kept."""
+    """The probability of each input feature to be kept."""
 
     keep: float | tuple[float, ...] = 0.5
     """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
@@ -97,7 +97,7 @@ class MaskConfig(Config):
     """Multiply features by their keep probability, or by its rounding."""
 
     def build(self, in_shape: Sequence[int], *, learnable: bool) -> "InputMask":
-        """The mask for inputs of this shape, features in row-major order."""
+        """Build the mask of inputs of this shape, features in row-major order."""
         keep = _one_each(self.keep, prod(in_shape), what="mask.keep", each="input feature")
         return InputMask(
             keep,

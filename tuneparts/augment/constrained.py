@@ -1,4 +1,4 @@
-"""Numbers of a hyper that are either learnt through a link or held fixed exactly.
+"""Constrained parameters: numbers of a hyper that are learnt within a range, or held fixed.
 
 Gradient steps move an unconstrained `raw` parameter; a link maps it into the range where the
 number makes sense. A fixed number skips the link, so that a bound which the link only
@@ -42,7 +42,7 @@ REAL = Link(torch.positive, float, -math.inf, math.inf)
 
 
 class ConstrainedParameter(nn.Module):
-    """K numbers of one hyper.
+    """K numbers of one hyper that stay in their range while they are learnt.
 
     Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a
     non-persistent buffer, because the config alone determines them.
@@ -52,6 +52,14 @@ class ConstrainedParameter(nn.Module):
         link: range of the numbers; learnable ones must lie inside it, fixed ones may touch it.
         learnable: whether gradient steps move them.
         names: of the numbers, for error messages.
+
+    Example:
+        >>> from tuneparts.augment.constrained import UNIT, ConstrainedParameter
+        >>> rate = ConstrainedParameter([0.25], link=UNIT, learnable=True, names=["rate"])
+        >>> rate.tensor().requires_grad
+        True
+        >>> ConstrainedParameter([0.0], link=UNIT, learnable=False, names=["rate"]).numbers()
+        [0.0]
     """
 
     raw: nn.Parameter | None

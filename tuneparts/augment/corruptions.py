@@ -34,13 +34,19 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 
 def corrupt(x_BCHW: Tensor, kind: Kind, severity: int, generator: torch.Generator) -> Tensor:
-    """Corrupted images of the same shape, each with draws of its own.
+    """Corrupt images; each has draws of its own, and the shape stays.
 
     Args:
         x_BCHW: float images in [0, 1].
         kind: one of `KINDS`.
         severity: 1 to 5.
         generator: source of all draws, on the device of the images.
+
+    Example:
+        >>> images = torch.full((2, 1, 8, 8), 0.5)
+        >>> foggy = corrupt(images, "fog", 3, torch.Generator().manual_seed(0))
+        >>> foggy.shape
+        torch.Size([2, 1, 8, 8])
     """
     if severity not in SEVERITIES:
         raise ConfigError(f"`1 <= severity <= 5` must hold, but got {severity}.")

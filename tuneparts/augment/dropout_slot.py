@@ -1,8 +1,8 @@
-"""Where a dropout hyper acts inside a net, without becoming part of the net.
+"""Dropout slots: the places inside a net where a dropout hyper acts.
 
 A net's forward has no argument for rates or generators, and its parameters must stay its own.
-So a slot holds only its number, and hears from the caller, for the length of one call, which
-dropout to apply. Copies of a net, `functional_call` and several nets under one set of hypers
+So a slot holds only its number, and the caller says, for the length of one call, which dropout to
+apply. Copies of a net, `functional_call` and several nets under one set of hypers
 then need no bookkeeping.
 """
 
@@ -19,7 +19,7 @@ from tuneparts.augment.concrete import ConcreteDropout
 
 @dataclass
 class ActiveDropout:
-    """The dropout of one call of a net."""
+    """The dropout that slots apply during one call of a net."""
 
     dropout: ConcreteDropout
     generator: torch.Generator
@@ -32,7 +32,19 @@ _current: ContextVar[ActiveDropout | None] = ContextVar("tuneparts_dropout", def
 
 @contextmanager
 def dropping(dropout: ConcreteDropout, generator: torch.Generator) -> Iterator[ActiveDropout]:
-    """Inside the block, slots drop by these rates from this generator; outside they are off."""
+    """Let slots drop by these rates inside the block; outside they pass their input on.
+
+    Example:
+        >>> import torch
+        >>> from tuneparts.augment.concrete import ConcreteDropout
+        >>> slot = DropoutSlot(0, 0.0)
+        >>> half = ConcreteDropout([0.5], learnable=False)
+        >>> with dropping(half, torch.Generator().manual_seed(0)):
+        ...     sorted(set(slot(torch.ones(100)).tolist()))
+        [0.0, 2.0]
+        >>> set(slot(torch.ones(100)).tolist())
+        {1.0}
+    """
     active = ActiveDropout(dropout, generator)
     token = _current.set(active)
     try:
@@ -56,7 +68,7 @@ class DropoutSlot(nn.Dropout):
         self.slot = slot
 
     def forward(self, h: Tensor) -> Tensor:
-        """Drop, or pass on what came in."""
+        """Drop activations inside a `dropping` block; return them unchanged outside."""
         active = _current.get()
         if active is None:
             return h

@@ -17,6 +17,11 @@ class FixedConfig(Config):
     """The usual augmentation of CIFAR training, each step off unless asked for.
 
     Calling it applies crop, flip and cutout in this order.
+
+    Example:
+        >>> augment = FixedConfig(crop_padding=4, flip=True)
+        >>> augment(torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3, 32, 32])
     """
 
     crop_padding: int = Field(0, ge=0)
@@ -27,7 +32,7 @@ class FixedConfig(Config):
     """Side of the square that is blanked out, in pixels."""
 
     def __call__(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
-        """Augmented images of the same shape; the very images when nothing is asked for."""
+        """Augment images; without any step switched on, they are returned as they are."""
         if self.crop_padding:
             x_BCHW = random_crop(x_BCHW, self.crop_padding, generator)
         if self.flip:

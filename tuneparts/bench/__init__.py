@@ -1,1 +1,1 @@
-"""What the platform itself costs, always beside the stock way of doing the same."""
+"""Benches: the cost of the platform and its methods beside the stock way of doing the same."""

@@ -1,4 +1,4 @@
-"""What one step of each method costs as the net grows (Mlodozeniec et al. 2023, appendix D).
+"""Bench of one step of each method as the net grows (Mlodozeniec et al. 2023, appendix D).
 
 Partitioned and Augerino steps grow like a standard step, in time and memory. A step of
 differentiable Laplace carries Jacobians of a batch, K times the weights for each example. The

@@ -1,4 +1,4 @@
-"""What a step takes: CPU seconds on one thread, and the peak of live tensor bytes."""
+"""Measures a step: CPU seconds on one thread, and the peak of live tensor bytes."""
 
 import time
 import weakref
@@ -18,7 +18,7 @@ from tuneparts.training.learner import Context
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:
-    """CPU seconds of one call; what other processes do counts little."""
+    """Measure the CPU seconds of one call, in which other processes count little."""
     start = time.process_time()
     call()
     return time.process_time() - start
@@ -26,7 +26,7 @@ def cpu_seconds(call: Callable[[], object]) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread inside the block, and freed memory kept, as in a trial."""
+    """Use one torch thread inside the block and keep freed memory, as a trial does."""
     keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
 def noise_context(
     num_images: int, in_shape: tuple[int, ...], *, mean: float, std: float
 ) -> Context:
-    """Images of noise with random labels: enough to time steps on."""
+    """Make a context with images of noise and random labels, on which steps can be timed."""
     draw = seeding.numpy_generator(0, "bench images")
     images = draw.integers(0, 256, (num_images, *in_shape), dtype=np.uint8)
     train = Examples(images, draw.integers(0, 10, num_images))
@@ -49,7 +49,7 @@ def noise_context(
 
 
 def peak_bytes(work: Callable[[], None]) -> int:
-    """The most bytes that tensors made inside `work` held at one time."""
+    """Measure the most bytes that tensors made inside `work` held at one time."""
     ledger = _Ledger()
     with ledger:
         work()
@@ -57,7 +57,7 @@ def peak_bytes(work: Callable[[], None]) -> int:
 
 
 class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes of all storages that operations made and that are still alive, and their peak."""
+    """Counts the bytes of all storages that operations made and that are alive, and their peak."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

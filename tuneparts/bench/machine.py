@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and how both sides of a comparison take turns on it."""
+"""Describes the machine of a bench, and lets the sides of a comparison take turns on it."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _PACKAGES = ("tuneparts", "torch", "ray", "mlflow", "optuna")
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, load and versions of this machine, ready for JSON."""
+    """Describe this machine, ready for JSON: processor, cores, load and versions."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),

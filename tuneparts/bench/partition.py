@@ -1,4 +1,4 @@
-"""What a partitioned step costs beside a standard one: time and memory, on one thread.
+"""Bench of a partitioned step against a standard one: time and memory, on one thread.
 
 Both sides are the learners themselves, on the same net, batch, optimiser and augmentation. Time is
 CPU time of this process, so that other work on the machine counts less; memory is the largest

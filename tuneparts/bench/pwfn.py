@@ -1,4 +1,4 @@
-"""What fixing a round of weights costs, and what Gaussian weights cost in a training step.
+"""Bench of a round of fixing weights, and of a training step with Gaussian weights.
 
 Clustering is compared with the literal form of the authors' rule, a matrix of all distances for
 each pick, in the same run and with equal results. A training step is compared with that of
@@ -34,7 +34,7 @@ _SGD = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
 
 
 def run(*, quick: bool = False) -> dict[str, Any]:
-    """A full round by number of weights, the literal form at the smallest, and a training step."""
+    """Measure a full round by number of weights, its literal form, and a training step."""
     sizes = (10**3, 10**4) if quick else (10**5, 10**6, 10**7)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -54,7 +54,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 
 
 def literal_candidates(bits: int, order: int, largest: float) -> _FLOATS:
-    """All sums, with replacement, of `order` powers of two or zeros, mirrored: (K,), ascending."""
+    """Sums of `order` powers of two or zeros, and their negatives: (K,), ascending."""
     powers = [0.0]
     if largest > 0:
         powers += [2.0**power for power in range(-bits, math.ceil(math.log2(largest)))]
@@ -74,7 +74,7 @@ def literal_cluster(
     growth: float = 2.0,
     zero_rule: bool = True,
 ) -> tuple[_FLOATS, _FLOATS, npt.NDArray[np.bool_], list[tuple[int, float, int]]]:
-    """The rule of `threshold.cluster` as it is stated: every distance, for every pick.
+    """Cluster by the rule of `threshold.cluster` as it is stated: every distance for every pick.
 
     Returns:
         means, deviations, which are fixed, and (order, delta, number fixed) of each stage.
@@ -113,7 +113,7 @@ def literal_cluster(
 
 
 def _weights(num: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Means and deviations like those of a pretrained net: (num,) each."""
+    """Draw means and deviations like those of a pretrained net: (num,) each."""
     generator = seeding.torch_generator(0, "bench pwfn", num)
     # Most weights of a net are small; the few of its narrow layers reach beyond 1.
     is_wide = torch.rand(num, generator=generator) < 0.01

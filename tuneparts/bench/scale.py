@@ -1,4 +1,4 @@
-"""Many trials that only sleep: what the driver, the tracker, the store and the report take.
+"""Bench of a search of many trials that only sleep: driver, tracker, store and report.
 
 Everything but training is real: Ray places the trials, workers write checkpoints, the journal and
 the MLflow store fill up, and the report is made from the store. The driver is measured ten times,
@@ -110,7 +110,7 @@ def run(
 
 
 def table(readings: list[Reading]) -> list[dict[str, Any]]:
-    """One row per reading: what the trials since the last one took."""
+    """Make one row per reading: what the trials since the last one took."""
     rows = []
     for before, after in itertools.pairwise(readings):
         count = after.finished - before.finished
@@ -128,7 +128,9 @@ def table(readings: list[Reading]) -> list[dict[str, Any]]:
 
 
 def growth(readings: list[Reading]) -> dict[str, float]:
-    """Second half over the second quarter: 1 where a cost is linear in the trials.
+    """Ratio of the cost per trial in the second half to that in the second quarter.
+
+    It is 1 where a cost is linear in the number of trials.
 
     The first quarter is left out: caches and libraries fill up in it.
     """
@@ -175,7 +177,7 @@ def _search(trials: int) -> Any:
 
 @contextmanager
 def _places(folder: Path) -> Iterator[str]:
-    """Results and store in the folder, for whoever asks the settings; as it was afterwards."""
+    """Point the settings at a results folder and a store in this folder, for the block."""
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     wanted = {"TUNEPARTS_RESULTS": str(folder), "TUNEPARTS_TRACKING_URI": uri}
     before = {name: os.environ.get(name) for name in wanted}

@@ -1,4 +1,4 @@
-"""What a trial costs besides training: our runner, stock Ray Tune, and Optuna in one process."""
+"""Bench of a trial without training: our runner, stock Ray Tune, and Optuna in one process."""
 
 import os
 import statistics

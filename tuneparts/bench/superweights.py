@@ -1,4 +1,4 @@
-"""What composing weights costs: a training step, and all weights of a large ensemble once.
+"""Bench of composed weights: a training step, and all weights of a large ensemble once.
 
 Both sides of a step are the learners themselves on the same net, batch and optimiser, taking turns
 on one thread. Time is CPU time of this process, so that other work on the machine counts less.

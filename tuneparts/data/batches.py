@@ -18,6 +18,11 @@ class Batches:
     larger than the data is therefore refused without replacement.
 
     Each stream owns its generator: several streams never disturb each other.
+
+    Example:
+        >>> batches = Batches(10, 4, seed=0, replacement=False)
+        >>> batches.next().shape
+        torch.Size([4])
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class Batches:
         return self._order_N[start : self._position].clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands: a byte tensor and numbers, a few kilobytes in all."""
+        """The position of the stream: a byte tensor and numbers, a few kilobytes in all."""
         state: dict[str, Any] = {
             "num_examples": self.num_examples,
             "replacement": self.replacement,

@@ -19,6 +19,11 @@ class Chunks:
 
     The index arrays are read-only views into that permutation, so C chunks and their C unions
     take the memory of one.
+
+    Example:
+        >>> chunks = Chunks(10, (0.8, 0.2), seed=0)
+        >>> len(chunks.chunk(2)), len(chunks.cumulative(2))
+        (2, 10)
     """
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Which data a search uses: a set by name, its variant, its subsets and its splits."""
+"""The data of a search: a set by name, its variant, its subsets and its splits."""
 
 from typing import Literal, Self
 
@@ -16,7 +16,13 @@ from tuneparts.errors import ConfigError
 
 
 class DataConfig(Config):
-    """A data set by name, and what is made of it."""
+    """A data set by name, with its variant and its split into train, validation and test.
+
+    Example:
+        >>> task = DataConfig(name="digits", rotated=True, num_train=500, num_val=100).load()
+        >>> len(task.train), len(task.val), len(task.test), task.in_shape
+        (500, 100, 500, (1, 8, 8))
+    """
 
     name: str
     """A set of `tuneparts data`, or `folder:PATH` for an image folder."""

@@ -1,4 +1,4 @@
-"""Encoded images decoded once into a uint8 array file, which every later load maps or reads.
+"""Decodes image files once into a uint8 array file, which every later load maps or reads.
 
 The file is written whole or not at all, and named by a digest of what it was made from, so that a
 changed folder is decoded again.
@@ -28,16 +28,16 @@ _FORMAT = 1
 
 
 class Encoded(Protocol):
-    """Image files, wherever they lie."""
+    """A sequence of image files: in a folder, or inside an archive."""
 
     def __len__(self) -> int: ...
 
     def name(self, index: int) -> str:
-        """What to call an image in an error message: its file."""
+        """The image's file, for error messages."""
         ...
 
     def open(self, index: int) -> IO[bytes]:
-        """The bytes of one image file."""
+        """Open one image file."""
         ...
 
     def fingerprint(self) -> Iterator[str]:
@@ -46,7 +46,7 @@ class Encoded(Protocol):
 
 
 def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredImages:
-    """The images as RGB, uint8 (N, 3, S, S), from the cache or decoded into it.
+    """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
 
     An image of another size is scaled so that its shorter side is `image_size`, and its centre is
     kept.
@@ -74,7 +74,7 @@ def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredIma
 
 
 def load_or_map(stored: StoredImages) -> npt.NDArray[np.uint8] | StoredImages:
-    """The images in memory, or as they are if they are too large for that."""
+    """Read the images into memory; images too large for that stay mapped."""
     return stored[:] if stored.nbytes <= IN_MEMORY_BYTES else stored
 
 

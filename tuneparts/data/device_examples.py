@@ -1,4 +1,4 @@
-"""A whole split on the device, handed out as normalised batches: no per-image Python.
+"""A whole split as tensors on the device; batches are taken by index and normalised there.
 
 Shapes: B batch, C channels, H height, W width, D features, N examples.
 """
@@ -78,7 +78,7 @@ class DeviceExamples:
 
 
 class _Writable:
-    """Another view of a read-only array's memory that does not say so.
+    """A view of a read-only array that numpy takes to be writable.
 
     `torch.from_numpy` warns about read-only arrays, and a copy would undo the sharing between
     processes; the tensors made from it are only ever indexed.

@@ -30,11 +30,11 @@ class ImageFiles:
         return len(self.names)
 
     def name(self, index: int) -> str:
-        """The file's path."""
+        """The path of one file."""
         return str(self.folder / self.names[index])
 
     def open(self, index: int) -> IO[bytes]:
-        """The file, opened."""
+        """Open one file."""
         return (self.folder / self.names[index]).open("rb")
 
     def fingerprint(self) -> Iterator[str]:
@@ -44,7 +44,7 @@ class ImageFiles:
             yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}"
 
     def examples(self, *, image_size: int | None, title: str) -> Examples:
-        """The decoded images with their labels."""
+        """Decode the images, or take them from the cache, and pair them with their labels."""
         images = load_or_map(decode(self, image_size=image_size, title=title))
         return Examples(images, self.labels)
 
@@ -59,7 +59,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def list_images(folder: Path, classes: Sequence[str], *, inner: str = "") -> ImageFiles:
-    """The images of every class, sorted by class and name.
+    """List the images of every class, sorted by class and name.
 
     Args:
         folder: holds the class folders.
@@ -90,7 +90,7 @@ def image_names(folder: Path) -> list[str]:
 
 
 def find(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:
-    """An image folder with `train/` and with `test/` or, failing that, `val/`.
+    """Find an image folder that has `train/`, and `test/` or else `val/`; None if it has not.
 
     Args:
         folder: the folder that holds both parts.

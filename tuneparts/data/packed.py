@@ -31,11 +31,11 @@ class PackedFiles:
         return len(self.offsets) - 1
 
     def name(self, index: int) -> str:
-        """The archive and the image's number in it."""
+        """The archive, and the number of one image in it."""
         return f"{self.path} (image {index})"
 
     def open(self, index: int) -> IO[bytes]:
-        """One file out of the archive."""
+        """Open one file of the archive."""
         return io.BytesIO(self.data[self.offsets[index] : self.offsets[index + 1]])
 
     def fingerprint(self) -> Iterator[str]:
@@ -45,7 +45,7 @@ class PackedFiles:
 
 
 def find(root: Path, *, name: str, image_size: int) -> DataSource | None:
-    """The packed set `name` under `root`, if the archives of both parts are there."""
+    """Find the packed set `name` under `root`; None unless the archives of both parts are there."""
     paths = {part: root / f"{name}_jpeg_{part}.npz" for part in ("train", "test")}
     if not all(path.exists() for path in paths.values()):
         return None

@@ -16,6 +16,10 @@ def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
     Args:
         total: how many things there are to share.
         proportions: one non-negative number per share, not all zero.
+
+    Example:
+        >>> sizes(10, (0.5, 0.3, 0.2))
+        (5, 3, 2)
     """
     if total < 0:
         raise ConfigError(f"`total >= 0` must hold, but got {total}.")

@@ -1,4 +1,4 @@
-"""The table of data sets: what each is called, where it is looked for, and how to get it.
+"""The table of data sets: the name of each, where it is looked for, and how to get it.
 
 A set is looked for in `TUNEPARTS_DATA`, then in what dependencies ship, then in the cache that
 `download` fills. Nothing is downloaded unless it is asked for.
@@ -27,7 +27,7 @@ Finder = Callable[[Path], DataSource | None]
 
 @dataclass(frozen=True)
 class DataSet:
-    """One line of the table."""
+    """A data set that can be asked for by name."""
 
     name: str
     cure: str
@@ -46,7 +46,7 @@ class DataSet:
     """The class whose downloader gets the set."""
 
     def find(self, roots: Iterable[Path]) -> DataSource:
-        """The set in the first folder that has it."""
+        """Look for the set in these folders; the first that has it wins."""
         if self.shipped is not None:
             return self.shipped()
         looked = list(roots)
@@ -65,7 +65,7 @@ def _generated(
     shape: tuple[int, ...],
     num_classes: int,
 ) -> Callable[[], DataSource]:
-    """A generated set; asked for more than its usual sizes, it makes more."""
+    """A finder of a generated set, which makes more than its usual sizes when asked to."""
 
     def read(request: Request) -> Parts:
         return make(request, max(sizes[0], request.num_train), max(sizes[1], request.num_test))
@@ -177,7 +177,12 @@ SETS = {data_set.name: data_set for data_set in _TABLE}
 
 
 def lookup(name: str) -> DataSet:
-    """The set of that name; `folder:PATH` is an image folder anywhere."""
+    """The set of that name; `folder:PATH` is an image folder anywhere.
+
+    Example:
+        >>> lookup("digits").find([]).num_train
+        1297
+    """
     if name.startswith(FOLDER_PREFIX):
         path = name.removeprefix(FOLDER_PREFIX)
         return DataSet(
@@ -197,7 +202,7 @@ def lookup(name: str) -> DataSet:
 
 
 def roots(override: str | None = None) -> list[Path]:
-    """Folders to look in, in order; an override is the only one."""
+    """Folders in which sets are looked for, in order; an override replaces them all."""
     if override is not None:
         return [Path(override).expanduser().absolute()]
     here = settings.current()
@@ -210,7 +215,7 @@ def download_dir() -> Path:
 
 
 def download(name: str) -> str:
-    """Get a set with torchvision's downloader unless it is already there; returns where it is."""
+    """Fetch a set with torchvision's downloader unless it is there; returns where it lies."""
     data_set = lookup(name)
     try:
         return data_set.find(roots()).where
@@ -237,7 +242,7 @@ class InventoryRow:
 
 
 def inventory() -> list[InventoryRow]:
-    """Every set of the table, in its order; looks at names and headers only."""
+    """What is known of every set of the table; reads file names and headers only."""
     rows = []
     for data_set in _TABLE:
         try:

@@ -1,4 +1,4 @@
-"""A data set that was found: where it lies, how large it is, and how to read it."""
+"""The interface between a reader of data sets and the table of sets: where, how large, how read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tuneparts.data.task import Examples
 
 @dataclass(frozen=True)
 class Request:
-    """What reading a set may depend on; most sets use none of it."""
+    """What a reader may need to know besides the place of the set; most use none of it."""
 
     image_size: int | None = None
     """Side of decoded images, for folders of images."""
@@ -22,7 +22,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Parts:
-    """The official parts of a set, whole, before any split."""
+    """The official training and test parts of a set, before any split."""
 
     train: Examples
     test: Examples
@@ -31,7 +31,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class DataSource:
-    """One set in one place; the sizes are known without decoding anything."""
+    """A data set that was found in one place; its sizes are known without decoding anything."""
 
     where: str
     num_train: int

@@ -10,7 +10,7 @@ from tuneparts.errors import ConfigError
 def stratified_order(
     labels_N: npt.NDArray[np.int64], generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """A random order of which every stretch is stratified; int64 (N,).
+    """Draw a random order of which every stretch is stratified; int64 (N,).
 
     Each class is shuffled and spread evenly over the order, so that prefixes of different length
     are nested. Classes of equal size differ by at most one in a prefix and by two in any stretch.
@@ -26,7 +26,7 @@ def stratified_order(
 def train_val(
     labels_N: npt.NDArray[np.int64], *, num_train: int | None, num_val: int, seed: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Disjoint stratified train and validation indices, ascending.
+    """Choose disjoint stratified train and validation indices, ascending.
 
     The validation part does not depend on `num_train`, and a smaller training part lies within a
     larger one.
@@ -50,7 +50,7 @@ def train_val(
 
 
 def subset(labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int) -> npt.NDArray[np.int64]:
-    """Stratified indices of a part of the test data, ascending; None keeps all."""
+    """Choose stratified indices of a part of the test data, ascending; None keeps all."""
     if num is None:
         return np.arange(len(labels_N))
     if not 1 <= num <= len(labels_N):

@@ -1,4 +1,4 @@
-"""Images that stay on disk: chosen rows of a uint8 array file, read through a memory map.
+"""Images that stay on disk: rows of a uint8 array file, read through a memory map.
 
 ImageNet decoded does not fit in memory; the pages of the map are shared by every process of a
 machine, and a pickle carries the path and the rows instead of the pixels.

@@ -17,7 +17,7 @@ _BLOB_DIMENSIONS = 8
 
 
 class InputSelection(Config):
-    """Which inputs tell the label: informative ones are the label plus noise, the rest noise alone.
+    """Vectors of which some inputs are the label plus noise, and the others noise alone.
 
     After the input-selection experiment of Lyle et al. (2020) and Mlodozeniec et al. (2023). The
     sizes 3,000 and 1,000 are theirs; the generator and its defaults are a reconstruction.
@@ -47,7 +47,7 @@ class InputSelection(Config):
         return self.num_informative + self.num_spurious
 
     def draw(self, count: int, *, seed: int, part: str) -> Examples:
-        """Binary examples, labels fair coins; float32 (N, D).
+        """Draw examples of two classes with labels that are fair coins; float32 (N, D).
 
         The noise of an input does not depend on how many inputs are kept, so that sets that
         differ in `num_inputs` alone share their columns.
@@ -63,7 +63,7 @@ class InputSelection(Config):
 
 
 def blobs(count: int, *, seed: int, part: str) -> Examples:
-    """Three Gaussian clouds around the first unit vectors times three; float32 (N, 8)."""
+    """Draw from three Gaussian clouds around the first unit vectors times three; float32 (N, 8)."""
     labels = _stream(seed, "blobs", part, "labels").integers(0, 3, count)
     noise = _stream(seed, "blobs", part, "noise").standard_normal((count, _BLOB_DIMENSIONS))
     centres = 3 * np.eye(3, _BLOB_DIMENSIONS)
@@ -71,7 +71,7 @@ def blobs(count: int, *, seed: int, part: str) -> Examples:
 
 
 def stripes(count: int, *, seed: int, part: str) -> Examples:
-    """Noisy stripes in four directions with random phase; uint8 (N, 1, 8, 8)."""
+    """Draw noisy stripes in four directions with random phase; uint8 (N, 1, 8, 8)."""
     labels = _stream(seed, "stripes", part, "labels").integers(0, 4, count)
     phases = _stream(seed, "stripes", part, "phases").uniform(0, 2 * np.pi, count)
     noise = _stream(seed, "stripes", part, "noise").standard_normal((count, _SIDE, _SIDE))

@@ -1,4 +1,4 @@
-"""What a learner learns from: train, validation and test arrays of one data set."""
+"""The data of a learner: train, validation and test arrays of one data set."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | StoredImages
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs with labels.
+    """Arrays of inputs with their labels.
 
     `inputs` are uint8 images (N, C, H, W) or float32 vectors (N, D); `labels` are int64 (N,).
     The arrays may be read-only: they can live in memory shared between processes. Images that do
@@ -48,7 +48,15 @@ class Examples:
 
 @dataclass(frozen=True)
 class Task:
-    """One data set, split, with what a net must know to be built for it."""
+    """One data set, split, with the numbers of classes and channels that a net is built for.
+
+    Example:
+        >>> images = np.zeros((6, 1, 8, 8), np.uint8)
+        >>> some = Examples(images, np.arange(6) % 2)
+        >>> task = Task("mine", some, some, some, num_classes=2, mean=(0.5,), std=(0.5,))
+        >>> task.in_shape
+        (1, 8, 8)
+    """
 
     name: str
     train: Examples
@@ -56,7 +64,7 @@ class Task:
     test: Examples
     num_classes: int
     mean: tuple[float, ...]
-    """Per channel, of inputs scaled to [0, 1]; subtracted on the device. Vectors: `(0.0,)`."""
+    """Of each channel, for inputs scaled to [0, 1]; `(0.0,)` for vectors."""
     std: tuple[float, ...]
 
     @property

@@ -24,7 +24,7 @@ CIFAR_FOLDERS = {"CIFAR10": "cifar-10-batches-py", "CIFAR100": "cifar-100-python
 
 
 def find_idx(kind: str, root: Path) -> DataSource | None:
-    """MNIST or one of its likenesses under `root`; every file's header and size are checked.
+    """Find MNIST or a set of its format under `root`; every file's header and size are checked.
 
     Args:
         kind: name of torchvision's class, which is also the folder's name.
@@ -85,7 +85,7 @@ def _read_idx(kind: str, root: Path) -> Parts:
 
 
 def find_cifar(kind: str, root: Path) -> DataSource | None:
-    """CIFAR-10 or CIFAR-100 under `root`, as torchvision unpacks them."""
+    """Find CIFAR-10 or CIFAR-100 under `root`, as torchvision unpacks them."""
     folder = root / CIFAR_FOLDERS[kind]
     if not folder.is_dir():
         return None

@@ -33,7 +33,7 @@ class ScalarMultiplier(nn.Module):
 
 
 def scalar_names(net: nn.Module) -> list[str]:
-    """Names of the parameters that are FixUp scalars; they train at a tenth of the rate."""
+    """Names of the parameters of a net that are learnable scalars of FixUp."""
     return [
         f"{module_name}.{name}" if module_name else name
         for module_name, module in net.named_modules()

@@ -1,4 +1,4 @@
-"""What every net's config is: a name, a few sizes, and `build`."""
+"""The base of all net configs: a name, a few sizes, and `build`."""
 
 from torch import nn
 
@@ -16,7 +16,7 @@ class NetConfig(Config):
     """The net's name in `models.NETS`."""
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        """An initialised net from inputs (B, *in_shape) to logits (B, num_classes).
+        """Build an initialised net from inputs (B, *in_shape) to logits (B, num_classes).
 
         Initialisation draws from torch's global generator; wrap the call in `seeding.isolated`.
 

@@ -7,12 +7,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count_parameters(net: nn.Module) -> int:
-    """Trainable weights; a weight shared between layers counts once."""
+    """Count trainable weights; a weight shared between layers counts once."""
     return sum(p.numel() for p in net.parameters() if p.requires_grad)
 
 
 def count_flops(net: nn.Module, in_shape: tuple[int, ...]) -> int:
-    """Operations of matrix products and convolutions in one forward pass at batch size 1.
+    """Count the operations of matrix products and convolutions in a forward pass of one example.
 
     A multiply-add counts as two.
 

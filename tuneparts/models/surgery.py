@@ -16,7 +16,9 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def find(net: nn.Module, layer_type: type[Layer], *, exact: bool = False) -> dict[str, Layer]:
-    """Layers of a type by name, in the order of registration; none inside another match.
+    """Find the layers of a type: name -> layer, in the order of registration.
+
+    Layers inside a layer that matches are left out.
 
     Args:
         net: where to look; the net itself is found under the name "".
@@ -52,6 +54,11 @@ def replace(
         make: (name, old layer) to new layer.
         expected: how many layers must match; any positive number if None.
         exact: leave out subclasses of `layer_type`.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> replace(net, nn.ReLU, lambda name, layer: nn.GELU(), expected=1)
+        ['1']
     """
     old = find(net, layer_type, exact=exact)
     kind = layer_type.__name__

@@ -1,4 +1,4 @@
-"""What the three affine parametrisations share: draw matrices, move images, name their values.
+"""The base of the three affine parametrisations: draw matrices, move images, name the values.
 
 Legend: B images, S samples of each, N = B * S, C channels, H height, W width,
 P = H * W.
@@ -25,7 +25,7 @@ class Affine(nn.Module):
         self.is_identity = is_identity
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Independent random matrices.
+        """Draw independent random matrices.
 
         Returns:
             A_N23 with N = `num`: an output position p in [-1, 1]^2 (corner pixels' centres at
@@ -52,10 +52,10 @@ class Affine(nn.Module):
 
 
 class AffineConfig(Config):
-    """Which parametrisation, and where its ranges start (learnable) or stay (fixed)."""
+    """The base of the configs of affine augmentation: where ranges start, or stay when fixed."""
 
     def build(self, *, learnable: bool) -> Affine:
-        """The augmentation."""
+        """Build the augmentation with these ranges."""
         raise NotImplementedError
 
 

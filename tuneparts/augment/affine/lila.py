@@ -30,9 +30,17 @@ _GENERATORS = (
 
 
 class LilaConfig(AffineConfig):
-    """Largest motion of each generator; each draw is uniform in plus-minus that.
+    """The largest motion of each generator; each draw is uniform in plus-minus that.
 
     What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
+
+    Example:
+        >>> import torch
+        >>> from tuneparts.augment.affine import LilaConfig
+        >>> lila = LilaConfig(rotation=3.14).build(learnable=True)
+        >>> images = torch.rand(2, 1, 8, 8)
+        >>> lila(images, 4, torch.Generator().manual_seed(0)).shape
+        torch.Size([8, 1, 8, 8])
     """
 
     kind: Literal["lila"] = "lila"
