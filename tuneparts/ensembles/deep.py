@@ -15,7 +15,7 @@ from tuneparts.ensembles.thin import thinned
 from tuneparts.models import Net, NetConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import Members
+from tuneparts.training.members.model import NetMembers
 
 
 class DeepEnsembleConfig(MembersConfig):
@@ -37,20 +37,8 @@ class DeepEnsembleConfig(MembersConfig):
         return DeepEnsembleLearner(self, context)
 
 
-class DeepEnsemble(Members):
+class DeepEnsemble(NetMembers):
     """Nets side by side that share nothing."""
-
-    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        super().__init__()
-        self.nets = nn.ModuleList(nets)
-        self._flops = list(flops)
-
-    @property
-    def num_members(self) -> int:
-        return len(self.nets)
-
-    def member_flops(self) -> list[int]:
-        return list(self._flops)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([net(x) for net in self.nets])

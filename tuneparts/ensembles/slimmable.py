@@ -29,7 +29,7 @@ from tuneparts.models import DigitsCnn, Net, NetConfig
 from tuneparts.models.reweighted import give_up, reweighted, standalone
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import Members
+from tuneparts.training.members.model import NetMembers
 from tuneparts.training.recalibration import recalibrate
 
 STEPS = 64
@@ -89,31 +89,37 @@ class UniversallySlimmableConfig(MembersConfig):
         return UniversallySlimmableLearner(self, context)
 
 
-class _CutMembers(Members):
+class _CutMembers(NetMembers):
     """Nets that cut some of their parameters from the first net's.
 
     Args:
         nets: the widest first.
         flops: operations of each net for one example.
-        cut: names of the parameters that the other nets take from the first.
+        shapes: for each net, the parameters that are cut; the first net keeps its own.
+        cure: what to do if a net does not fit into the first.
     """
 
     def __init__(
-        self, nets: Sequence[nn.Module], flops: Sequence[int], cut: Sequence[Shapes]
+        self,
+        nets: Sequence[nn.Module],
+        flops: Sequence[int],
+        shapes: Sequence[Shapes],
+        *,
+        cure: str,
     ) -> None:
-        super().__init__()
-        for net, shapes in zip(nets[1:], cut, strict=True):
-            give_up(net, shapes)
-        self.nets = nn.ModuleList(nets)
-        self._shapes: list[Shapes] = [{}, *cut]
-        self._flops = list(flops)
-
-    @property
-    def num_members(self) -> int:
-        return len(self.nets)
-
-    def member_flops(self) -> list[int]:
-        return list(self._flops)
+        for member, own in enumerate(shapes):
+            for name, shape in own.items():
+                full = shapes[0].get(name)
+                if full is None or any(a > b for a, b in zip(shape, full, strict=True)):
+                    raise ConfigError(
+                        "the widest net must have every parameter of the others, at least as "
+                        f"large, but `{name}` has shape {tuple(shape)} in member {member} and "
+                        f"{full} in the widest. {cure}"
+                    )
+        super().__init__(nets, flops)
+        for net, own in zip(nets[1:], shapes[1:], strict=True):
+            give_up(net, own)
+        self._shapes: list[Shapes] = [{}, *shapes[1:]]
 
     def forward(self, x: Tensor) -> Tensor:
         members = zip(self.nets, self._shapes, strict=True)
@@ -141,16 +147,15 @@ class Slimmable(_CutMembers):
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
         shapes = [_weight_shapes(net) for net in nets]
+        cure = "Use one net at several widths, the widest first."
         for member, own in enumerate(shapes):
-            for name in {**own, **shapes[0]}:
-                if not _fits(own.get(name), shapes[0].get(name)):
-                    raise ConfigError(
-                        "the first member must have every layer of the others, at least as wide, "
-                        f"but `{name}` of member {member} has shape {own.get(name)} where the "
-                        f"first has {shapes[0].get(name)}. Use one net at several widths, the "
-                        "widest first."
-                    )
-        super().__init__(nets, flops, shapes[1:])
+            missing = sorted(shapes[0].keys() - own.keys())
+            if missing:
+                raise ConfigError(
+                    "members must have the same layers, but the first has "
+                    f"`{missing[0]}` and member {member} has not. {cure}"
+                )
+        super().__init__(nets, flops, shapes, cure=cure)
 
 
 class UniversallySlimmable(_CutMembers):
@@ -162,18 +167,11 @@ class UniversallySlimmable(_CutMembers):
     """
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        shapes = [_shapes(net) for net in nets]
-        for member, own in enumerate(shapes):
-            for name, shape in own.items():
-                if not _fits(shape, shapes[0].get(name)):
-                    raise ConfigError(
-                        "the full width must have every parameter of narrower nets, at least as "
-                        f"large, but `{name}` has shape {tuple(shape)} in member {member} and "
-                        f"{shapes[0].get(name)} at full width. Use a net whose layers do not "
-                        "depend on its width, such as a WideResNet wider than 1, whose first block "
-                        "then always has a shortcut."
-                    )
-        super().__init__(nets, flops, shapes[1:])
+        cure = (
+            "Use a net whose layers do not depend on its width, such as a WideResNet wider than 1, "
+            "whose first block then always has a shortcut."
+        )
+        super().__init__(nets, flops, [_shapes(net) for net in nets], cure=cure)
 
     def at_width(self, x: Tensor, skeleton: "Skeleton") -> Tensor:
         """Compute logits (B, K) of a net of any width, with norm statistics of the batch."""
@@ -274,9 +272,3 @@ def _weight_shapes(net: nn.Module) -> Shapes:
 
 def _shapes(net: nn.Module) -> Shapes:
     return {name: parameter.shape for name, parameter in net.named_parameters()}
-
-
-def _fits(own: torch.Size | None, full: torch.Size | None) -> bool:
-    if own is None or full is None:
-        return False
-    return all(a <= b for a, b in zip(own, full, strict=True))

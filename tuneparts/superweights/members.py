@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from tuneparts.models.reweighted import give_up, reweighted, standalone
 from tuneparts.superweights.bank import TemplateBank
-from tuneparts.training.members.model import Members
+from tuneparts.training.members.model import NetMembers
 
 
-class SuperweightMembers(Members):
+class SuperweightMembers(NetMembers):
     """Members with private norms, biases and heads, and shared everything else.
 
     Args:
@@ -26,20 +26,11 @@ class SuperweightMembers(Members):
     """
 
     def __init__(self, nets: Sequence[nn.Module], bank: TemplateBank, flops: Sequence[int]) -> None:
-        super().__init__()
+        super().__init__(nets, flops)
         for layer in bank.plan.layers:
             give_up(nets[layer.member], [f"{layer.name}.weight"])
-        self.nets = nn.ModuleList(nets)
         self.bank = bank
-        self._flops = list(flops)
         self._prepared: Sequence[Tensor] | None = None
-
-    @property
-    def num_members(self) -> int:
-        return len(self.nets)
-
-    def member_flops(self) -> list[int]:
-        return list(self._flops)
 
     def forward(self, x: Tensor) -> Tensor:
         weights = self._prepared

@@ -4,7 +4,7 @@ Legend: M members, B examples, K classes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor, nn
@@ -38,3 +38,24 @@ class Members(nn.Module, ABC):
         """A member as an ordinary net with weights of its own; None where there is no such net."""
         del member
         return None
+
+
+class NetMembers(Members):
+    """Members that have a net each, whatever the nets share.
+
+    Args:
+        nets: one net per member.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+        self._flops = list(flops)
+
+    @property
+    def num_members(self) -> int:
+        return len(self.nets)
+
+    def member_flops(self) -> list[int]:
+        return list(self._flops)
