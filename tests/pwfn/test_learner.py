@@ -100,8 +100,8 @@ RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}
 def undisturbed(task: Task) -> tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]]:
     """A finished learner, its state after each pass, and its reports."""
     learner = build(task, **RESUMED)
-    assert learner.plan.pretrain_end == 12
-    assert learner.plan.ends == (14, 19, 24)
+    assert learner.rounds.pretrain_end == 12
+    assert learner.rounds.ends == (14, 19, 24)
     states, reports = [], []
     while not learner.finished:
         reports.append(learner.advance())
@@ -179,9 +179,9 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
 
 def test_warm_up_moves_deviations_only(task: Task) -> None:
     learner = build(task, pretrain=0.25, warmup=0.25, interval=1, sigma={"alpha": 1.0})
-    while learner.passes < learner.plan.pretrain_end:
+    while learner.passes < learner.rounds.pretrain_end:
         learner.advance()
-    assert learner.plan.warmup_end - learner.plan.pretrain_end == 6
+    assert learner.rounds.warmup_end - learner.rounds.pretrain_end == 6
     parameters = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
     for _ in range(6):
         learner.advance()

@@ -117,7 +117,7 @@ class PwfnLearner(
     parts=("net", "optimiser", "_batches", "_augmentation", "_noise"),
     values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
 ):
-    """Pretraining, an optional warm-up of deviations, and rounds of training and fixing."""
+    """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
 
     config: PwfnConfig
 
@@ -132,7 +132,7 @@ class PwfnLearner(
         if config.pretrained is not None:
             self._load_pretrained(Path(config.pretrained))
         to_gaussian(self.net)
-        self.plan = fixing.cut(
+        self.rounds = fixing.cut(
             config.passes,
             pretrain=config.pretrain,
             warmup=config.warmup,
@@ -150,7 +150,7 @@ class PwfnLearner(
         self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
         self.optimiser = config.optimiser.build(self.net)
-        if not self.plan.pretrain_end:
+        if not self.rounds.pretrain_end:
             self._end_pretraining()
 
     def step(self) -> Step:
@@ -175,7 +175,7 @@ class PwfnLearner(
                 lr=finetune.lr,
                 momentum=finetune.momentum,
                 alpha=self.config.sigma.alpha,
-                steps=max(0, self.passes - self.plan.pretrain_end),
+                steps=max(0, self.passes - self.rounds.pretrain_end),
             )
         if self.finished:
             metrics["size/coded_bytes"] = float(len(codefile.encode(self.net)))
@@ -197,7 +197,7 @@ class PwfnLearner(
         self._centres_K = self._fixed_values()
 
     def _pretraining_step(self) -> Tensor:
-        progress = self.passes / self.plan.pretrain_end
+        progress = self.passes / self.rounds.pretrain_end
         set_lr(self.optimiser, self.config.optimiser.lr_at(progress))
         loss = self._backward()
         self.optimiser.step()
@@ -205,15 +205,15 @@ class PwfnLearner(
 
     def _gaussian_step(self) -> Tensor:
         config = self.config
-        after = self.passes - self.plan.pretrain_end
-        progress = after / (config.passes - self.plan.pretrain_end)
+        after = self.passes - self.rounds.pretrain_end
+        progress = after / (config.passes - self.rounds.pretrain_end)
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
             with sampled(self.net, self._noise):
                 loss = self._backward()
         else:
             loss = self._backward()
-        if self.passes < self.plan.warmup_end:
+        if self.passes < self.rounds.warmup_end:
             self._rest_means()
         self._pull_means(loss)
         fixing.mask_gradients(self.net)
@@ -249,14 +249,15 @@ class PwfnLearner(
 
     def _end_stages(self, passes: int) -> None:
         """End pretraining, and any rounds, that end after this many passes."""
-        if not self._is_gaussian and passes >= self.plan.pretrain_end:
+        if not self._is_gaussian and passes >= self.rounds.pretrain_end:
             self._end_pretraining()
-        while self._is_gaussian and self._num_rounds_done < len(self.plan.ends):
-            if passes < self.plan.ends[self._num_rounds_done]:
+        while self._is_gaussian and self._num_rounds_done < len(self.rounds.ends):
+            if passes < self.rounds.ends[self._num_rounds_done]:
                 break
             self._fix()
 
     def _end_pretraining(self) -> None:
+        """Turn weights into Gaussians, and start with a new optimiser."""
         if self.config.quantiser.uses_sigma:
             deviations.initialise(self.net, self.config.sigma.start)
             self._start = deviations.snapshot(self.net, self.context.seed)
@@ -264,6 +265,7 @@ class PwfnLearner(
         self.optimiser = self.config.finetune.build(self.net)
 
     def _fix(self) -> None:
+        """End a round: let the quantiser fix weights, and start with a new optimiser."""
         config, number = self.config, self._num_rounds_done
         before = self._val_accuracy()
         mu_N, sigma_N = fixing.means(self.net), fixing.sigmas(self.net)
@@ -277,6 +279,7 @@ class PwfnLearner(
             num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
             rounds_left=len(config.fractions) - number - 1,
         )
+        # Of the free weights the quantiser may have seen a control; they keep their own deviations.
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
         fixing.write(self.net, result.mu_N, sigma_N, result.fixed_N)
         self._num_rounds_done += 1
@@ -298,6 +301,7 @@ class PwfnLearner(
         return values
 
     def _recalibrate(self) -> None:
+        """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
         stream = Batches(
             len(self.train_data),
             self.config.batch_size,
@@ -323,6 +327,7 @@ class PwfnLearner(
         return self.score(self._val, "val")["val/accuracy"]
 
     def _ensemble_scores(self) -> dict[str, float]:
+        """Score the mean prediction over draws of the weights on test data."""
         noise, augmentation = self.generator("ensemble"), self.generator("evaluate ensemble")
         self.net.eval()
         scores = evaluate(
