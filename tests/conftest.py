@@ -20,14 +20,23 @@ hypothesis.settings.load_profile("repeatable")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups tests for a parallel run (`--dist loadgroup`): one group stays on one worker.
 
-    Ray's tests share one Ray, and those of a file share the fixtures of the file. Ray's come first:
-    they wait more than they compute, so the other workers compute meanwhile.
+    Tests that use `local_ray` share one Ray, and those of a file share the fixtures of the file.
+    What takes longest as a group comes first: it waits more than it computes, so the other workers
+    compute meanwhile.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            is_ray = item.get_closest_marker("ray") is not None
-            item.add_marker(pytest.mark.xdist_group("ray" if is_ray else item.location[0]))
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    first = ("ray", "browser")
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
+
+
+def _group(item: pytest.Item) -> str:
+    if "local_ray" in getattr(item, "fixturenames", ()):
+        return "ray"
+    if item.get_closest_marker("ray") is not None:
+        return "drivers"  # each starts a Ray of its own: one at a time is enough for a machine
+    return item.location[0]
 
 
 @pytest.fixture(autouse=True, scope="session")

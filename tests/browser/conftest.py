@@ -138,9 +138,12 @@ class Story:
 
 @pytest.fixture(scope="package")
 def story(
-    tmp_path_factory: pytest.TempPathFactory, run_here: Callable[..., Iterator[None]]
+    tmp_path_factory: pytest.TempPathFactory,
+    template_store: Path,
+    run_here: Callable[..., Iterator[None]],
 ) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("story")
+    shutil.copy(template_store, folder / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TUNEPARTS_RESULTS", str(folder))
         patch.delenv("TUNEPARTS_TRACKING_URI", raising=False)

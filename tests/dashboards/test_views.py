@@ -1,5 +1,6 @@
 """The pages without a browser: what they say of an empty, a running and a finished store."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,13 @@ def test_an_empty_store_teaches_the_first_command(page: str) -> None:
 
 
 @pytest.fixture
-def under_way(here: Path, run_here: Callable[..., Iterator[None]]) -> Iterator[Any]:
+def under_way(
+    here: Path, template_store: Path, run_here: Callable[..., Iterator[None]]
+) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
     from tuneparts import api
 
+    shutil.copy(template_store, here / "mlflow.db")
     search = load.load("rotated_digits", scale="smoke")
     run = runs.create(here, search, command="", commit="c0ffee", versions={}, storage=None)
     tracker = Tracker(
