@@ -77,8 +77,11 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
     """Draw what a request asks for; where its data is missing, return a note that says so.
 
     Example:
-        >>> drawing = draw("accuracy:test/nll", run_data)
-        >>> drawing.figure.show()
+        >>> import pandas as pd
+        >>> from tuneparts.reports.metadata import ReportMetadata
+        >>> nothing = RunData(ReportMetadata("digits", "Is it?", ()), pd.DataFrame(), pd.DataFrame())
+        >>> draw("accuracy:test/nll", nothing).text
+        'No selected trial has reported test/nll yet.'
     """
     figure, arguments = parse(request)
     return figure(run_data, *arguments)
