@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,25 @@ def test_half_a_line_at_the_end_is_dropped_and_overwritten(tmp_path) -> None:
     torn.append(EVENTS[1])
     torn.close()
     assert list(read(path)) == EVENTS[:2]
+
+
+def test_dropping_half_a_line_touches_nothing_before_it(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    for event in EVENTS:
+        journal.append(event)
+    journal.close()
+    with path.open("a") as file:
+        file.write('{"kind": "row", "tri')
+    inode = path.stat().st_ino
+
+    def full(self, *_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)  # the disk that tore the line is still full
+    monkeypatch.setattr(Path, "write_text", full)
+    assert Journal(path).events == EVENTS
+    assert path.stat().st_ino == inode
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,19 @@ class TrialRecord:
 
 
 class Journal:
-    """Append-only file of events with the state they add up to."""
+    """An append-only file of events, and the state that they add up to.
+
+    Example:
+        >>> import tempfile
+        >>> journal = Journal(Path(tempfile.mkdtemp()) / "journal.jsonl")
+        >>> trial = TrialId("none", 0, 0)
+        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=0.0))
+        True
+        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=9.0))  # known already
+        False
+        >>> journal.trials[trial].last.step
+        100
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -142,7 +154,7 @@ class Journal:
         self._file = path.open("ab", buffering=0)
 
     def append(self, event: Event) -> bool:
-        """Write the event if it is news; returns whether it was.
+        """Write an event unless the journal has it already; returns whether it was written.
 
         Raises:
             StorageError: The disk did not take the line. The journal is then closed for good; a
@@ -154,7 +166,11 @@ class Journal:
         return True
 
     def _write(self, line: bytes) -> None:
-        """Survives the process; what a power cut takes, checkpoints report again."""
+        """Hand a line to the operating system, so that it survives the death of this process.
+
+        A power cut may still take the newest lines; workers then report them again from their
+        checkpoints.
+        """
         try:
             written = self._file.write(line)
             reason = None if written == len(line) else "the disk took half a line"
@@ -168,7 +184,7 @@ class Journal:
             )
 
     def close(self) -> None:
-        """Make sure that all is on disk, and close."""
+        """Wait until every event is on the disk, and close the file."""
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()
@@ -180,15 +196,16 @@ class Journal:
         return is_news
 
     def _drop_torn_tail(self) -> None:
-        """A crash may leave half a line at the end; it was never acted upon."""
+        """Cut off half a line that a crash left at the end; nobody was told of it."""
         content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self.path.write_bytes(whole)
+        length = content.rfind(b"\n") + 1
+        if length < len(content):
+            # In place: writing the file anew would lose all of it if the disk is still full.
+            os.truncate(self.path, length)
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a journal file, oldest first."""
+    """Read the events of a journal file, oldest first; half a line at its end is left out."""
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if line.endswith("\n"):

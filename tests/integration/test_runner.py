@@ -27,7 +27,8 @@ def facts(folder: Path) -> dict[str, Any]:
                 step: {k: v for k, v in row.metrics.items() if k not in TIMES}
                 for step, row in sorted(record.rows.items())
             },
-            record.end and record.end.outcome,
+            record.end and (record.end.outcome, record.end.message),
+            list(record.configs),
         )
         for trial, record in sorted(journal.trials.items())
     }
@@ -38,20 +39,34 @@ def resolved(null_file: Path, **changes: Any) -> Search:
     return search.replaced(changes) if changes else search
 
 
-def test_every_kind_of_arm_runs_to_its_end(local_ray, null_file, tmp_path) -> None:
-    ending = execute(resolved(null_file), folder=tmp_path / "run")
-    assert ending.status == "done"
-    found = facts(tmp_path / "run")
-    outcomes = {trial: outcome for trial, (_, outcome) in found.items()}
+@pytest.fixture(scope="module")
+def on_ray(local_ray, null_file, tmp_path_factory) -> Path:
+    """The folder of a search with an arm of each kind that ran on Ray."""
+    folder = tmp_path_factory.mktemp("run")
+    assert execute(resolved(null_file), folder=folder).status == "done"
+    return folder
+
+
+def test_every_kind_of_arm_runs_to_its_end(on_ray, null_file) -> None:
+    found = facts(on_ray)
+    outcomes = {trial: end[0] for trial, (_, end, _) in found.items()}
     assert len(outcomes) == 1 + 1 + 4 + 4 + 6 + 4 + 1
     assert outcomes.pop("broken/seed0/00000") == "failed"
     assert set(outcomes.values()) == {"finished", "stopped"}
-    for trial, (rows, outcome) in found.items():
-        if outcome == "finished":
+    for trial, (rows, _, _) in found.items():
+        if outcomes.get(trial) == "finished":
             assert list(rows) == [2, 4, 6, 8], trial
             assert "test/accuracy" in rows[8]
-    assert execute(resolved(null_file), folder=tmp_path / "run").status == "done"
-    assert facts(tmp_path / "run") == found
+    assert execute(resolved(null_file), folder=on_ray).status == "done"
+    assert facts(on_ray) == found
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ray_and_the_local_executor_write_the_same_journal(
+    on_ray, null_file, tmp_path, workers: int
+) -> None:
+    execute(resolved(null_file), folder=tmp_path, executor="local", workers=workers)
+    assert facts(tmp_path) == facts(on_ray)
 
 
 def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, tmp_path) -> None:
@@ -63,7 +78,8 @@ def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, 
     execute(mortal, folder=tmp_path / "mortal")
     execute(healthy, folder=tmp_path / "healthy")
     assert (tmp_path / "died").exists()
-    assert facts(tmp_path / "mortal") == facts(tmp_path / "healthy")
+    (mortal_end,), (healthy_end,) = (facts(tmp_path / n).values() for n in ("mortal", "healthy"))
+    assert mortal_end[:2] == healthy_end[:2]
 
 
 def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file, tmp_path) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from tuneparts.errors import StorageError
 from tuneparts.run.ray.stopper import DiskFullStopper
-from tuneparts.run.worker import is_disk_full
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -50,10 +49,3 @@ def test_other_errors_pass(error: Exception) -> None:
     with pytest.raises(type(error)), stopper.guard():
         raise error
     assert stopper.reason is None
-
-
-def test_full_is_told_from_other_troubles() -> None:
-    assert is_disk_full(FULL)
-    assert is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
-    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
-    assert not is_disk_full(OSError(errno.EIO, "broken"))

@@ -2,8 +2,10 @@ import sys
 
 import pytest
 
+from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.search import load
+from tuneparts.search.spec import Search
 
 FILES = load.available()
 
@@ -12,6 +14,7 @@ FILES = load.available()
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_every_search_file_is_a_valid_question_at_every_scale(file, scale: str) -> None:
     search = load.load(file.name, scale=scale)
+    assert parse(Search, search.model_dump(mode="json")).digest == search.digest
     assert search.name == file.name
     assert search.scale == scale
     assert file.question.endswith("?")

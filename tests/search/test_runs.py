@@ -27,6 +27,18 @@ def test_a_name_cannot_leave_the_results(null_search, null_arm, tmp_path, name: 
         runs.named(tmp_path, name)
 
 
+def test_the_card_is_read_and_parsed_once(null_search, null_arm, tmp_path) -> None:
+    search = null_search(null_arm("a"))
+    made = runs.create(tmp_path, search, storage=None)
+    assert made.search is search
+    found = runs.named(tmp_path, None)
+    first = found.search
+    (found.folder / "run.json").unlink()
+    assert found.search is first
+    assert found.card["digest"] == search.digest
+    assert found.storage == runs.default_storage(found.folder)
+
+
 def test_a_damaged_card_is_refused(null_search, null_arm, tmp_path) -> None:
     run = runs.create(tmp_path, null_search(null_arm("a")))
     (run.folder / "run.json").write_text("{")

@@ -25,7 +25,7 @@ _NEIGHBOURS: set[str] = set()
 
 @dataclass(frozen=True)
 class SearchFile:
-    """A question that can be asked by name."""
+    """A search that can be run by its name."""
 
     name: str
     question: str
@@ -33,14 +33,14 @@ class SearchFile:
 
 
 def folders() -> list[Path]:
-    """Where search files are looked for: here, then beside or inside the package."""
+    """List the folders with search files: `searches` here, then beside or inside the package."""
     package = Path(tuneparts.__file__).parent
     places = [Path("searches"), package.parent / "searches", package / "_searches"]
     return [place for place in places if place.is_dir()]
 
 
 def available() -> list[SearchFile]:
-    """All search files; the first folder wins. Reads docstrings, runs nothing."""
+    """List all search files without running them; of two with one name the first folder's."""
     found: dict[str, SearchFile] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.py")):
@@ -50,7 +50,7 @@ def available() -> list[SearchFile]:
 
 
 def find(name: str) -> Path:
-    """The file of a search, by name or by path."""
+    """Find the file of a search by its name or path."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise ConfigError(f"a path must lead to a search file, but there is none at {name}.")
@@ -70,7 +70,7 @@ def load(
     arms: Sequence[str] | None = None,
     changes: Iterable[str] = (),
 ) -> Any:
-    """The resolved search (`spec.Search`) of a file.
+    """Load a search file, and apply what was changed on the command line.
 
     Modules and packages that lie beside the file can be imported while it is loaded.
 
@@ -81,6 +81,14 @@ def load(
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
         changes: `arm.field=value` or `data.field=value`.
+
+    Returns:
+        The search (`spec.Search`) with every value resolved and validated.
+
+    Example:
+        >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
+        >>> search.arm("none").config.optimiser.lr
+        0.5
     """
     from tuneparts.search.spec import Scale, Search  # brings torch, which a listing can do without
 
@@ -94,6 +102,9 @@ def load(
         raise ConfigError(f"{path}: {sentence(Search, error)}") from error
     if not isinstance(search, Search):
         raise ConfigError(f"`search(scale)` of {path} must return a Search, not {type(search)}.")
+    changes = list(changes)
+    if arms is None and seeds is None and trials is None and not changes:
+        return search
     tree = search.model_dump(mode="json")
     if arms is not None:
         tree["arms"] = _chosen(tree["arms"], arms)

@@ -1,4 +1,4 @@
-"""The folder of one invocation: the resolved search, its journal, checkpoints and reports."""
+"""The folder of one run of a search: the resolved search, its journal, checkpoints and reports."""
 
 import json
 import re
@@ -20,22 +20,28 @@ _RUN = re.compile(r"[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Run:
-    """One invocation of a search; `name` is `SEARCH/TIME-DIGEST`.
+    """One run of a search, and the folder that holds everything of it.
 
-    What was written at its start is read and parsed once per object.
+    Its card, `run.json`, is written once at the start, so it is read and parsed once too.
     """
 
     root: Path
+    """The results folder."""
     name: str
+    """`SEARCH/TIME-DIGEST`."""
 
     @property
     def folder(self) -> Path:
-        """Everything of the run."""
+        """Where the card, the journal, checkpoints and reports lie."""
         return self.root / self.name
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """What was written at the start: search, command, commit, storage."""
+        """What was written down at the start: search, command, commit, storage.
+
+        Raises:
+            DataMissingError: There is no readable card.
+        """
         try:
             card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
             if not isinstance(card, dict) or not isinstance(card.get("search"), dict):
@@ -48,7 +54,7 @@ class Run:
 
     @property
     def storage(self) -> str:
-        """Path or URI where the states, tables and logs of its trials lie."""
+        """Path or URI where the checkpoints, artifacts and logs of its trials lie."""
         return str(self.card["storage"] or default_storage(self.folder))
 
     @cached_property
@@ -60,12 +66,17 @@ class Run:
 
 
 def default_storage(folder: Path) -> str:
-    """Where the trials of a run folder lie unless told otherwise."""
+    """Where checkpoints of a run lie when no other storage was given."""
     return str(folder.absolute() / "trials")
 
 
 def create(root: Path, search: "Search", **facts: Any) -> Run:
-    """A new run folder with its card.
+    """Make the folder of a new run, and write its card.
+
+    Args:
+        root: the results folder.
+        search: the resolved search.
+        facts: what else the card says: command, commit, versions, storage.
 
     Raises:
         StorageError: The folder cannot be made, or is there already.
@@ -84,14 +95,23 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
 
 
 def listing(root: Path) -> list[Run]:
-    """All runs under a results folder, oldest first."""
+    """List all runs under a results folder, oldest first."""
     cards = root.glob("*/*/run.json")
     names = [str(card.parent.relative_to(root)) for card in cards]
     return [Run(root, n) for n in sorted(names, key=lambda n: n.split("/")[1]) if _RUN.fullmatch(n)]
 
 
 def named(root: Path, name: str | None) -> Run:
-    """A run by its name, or the newest; the name cannot leave the results folder."""
+    """Find a run by its name, or the newest one when there is no name.
+
+    Args:
+        root: the results folder.
+        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run.
+
+    Raises:
+        DataMissingError: There is no run at all.
+        ConfigError: No run has this name; a name cannot lead out of the results folder.
+    """
     runs = listing(root)
     if name is None:
         if not runs:

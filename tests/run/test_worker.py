@@ -1,0 +1,189 @@
+"""Executing segments: what is reported, what is kept, and what a second execution makes of it."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.harness.faulty import FaultyConfig
+from tuneparts.data.task import Task
+from tuneparts.errors import DataMissingError, StorageError
+from tuneparts.journal import Journal, TrialId
+from tuneparts.run import logs
+from tuneparts.run.worker import (
+    Report,
+    SegmentExecution,
+    TrialSetting,
+    deliver,
+    is_disk_full,
+    lost_worker,
+    restore_learner,
+)
+from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.storage import Folder
+
+TRIAL = TrialId("arm", 0, 0)
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> TrialSetting:
+    task: Any = Task  # null learners do not look at it
+    return TrialSetting(task, str(tmp_path), False, interval_limit=60.0)
+
+
+def segment(until: int = 8, **fields: Any) -> Segment:
+    config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))
+    return Segment(trial=TRIAL, config=config.model_dump(mode="json"), until=until, **fields)
+
+
+def steps(execution: SegmentExecution) -> list[Report]:
+    reports = [execution.step()]
+    while not reports[-1].done:
+        reports.append(execution.step())
+    return reports
+
+
+def passes(reports: list[Report]) -> list[float]:
+    return [row["cost/passes"] for report in reports for row in report.rows]
+
+
+def test_each_step_is_one_interval(setting) -> None:
+    reports = steps(SegmentExecution(segment(), setting))
+    assert [len(report.rows) for report in reports] == [1, 1, 1, 1]
+    assert passes(reports) == [2, 4, 6, 8]
+    assert [report.finished for report in reports] == [False, False, False, True]
+    seconds = [report.rows[0]["cost/seconds"] for report in reports]
+    assert seconds == sorted(seconds)
+
+
+def test_a_segment_ends_where_it_should_and_the_next_goes_on(setting) -> None:
+    first = steps(SegmentExecution(segment(until=4), setting))
+    assert passes(first) == [2, 4]
+    assert not first[-1].finished
+    second = steps(SegmentExecution(segment(start=4, round=1), setting))
+    assert passes(second) == [6, 8]
+    assert second[-1].finished
+
+
+def test_an_execution_that_was_cut_off_is_continued_and_reports_everything(setting) -> None:
+    cut_off = SegmentExecution(segment(), setting)
+    cut_off.step()
+    cut_off.step()
+    again = SegmentExecution(segment(), setting)
+    first = again.step()
+    assert passes([first]) == [2, 4, 6]
+    assert passes([first, *steps(again)]) == [2, 4, 6, 8]
+
+
+def test_a_segment_that_was_over_reports_its_rows_and_trains_no_more(setting) -> None:
+    steps(SegmentExecution(segment(), setting))
+    (report,) = steps(SegmentExecution(segment(), setting))
+    assert passes([report]) == [2, 4, 6, 8]
+    assert report.finished
+
+
+def test_a_failure_is_reported_with_the_rows_before_it_and_logged(setting) -> None:
+    broken = segment(config={"fault": "raise"})
+    SegmentExecution(broken, setting).step()
+    (report,) = steps(SegmentExecution(broken, setting))
+    assert passes([report]) == [2]
+    assert report.failure == "ValueError: asked to fail"
+    text = "\n".join(logs.read(Folder(setting.storage), TRIAL))
+    assert "FaultyConfig from 2 to 8 passes on " in text
+    assert "Traceback" in text
+
+
+def test_a_config_that_cannot_be_built_fails_its_trial(setting) -> None:
+    wrong = Segment(trial=TRIAL, config={"method": "nothing", "passes": 8}, until=8)
+    report = SegmentExecution(wrong, setting).step()
+    assert report.done
+    assert "`nothing` is not a known method" in str(report.failure)
+
+
+def test_an_interval_that_hung_before_fails(setting) -> None:
+    SegmentExecution(segment(), setting).step()
+    CheckpointStore(Folder(setting.storage)).note_hang(segment(), 2)
+    report = SegmentExecution(segment(), setting).step()
+    assert "HangError: an interval ends within 60 s, but the one after 2 passes" in str(
+        report.failure
+    )
+
+
+@pytest.mark.parametrize("method", ["put", "find"])
+def test_storage_that_is_away_is_no_failure_of_the_trial(setting, monkeypatch, method) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise OSError("away, says https://user:hunter2hunter2@host/")
+
+    monkeypatch.setattr(CheckpointStore, method, away)
+    with pytest.raises(StorageError, match="OSError: away") as caught:
+        SegmentExecution(segment(), setting).step()
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_full_disk_is_told_apart(setting, monkeypatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(CheckpointStore, "put", full)
+    report = SegmentExecution(segment(), setting).step()
+    assert report.done
+    assert report.failure is None
+    assert "No space left" in str(report.disk_full)
+
+
+def test_full_is_told_from_other_troubles() -> None:
+    assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
+    assert is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
+    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+    assert not is_disk_full(OSError(errno.EIO, "broken"))
+
+
+def test_the_threads_of_a_trial_are_set(setting) -> None:
+    before = torch.get_num_threads()
+    try:
+        SegmentExecution(segment(), setting, threads=2).step()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def plan(null_search, null_arm, tmp_path) -> Plan:
+    return Plan(null_search(null_arm("arm")), Journal(tmp_path / "journal.jsonl"))
+
+
+def test_a_plan_hears_rows_and_ends(plan) -> None:
+    one = plan.next()
+    row = {"cost/passes": 2.0, "val/accuracy": 0.5}
+    deliver(plan, one, Report([row]))
+    assert not plan.done
+    deliver(plan, one, Report([{**row, "cost/passes": 8.0}], done=True, finished=True))
+    assert plan.done
+    assert list(plan.journal.trials[TRIAL].rows) == [2, 8]
+    assert plan.journal.trials[TRIAL].end.outcome == "finished"
+
+
+def test_a_full_disk_ends_no_trial(plan) -> None:
+    with pytest.raises(StorageError, match=r"no room\. Make space"):
+        deliver(plan, plan.next(), Report(done=True, disk_full="no room"))
+    assert plan.journal.trials[TRIAL].end is None
+
+
+def test_a_lost_worker_is_a_failure_that_counts_its_deaths(plan) -> None:
+    deliver(plan, plan.next(), lost_worker())
+    assert plan.journal.trials[TRIAL].end.outcome == "failed"
+    assert "died 4 times" in plan.journal.trials[TRIAL].end.message
+
+
+def test_a_learner_is_restored_in_its_last_state(null_search, null_arm, setting, tmp_path) -> None:
+    search = null_search(null_arm("arm"))
+    config = segment().config
+    with pytest.raises(DataMissingError, match="arm/seed0/00000 has none"):
+        restore_learner(search, str(tmp_path), TRIAL, config)
+    steps(SegmentExecution(segment(until=6), setting))
+    assert restore_learner(search, str(tmp_path), TRIAL, config).passes == 6
