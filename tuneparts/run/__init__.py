@@ -110,7 +110,7 @@ def lock(folder: Path) -> Iterator[None]:
         ...     print("mine")
         mine
     """
-    key = folder.absolute()
+    key = folder.resolve()
     held = _held.get(frozenset())
     if key in held:
         yield

@@ -1,7 +1,7 @@
-"""What a trial says besides its metrics: prints, warnings, log records, why it failed, and where.
+"""The log of a trial: what it prints, warnings, log records, where it ran and why it failed.
 
-The lines of a trial lie beside its states, so they outlive the worker, and can be read while the
-trial runs. Only the newest are kept: a trial that prints at every step fills no disk.
+It lies beside the checkpoints of the trial, so it outlives the worker and can be read while the
+trial runs. Only the newest lines are kept, so that a trial that prints at every step fills no disk.
 """
 
 import sys
@@ -21,13 +21,23 @@ _NAME = "log.txt"
 
 
 def read(storage: Folder, trial: TrialId) -> list[str]:
-    """The newest lines of a trial, oldest first; none when it has not begun."""
+    """Read the newest lines of a trial's log, oldest first; none when it has not begun."""
     folder = _folder(storage, trial)
     return folder.read(_NAME).decode().splitlines() if _NAME in folder.names() else []
 
 
 class TrialLog:
-    """The log of one trial, written by the worker that runs it."""
+    """The log of one trial, written by the worker that runs it.
+
+    Example:
+        >>> import tempfile
+        >>> storage, trial = Folder(tempfile.mkdtemp()), TrialId("none", 0, 0)
+        >>> log = TrialLog(storage, trial)
+        >>> log.add("hello")
+        >>> log.keep()
+        >>> [line.split()[1] for line in read(storage, trial)]
+        ['hello']
+    """
 
     def __init__(self, storage: Folder, trial: TrialId) -> None:
         self._folder = _folder(storage, trial)
@@ -36,7 +46,7 @@ class TrialLog:
         self._is_news = False
 
     def add(self, text: str) -> None:
-        """Append lines under the present time."""
+        """Append lines, each with the time of day; secrets in them are masked."""
         now = time.strftime("%H:%M:%S")
         lines = [f"{now} {line}" for line in self._redactor.text(text).splitlines() if line.strip()]
         self._lines = [*self._lines, *lines][-NUM_LINES:]
@@ -44,7 +54,7 @@ class TrialLog:
 
     @contextmanager
     def listen(self) -> Iterator[None]:
-        """Take what is printed meanwhile, to stdout or stderr; it still goes there too."""
+        """Add what is printed to stdout or stderr inside the block; it is still printed too."""
         out, err = _Tee(sys.stdout), _Tee(sys.stderr)
         try:
             with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
@@ -54,7 +64,7 @@ class TrialLog:
             self.add("".join(err.said))
 
     def keep(self) -> None:
-        """Write what is new to the storage."""
+        """Write the log to the storage if something was added."""
         if self._is_news:
             self._folder.write(_NAME, ("\n".join(self._lines) + "\n").encode())
             self._is_news = False

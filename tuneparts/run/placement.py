@@ -1,4 +1,4 @@
-"""Where a trial fits: the bundles it reserves against what each node has. Arithmetic, no Ray."""
+"""Whether a trial fits: what it reserves against what each machine has. Arithmetic, no Ray."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -14,7 +14,7 @@ _STEP = 10_000
 
 
 def bundle(resources: Resources) -> dict[str, float]:
-    """What Ray calls a bundle: resource name -> amount."""
+    """Translate resources to what Ray calls a bundle: resource name -> amount."""
     amounts = {"CPU": resources.cpus, **resources.custom}
     if resources.gpus:
         amounts["GPU"] = resources.gpus
@@ -24,28 +24,32 @@ def bundle(resources: Resources) -> dict[str, float]:
 
 
 def bundles(arm: Arm) -> list[dict[str, float]]:
-    """What a trial of an arm reserves: its own bundle, then those of its tasks."""
+    """List what a trial of an arm reserves: its own bundle, then those of its tasks."""
     return [bundle(arm.resources), *arm.config.task_bundles()]
 
 
 def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100_000) -> int:
-    """How many trials fit the nodes at once, placed one after the other where they first fit.
+    """Count the trials that fit at once, each placed on the first node with room for it.
 
     Args:
         trial: bundles of one trial; each lies on one node, several may lie on different ones.
         nodes: what each node has.
         most: where to stop counting.
+
+    Example:
+        >>> slots([{"CPU": 1, "GPU": 0.5}], [{"CPU": 8, "GPU": 1}])
+        2
     """
     needs = [_steps(need) for need in trial]
     free = [_steps(node) for node in nodes]
     placed = 0
-    while placed < most and all(_take(need, free) for need in needs):
+    while placed < most and all(_reserve(need, free) for need in needs):
         placed += 1
     return placed
 
 
 def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[Amounts]) -> None:
-    """Refuse arms whose trials these nodes could never hold.
+    """Raise for an arm whose trials these nodes could never hold.
 
     Args:
         needs: the bundles of a trial of each arm.
@@ -69,7 +73,7 @@ def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[A
 
 
 def describe(amounts: Amounts) -> str:
-    """Amounts as a person writes them: `2 CPU, 0.5 GPU, 4 GB`."""
+    """Write amounts as a person would: `2 CPU, 0.5 GPU, 4 GB`."""
     return ", ".join(
         f"{amount / GIB:g} GB" if name == "memory" else f"{amount:g} {name}"
         for name, amount in amounts.items()
@@ -92,8 +96,8 @@ def _steps(amounts: Amounts) -> dict[str, int]:
     return {name: round(amount * _STEP) for name, amount in amounts.items()}
 
 
-def _take(need: Mapping[str, int], free: Sequence[dict[str, int]]) -> bool:
-    """Take a bundle from the first node that has it; whether one did."""
+def _reserve(need: Mapping[str, int], free: Sequence[dict[str, int]]) -> bool:
+    """Reserve a bundle on the first node with room for it; returns whether there was one."""
     if not any(need.values()):
         return False  # what needs nothing is not a trial, and would fit without end
     for node in free:

@@ -1,4 +1,4 @@
-"""Ends a worker whose interval never ends, after leaving word of it."""
+"""Ends a worker process whose interval takes too long."""
 
 import faulthandler
 import os
@@ -13,14 +13,15 @@ GRACE = 30.0
 
 @contextmanager
 def limit(seconds: float, leave_word: Callable[[], None]) -> Iterator[None]:
-    """End this process if the block takes longer; Ray then starts the segment again.
+    """End this process if the block takes longer; the executor then starts the segment again.
 
-    A block that hangs cannot be asked to stop, so the process goes. Where it hangs inside
-    compiled code that holds the interpreter, no word can be left; it still goes.
+    A block that hangs cannot be asked to stop, so the process has to end. Where it hangs inside
+    compiled code that holds the interpreter, `leave_word` is not called, and the process ends
+    some seconds later.
 
     Args:
         seconds: how long the block may take.
-        leave_word: called in another thread just before the end.
+        leave_word: called in another thread just before the end, to record what hung.
     """
 
     def expire() -> None:

@@ -1,4 +1,1 @@
-"""Searches: what they are, what they plan, and how Ray runs them.
-
-Only `trainable`, `searcher`, `halt`, `tasks`, `cluster` and `runner` import Ray.
-"""
+"""Searches: what they are, which trials they plan, and where checkpoints and runs lie. No Ray."""

@@ -1,4 +1,4 @@
-"""A stretch of a trial that runs without a decision in between, and where its state lies."""
+"""A segment: the part of a trial that runs without a decision of its algorithm in between."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from tuneparts.journal import TrialId
 
 @dataclass(frozen=True)
 class Segment:
-    """Train one trial until it has spent so many passes."""
+    """An order to a worker: train one trial until it has spent so many passes."""
 
     trial: TrialId
     config: Mapping[str, Any]
@@ -20,12 +20,12 @@ class Segment:
     start: int = 0
     """Passes at which it begins."""
     round: int = 0
-    """How many segments of the trial came before."""
+    """Number of segments of the trial that came before."""
     donor: TrialId | None = None
-    """Whose state of the round before to start from, when not its own."""
+    """The trial from whose state of the round before this one starts, if not from its own."""
 
     def to_json(self) -> str:
-        """One line of text, for the way to the worker."""
+        """Write it as one line of text, which any executor can carry to a worker."""
         return json.dumps(
             {
                 "trial": str(self.trial),
@@ -39,7 +39,7 @@ class Segment:
 
     @classmethod
     def from_json(cls, text: str) -> "Segment":
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         values = json.loads(text)
         return cls(
             trial=TrialId.parse(values["trial"]),
@@ -53,7 +53,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Result:
-    """How a segment ended: its last metrics, or why it failed."""
+    """How a segment ended, as its algorithm sees it: the last metrics, or why it failed."""
 
     metrics: Mapping[str, float]
     failure: str | None = None
@@ -61,7 +61,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an algorithm wants next: segments to run, and trials that go no further."""
+    """What an algorithm asks for: segments to run, and trials that it stops for good."""
 
     run: tuple[Segment, ...]
     stop: tuple[TrialId, ...] = ()

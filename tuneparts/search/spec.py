@@ -1,4 +1,7 @@
-"""What a search is: a question, its data, and the arms that answer it. Frozen data, no Ray."""
+"""What a search is: a question, its data, and the arms that answer it. Frozen data, no Ray.
+
+A *replicate* is one seed of an arm, with all the trials that its algorithm runs under that seed.
+"""
 
 import hashlib
 import json
@@ -13,6 +16,7 @@ from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.schema import selection_metric
 from tuneparts.search.space import Choice, Dimension
+from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import MethodConfig
 
 T = TypeVar("T")
@@ -30,61 +34,78 @@ class Scale(StrEnum):
     """The published setting, on GPUs."""
 
     def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
-        """The value for this scale."""
+        """Choose the value for this scale.
+
+        Example:
+            >>> Scale.SMOKE.pick(smoke=10, cpu=1_000, paper=100_000)
+            10
+        """
         return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
 
 
 class Fixed(Config):
-    """One config per seed, as given."""
+    """One trial per seed, at the arm's own config."""
 
     kind: Literal["fixed"] = "fixed"
 
 
 class RandomSearch(Config):
-    """Independent draws from the space."""
+    """Trials at independent draws from the space."""
 
     kind: Literal["random"] = "random"
     num_trials: int = Field(gt=0)
 
 
 class GridSearch(Config):
-    """Every combination of the space's choices."""
+    """A trial for every combination of the space's choices."""
 
     kind: Literal["grid"] = "grid"
 
 
 class Tpe(Config):
-    """Optuna's tree-structured Parzen estimator, asked in batches so that order cannot matter."""
+    """Optuna's tree-structured Parzen estimator, asked for a whole batch of trials at a time.
+
+    A batch is told only when all of it has ended, so that the order in which trials end cannot
+    change what is asked next.
+    """
 
     kind: Literal["tpe"] = "tpe"
     num_trials: int = Field(gt=0)
     batch: int = Field(default=4, gt=0)
-    """Trials that run side by side; each batch learns from all before it."""
+    """Trials per batch; they can run side by side, and each batch learns from all before it."""
     num_startup: int = Field(default=10, ge=1)
     """Random trials before the estimator takes over."""
 
 
 class Asha(Config):
-    """Successive halving by the asynchronous rule (Li et al. 2020), decided in trial order."""
+    """Successive halving (Li et al. 2020): trials compete at rungs, and few reach the full budget.
+
+    Whether a trial continues is decided by the asynchronous rule, applied in the order of trials
+    and not of arrival.
+    """
 
     kind: Literal["asha"] = "asha"
     num_trials: int = Field(gt=0)
     min_passes: int = Field(gt=0)
-    """The first rung."""
+    """Passes of the first rung."""
     reduction: int = Field(default=4, ge=2)
-    """One in so many goes on, and the next rung is so many times higher."""
+    """Reduction factor r: about the best 1/r of a rung continue, to a rung r times longer."""
 
 
 class Pbt(Config):
-    """Population-based training (Jaderberg et al. 2017), in synchronous rounds."""
+    """Population-based training (Jaderberg et al. 2017).
+
+    All members train for a round. Then the worst copy weights and hypers of the best, vary the
+    hypers, and the next round starts.
+    """
 
     kind: Literal["pbt"] = "pbt"
     population: int = Field(ge=4)
     num_rounds: int = Field(ge=2)
     quantile: float = Field(default=0.25, gt=0, le=0.5)
-    """The worst quantile copies weights and hypers from the best."""
+    """Fraction of the population that copies, and that is copied from."""
     resample: float = Field(default=0.25, ge=0, le=1)
-    """How often a value is drawn anew instead of perturbed."""
+    """Probability that a copied value is drawn anew instead of perturbed."""
 
 
 Algorithm: TypeAlias = Annotated[
@@ -93,41 +114,55 @@ Algorithm: TypeAlias = Annotated[
 
 
 class Resources(Config):
-    """What one trial occupies."""
+    """What one trial reserves on a machine."""
 
     cpus: float = Field(default=1, gt=0)
     gpus: float = Field(default=0, ge=0)
-    """Fractions pack several trials onto one device."""
+    """A fraction lets several trials share one device."""
     memory_gb: float = Field(default=0, ge=0)
     custom: dict[str, float] = Field(default_factory=dict)
+    """Resources that a cluster declares under names of its own -> amount."""
 
 
 class Arm(Config):
-    """One method with its space and budget."""
+    """One method, what is varied of it, and how.
+
+    Example:
+        >>> from tuneparts.baselines.standard import StandardConfig
+        >>> from tuneparts.search.space import Uniform
+        >>> arm = Arm(
+        ...     name="random",
+        ...     config=StandardConfig(passes=400, interval=100),
+        ...     algorithm=RandomSearch(num_trials=8),
+        ...     space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
+        ... )
+        >>> arm.trials_per_seed
+        8
+    """
 
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
-    """The method's config; what the space does not vary."""
+    """The method's config. The space varies some of its fields; the others are as they stand."""
     algorithm: Algorithm = Fixed()
     space: dict[str, Dimension] = Field(default_factory=dict)
-    """Dotted path into the config -> distribution."""
+    """Dotted path of a field of the config (`optimiser.lr`) -> its distribution."""
     seeds: tuple[int, ...] | None = None
-    """Replicates of the whole arm; the search's own unless given."""
+    """A replicate runs under each; None takes those of the search."""
     follows: str | None = None
-    """Train at the hypers that this arm found, seed by seed."""
+    """Name of the leader: train at the hypers of its selected trial, replicate by replicate."""
     resources: Resources = Resources()
     budget_note: str = ""
-    """Why the passes of a trial differ from the search's; without it they must not."""
+    """Why a trial of this arm spends another number of passes than the search says."""
 
     @field_validator("config", mode="before")
     @classmethod
-    def _by_method(cls, value: Any) -> Any:
+    def _parse_method(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             return parse(catalog.config_class(str(value.get("method"))), value)
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Arm":
+    def _check_arm(self) -> "Arm":
         if (self.algorithm.kind == "fixed") == bool(self.space):
             raise ValueError(
                 f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
@@ -139,7 +174,8 @@ class Arm(Config):
             loose = [path for path, dim in self.space.items() if not isinstance(dim, Choice)]
             if loose:
                 raise ValueError(f"grid search needs a Choice for each dimension, not {loose}")
-        rng = _probe()
+        # A draw that does not fit the config is refused now, and not in a worker an hour later.
+        rng = numpy_generator(0, "validate a space")
         self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
         if isinstance(self.algorithm, Asha) and self.algorithm.min_passes % self.config.interval:
             raise ValueError(
@@ -158,7 +194,7 @@ class Arm(Config):
 
     @property
     def trials_per_seed(self) -> int:
-        """How many trials one replicate runs."""
+        """Number of trials in one replicate."""
         algorithm = self.algorithm
         if isinstance(algorithm, GridSearch):
             count = 1
@@ -171,7 +207,7 @@ class Arm(Config):
 
 
 class Search(Config):
-    """A question with its arms."""
+    """A question, and the arms that are compared to answer it."""
 
     name: str = Field(pattern=NAME)
     question: str
@@ -180,9 +216,9 @@ class Search(Config):
     scale: Scale
     data: DataConfig
     metric: str
-    """What trials are selected by, inside an arm and a seed; never a test metric."""
+    """The metric that selects one trial of each replicate; never one of test data."""
     passes: int = Field(gt=0)
-    """Budget of every trial, unless an arm says why not."""
+    """Budget of every trial in passes; an arm with another one says why in its `budget_note`."""
     seeds: tuple[int, ...] = Field(min_length=1)
     arms: tuple[Arm, ...] = Field(min_length=1)
     score_test_always: bool = False
@@ -193,12 +229,12 @@ class Search(Config):
 
     @field_validator("metric")
     @classmethod
-    def _selectable(cls, value: str) -> str:
+    def _check_metric(cls, value: str) -> str:
         selection_metric(value)
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Search":
+    def _check_arms(self) -> "Search":
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arms have names of their own, but got {names}")
@@ -229,7 +265,7 @@ class Search(Config):
         return self
 
     def seeds_of(self, arm: Arm) -> tuple[int, ...]:
-        """The replicates of an arm."""
+        """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
     def arm(self, name: str) -> Arm:
@@ -238,15 +274,8 @@ class Search(Config):
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that change with anything that could change a number."""
+        """Twelve hexadecimal digits that change with whatever could change a result."""
         words = {"question", "notes", "figures", "keep_models"}
         facts = self.model_dump(mode="json", exclude=words)
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _probe() -> Any:
-    """A generator for checking that drawn values fit the config; no result depends on it."""
-    from tuneparts.seeding import numpy_generator
-
-    return numpy_generator(0, "validate a space")

@@ -9,7 +9,15 @@ from tuneparts.redaction import has_password, redact
 
 
 class Folder:
-    """Named byte strings in one place; writing is all or nothing."""
+    """A folder of files by plain names; a file that is written is there as a whole or not at all.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Folder(tempfile.mkdtemp()).child("none", "seed0")
+        >>> folder.write("state", b"123")
+        >>> folder.names(), folder.read("state")
+        (['state'], b'123')
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = refuse_keys(uri).rstrip("/")
@@ -22,13 +30,13 @@ class Folder:
             ) from error
 
     def child(self, *names: str) -> "Folder":
-        """A folder inside this one."""
+        """Name a folder inside this one; it need not exist yet."""
         for name in names:
             _refuse_path(name)
         return Folder("/".join([self.uri, *names]))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file that is either whole or not there."""
+        """Write a file, or replace it, in one step."""
         _refuse_path(name)
         self._fs.create_dir(self._path, recursive=True)
         partial = f"{self._path}/.{name}.partial"
@@ -42,14 +50,14 @@ class Folder:
         self._fs.move(partial, f"{self._path}/{name}")
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
+        """Read a file."""
         _refuse_path(name)
         with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read()
         return content
 
     def names(self) -> list[str]:
-        """The files here, sorted; none when the folder is not there."""
+        """List the files here by name; none when the folder is not there."""
         selector = pafs.FileSelector(self._path, allow_not_found=True)
         found = [
             info.base_name
@@ -65,7 +73,11 @@ class Folder:
 
 
 def refuse_keys(uri: str) -> str:
-    """The URI, which the run's card and every worker will hold, if it carries no key."""
+    """Return the URI if it carries no password: the run's card and every worker will hold it.
+
+    Raises:
+        SecurityError: It carries one.
+    """
     if has_password(uri):
         raise SecurityError(
             f"a storage URI is written to the run's card, so it carries no key, but got "
@@ -75,6 +87,6 @@ def refuse_keys(uri: str) -> str:
 
 
 def _refuse_path(name: str) -> None:
-    """A name stays inside its folder."""
+    """Raise for a name that could lead out of its folder."""
     if name in {"", ".", ".."} or not name.isprintable() or {"/", "\\"} & set(name):
         raise SecurityError(f"a file is named by one plain name, but got {name!r}.")

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one that only this machine can reach."""
+"""Joins a Ray cluster, or starts one that only this machine can reach."""
 
 import os
 import socket
@@ -13,8 +13,8 @@ from tuneparts.redaction import redact
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # no tables of Ray's own on the terminal
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default, without its warning
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # CSV, JSON and TensorBoard files of every trial
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C reaches us as KeyboardInterrupt
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
@@ -80,7 +80,7 @@ def _knock(address: str) -> None:
 
 
 def nodes() -> list[dict[str, float]]:
-    """What each living node of the cluster has."""
+    """List what each living node of the cluster has: resource name -> amount."""
     import ray
 
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]

@@ -1,4 +1,4 @@
-"""Ray tasks inside a trial: parts of a learner's work on bundles that the trial reserved for them.
+"""Runs parts of a learner's work as Ray tasks, on resources that its trial reserved for them.
 
 Ray starts the tasks of a trial inside the trial's placement group. They never wait for resources
 that another trial holds, so trials that wait for their tasks cannot block each other.
@@ -53,7 +53,7 @@ class RayTasks:
 
 
 def _result(reference: Any) -> Any:
-    """What a task returned, or what it ended with."""
+    """Get what a task returned, or the exception that it ended with."""
     try:
         return ray.get(reference)
     except RayError as error:  # the task raised, or its worker died
@@ -61,7 +61,7 @@ def _result(reference: Any) -> Any:
 
 
 def _end_late(running: dict[Any, tuple[int, float]], timeout: float) -> list[int]:
-    """End the tasks that had their time; returns their positions."""
+    """Cancel the tasks that ran too long; returns their positions."""
     now = time.monotonic()
     late = [reference for reference, (_, start) in running.items() if now - start > timeout]
     for reference in late:
