@@ -319,11 +319,11 @@ def test_wfn_resumes_bit_for_bit(task: Task) -> None:
 def test_a_finished_learner_shows_its_weights(task: Task) -> None:
     learner = build(task, **mlp())
     finish(learner)
-    shown = learner.exhibits()["deviations"]
+    shown = learner.artifacts()["deviations"]
     assert set(shown["moment"]) == {"at the start", "at the end"}
     ends = [mu for mu, when in zip(shown["mu"], shown["moment"], strict=True) if "end" in when]
     assert set(ends) <= set(fixing.means(learner.net).tolist())
-    assert build(task, **mlp(quantiser={"kind": "nearest"})).exhibits() == {}
+    assert build(task, **mlp(quantiser={"kind": "nearest"})).artifacts() == {}
 
 
 def test_what_a_learner_shows_survives_resuming(task: Task) -> None:
@@ -334,7 +334,7 @@ def test_what_a_learner_shows_survives_resuming(task: Task) -> None:
     resumed.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(whole.state_dict())))
     finish(whole)
     finish(resumed)
-    assert resumed.exhibits() == whole.exhibits()
+    assert resumed.artifacts() == whole.artifacts()
 
 
 def test_without_validation_data(task: Task) -> None:

@@ -8,15 +8,15 @@ import torch
 from tuneparts.journal import Event
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
-from tuneparts.training.served import Served
+from tuneparts.training.final_module import FinalModule
 
 pytestmark = pytest.mark.mlflow
 
 
-def make_module() -> Served:
+def make_module() -> FinalModule:
     torch.manual_seed(0)
     body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 3))
-    return Served(body, mean=(0.5,), std=(0.25,), is_image=True).eval()
+    return FinalModule(body, mean=(0.5,), std=(0.25,), is_image=True).eval()
 
 
 def globals_of_mlflow() -> tuple[dict[str, str], str, str]:

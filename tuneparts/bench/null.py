@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
+from torch import nn
 
+from tuneparts.errors import ConfigError
 from tuneparts.seeding import derive
+from tuneparts.training.artifacts import Columns
 from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.learner import Context, Learner, MethodConfig
 
@@ -57,6 +60,12 @@ class NullLearner:
             "cost/passes": float(self._passes),
         }
         return metrics | ({"test/accuracy": score - 0.01} if self.finished else {})
+
+    def final_module(self) -> nn.Module:
+        raise ConfigError("a method that trains nothing has no model to keep. Keep another arm's.")
+
+    def artifacts(self) -> Mapping[str, Columns]:
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         return {"passes": self._passes}

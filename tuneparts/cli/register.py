@@ -36,7 +36,6 @@ def keep(results: api.Results, trial: TrialId) -> str:
     import numpy as np
 
     from tuneparts.tracking import models, store
-    from tuneparts.training.served import served
 
     uri = store.resolve(settings.current().tracking_uri)
     run_id = results.run_ids.get(trial)
@@ -49,4 +48,4 @@ def keep(results: api.Results, trial: TrialId) -> str:
     if found is not None:
         return found
     example = np.asarray(results.search.data.load().test.inputs[:4])
-    return models.log(uri, run_id, served(results.learner(trial)), example)
+    return models.log(uri, run_id, results.learner(trial).final_module(), example)

@@ -6,6 +6,7 @@ and the hypers by the mean of the gradients that clients of later chunks sent. W
 and partition this is federated averaging.
 """
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -159,6 +160,9 @@ class FederatedLearner(
         return self.hypers.predict(
             lambda inputs: self.parts.run(view, inputs), x, generator=generator, training=False
         )
+
+    def trained_net(self) -> nn.Module:
+        return self.parts.merged(into=copy.deepcopy(self.net))
 
     def evaluate(self) -> dict[str, float]:
         traffic = self._reported_traffic

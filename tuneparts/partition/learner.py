@@ -145,8 +145,8 @@ class PartitionedLearner(
         net = self.subnetwork(self.parts.num_partitions)
         return self.hypers.predict(net, x, generator=generator, training=False)
 
-    def final_net(self) -> nn.Module:
-        return self.parts.merged()
+    def trained_net(self) -> nn.Module:
+        return self.parts.merged(into=copy.deepcopy(self.net))
 
     def evidence(self) -> Evidence:
         """L_ML of the present weights and hypers, always under the same augmentation draws."""

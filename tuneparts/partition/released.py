@@ -70,8 +70,8 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
 
-    def final_net(self) -> nn.Module:
-        return super().final_net() if self._released is None else self.net
+    def trained_net(self) -> nn.Module:
+        return super().trained_net() if self._released is None else self.net
 
     def evaluate(self) -> dict[str, float]:
         if self._released is None:

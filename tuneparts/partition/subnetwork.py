@@ -218,13 +218,18 @@ class Partitioned(nn.Module):
         return self.run(view, x, learns_statistics=False)
 
     @torch.no_grad()
-    def merged(self) -> nn.Module:
-        """The net itself, with the factors, summands and statistics of subnetwork C written in."""
+    def merged(self, into: nn.Module | None = None) -> nn.Module:
+        """Write all that subnetwork C reads into an ordinary net, and return that net.
+
+        Args:
+            into: a net of the same kind; None for the partitioned net itself.
+        """
+        net = self.net if into is None else into
         tensors = self.view(self.num_partitions).tensors
-        for name, own in [*self.net.named_parameters(), *self.net.named_buffers()]:
+        for name, own in [*net.named_parameters(), *net.named_buffers()]:
             if name in tensors and tensors[name].data_ptr() != own.data_ptr():
                 own.copy_(tensors[name])
-        return self.net
+        return net
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """As of any module; the maps come with the state."""

@@ -22,8 +22,8 @@ from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussian
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint
+from tuneparts.training.artifacts import Columns
 from tuneparts.training.evaluate import evaluate
-from tuneparts.training.exhibits import Columns
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
@@ -183,7 +183,7 @@ class PwfnLearner(
                 metrics |= self._ensemble_scores()
         return metrics
 
-    def exhibits(self) -> Mapping[str, Columns]:
+    def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""
         if not self._start:
             return {}

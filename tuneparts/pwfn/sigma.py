@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.pwfn.gaussian import FLOOR, layers, tensors
-from tuneparts.training.exhibits import Columns
+from tuneparts.training.artifacts import Columns
 
 SCALE = 0.0025
 """Third quartile of the initial standard deviations of a tensor."""

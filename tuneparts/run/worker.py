@@ -30,7 +30,6 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
-from tuneparts.training.exhibits import Exhibitor
 from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
 
 MAX_RESTARTS = 3
@@ -183,8 +182,8 @@ class SegmentExecution:
         row = {**metrics, "cost/seconds": self._seconds}
         self._history.append(row)
         self._unreported.append(row)
-        if learner.finished and isinstance(learner, Exhibitor):
-            self._artifacts.put(segment.trial, learner.exhibits())
+        if learner.finished:
+            self._artifacts.put(segment.trial, learner.artifacts())
         state = {
             "learner": learner.state_dict(),
             "seconds": self._seconds,

@@ -6,9 +6,11 @@ from typing import Any, Protocol
 
 import torch
 from pydantic import Field
+from torch import nn
 
 from tuneparts.config import Config
 from tuneparts.data.task import Task
+from tuneparts.training.artifacts import Columns
 
 
 class Learner(Protocol):
@@ -39,6 +41,21 @@ class Learner(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what `state_dict` returned."""
+        ...
+
+    def final_module(self) -> nn.Module:
+        """The trained model as one ordinary module in evaluation mode.
+
+        It maps inputs as data sets hold them (pixels from 0 to 255, or vectors) to logits (B, K),
+        the same that the learner is scored by. Further training does not change it.
+
+        Raises:
+            ConfigError: There is no model to keep.
+        """
+        ...
+
+    def artifacts(self) -> Mapping[str, Columns]:
+        """Small tables by name, asked for once it has finished; a megabyte at most in all."""
         ...
 
 

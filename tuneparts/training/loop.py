@@ -1,14 +1,17 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from tuneparts.errors import DivergedError
+from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.training.artifacts import Columns
+from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.state import Stateful
 
@@ -44,6 +47,23 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
     @property
     def state_device(self) -> torch.device:
         return self.context.device
+
+    def predictor(self) -> nn.Module:
+        """What scores are of, as an ordinary module from normalised inputs to logits (B, K)."""
+        raise ConfigError(
+            "a model is kept of methods that train one net or several members, but "
+            f"{type(self).__name__} has none. Keep the model of another arm."
+        )
+
+    def final_module(self) -> FinalModule:
+        body = copy.deepcopy(self.predictor())  # so that further training does not reach it
+        task = self.context.task
+        is_image = len(task.in_shape) == 3
+        module = FinalModule(body, mean=task.mean, std=task.std, is_image=is_image)
+        return module.to(self.context.device).eval()
+
+    def artifacts(self) -> Mapping[str, Columns]:
+        return {}
 
     @property
     def finished(self) -> bool:

@@ -11,6 +11,7 @@ from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples
 from tuneparts.models import Mlp, Net
 from tuneparts.training.evaluate import EVAL_BATCH, evaluate
+from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import Hypers, HypersConfig
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
@@ -60,9 +61,15 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         """Logits (B, K) as used for scores; methods with other forward views override it."""
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
-    def final_net(self) -> nn.Module:
-        """The net that scores are of, as an ordinary module; to be asked once, when trained."""
+    def trained_net(self) -> nn.Module:
+        """The net that `predict` predicts with, as an ordinary module.
+
+        A method whose `predict` reads other weights than those of `net` overrides both.
+        """
         return self.net
+
+    def predictor(self) -> nn.Module:
+        return UnderHypers(self.trained_net(), self.hypers, self.context.seed)
 
     def evaluate(self) -> dict[str, float]:
         metrics = self.hypers.values()

@@ -23,6 +23,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.evaluate import EVAL_BATCH
+from tuneparts.training.final_module import MeanOfMembers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
@@ -127,6 +128,9 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         loss_M = self.losses(*self.next_batch())
         gradient_step(self.objective(loss_M), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
+
+    def predictor(self) -> nn.Module:
+        return MeanOfMembers(self.model)
 
     def evaluate(self) -> dict[str, float]:
         metrics = {

@@ -1,0 +1,75 @@
+"""A trained learner as one ordinary module: what is kept and served when training is over.
+
+The module takes inputs as data sets hold them, normalises them as training did, and predicts what
+the learner was scored by: the same net, hypers and averaging. Its draws of augmentation start in
+each call where those of the test scores started, so equal inputs have equal predictions.
+
+Shapes: B examples, K classes, C channels, H height, W width, D features, M members.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.training.hyper import Hypers
+from tuneparts.training.members.predictions import mean_log_probs
+
+
+class FinalModule(nn.Module):
+    """Maps pixels (B, C, H, W) from 0 to 255, or vectors (B, D), to logits (B, K).
+
+    Args:
+        body: from normalised inputs to logits.
+        mean: of each channel or feature, with pixels from 0 to 1.
+        std: likewise.
+        is_image: whether inputs are images.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, body: nn.Module, *, mean: Sequence[float], std: Sequence[float], is_image: bool
+    ) -> None:
+        super().__init__()
+        self.body = body
+        shape = (1, len(mean), 1, 1) if is_image else (1, len(mean))
+        scale = 255.0 if is_image else 1.0
+        self.register_buffer("mean", scale * torch.tensor(mean).view(shape))
+        self.register_buffer("std", scale * torch.tensor(std).view(shape))
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        logits_BK: Tensor = self.body((x.to(self.mean.dtype) - self.mean) / self.std)
+        return logits_BK
+
+
+class UnderHypers(nn.Module):
+    """Predicts with a net under its hypers, averaged over draws of a fixed stream."""
+
+    def __init__(self, net: nn.Module, hypers: Hypers, seed: int) -> None:
+        super().__init__()
+        self.net = net
+        self.hypers = hypers
+        self.seed = seed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        generator = seeding.torch_generator(self.seed, "evaluate test", device=x.device)
+        return self.hypers.predict(self.net, x, generator=generator, training=False)
+
+
+class MeanOfMembers(nn.Module):
+    """Predicts the mean of several members' probabilities."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        logits_MBK = self.model(x)
+        return mean_log_probs(logits_MBK)
