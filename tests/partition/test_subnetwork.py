@@ -1,6 +1,7 @@
 """Subnetworks against an obvious reference: a copy of the net with its weights written in."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -291,3 +292,17 @@ def test_levels_and_tiny_nets_are_checked(mlp):
         parts(mlp.batch()[0], 4)
     with pytest.raises(ConfigError, match=r"partition 2 of proportions .* owns none"):
         Partitioned(nn.Sequential(nn.Linear(1, 2, bias=False)), proportions=(1, 1, 1), seed=0)
+
+
+def test_threads_run_different_subnetworks_of_one_net_at_once():
+    net = nn.Sequential(nn.Linear(64, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 8))
+    parts = Partitioned(net, proportions=PROPORTIONS, seed=0)
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+    expected = {level: parts(x, level) for level in (1, 2, 3)}
+    levels = [1, 2, 3] * 40
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda level: parts(x, level), levels))
+    assert net.training
+    assert all(module.training for module in net.modules())
+    for level, logits in zip(levels, found, strict=True):
+        assert torch.equal(logits, expected[level])

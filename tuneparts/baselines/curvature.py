@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.errors import ConfigError
+from tuneparts.models.reweighted import reweighted
 
 Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
 
@@ -62,11 +63,10 @@ def diagonal_ggn(
     copies = {
         name: p.expand(num_examples, *p.shape).clone().requires_grad_() for name, p in own.items()
     }
-    rest = dict(net.named_buffers())
-    rest |= {name: p for name, p in net.named_parameters() if not p.requires_grad}
 
     def run(weights: dict[str, Tensor], x_S: Tensor) -> Tensor:
-        return torch.func.functional_call(net, {**rest, **weights}, (x_S,))  # type: ignore[no-any-return]
+        logits_SK: Tensor = reweighted(net, weights)(x_S)
+        return logits_SK
 
     def batched(x_N: Tensor) -> Tensor:
         x_BS = x_N.view(num_examples, -1, *x_N.shape[1:])

@@ -15,11 +15,12 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Copy a net so that it uses these tensors and shares everything else with the original.
 
     The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
-    running statistics and hooks are those of the original. A tensor may be part of a graph.
+    running statistics that are not replaced, and hooks, are
+    those of the original. A tensor may be part of a graph.
 
     Args:
         net: any net; may have given up the parameters that are replaced.
-        tensors: by name of the parameter, as in `named_parameters`.
+        tensors: by name of the parameter or buffer, as in `named_parameters` and `named_buffers`.
 
     Example:
         >>> import torch
@@ -33,8 +34,10 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     copy = _shallow(net, copies)
     for name, tensor in tensors.items():
         layer, _, parameter = name.rpartition(".")
+        place = copy.get_submodule(layer)
         # Past `register_parameter`, which takes nothing but an `nn.Parameter`.
-        copy.get_submodule(layer)._parameters[parameter] = tensor  # type: ignore[assignment]
+        held = place._buffers if parameter in place._buffers else place._parameters
+        held[parameter] = tensor  # type: ignore[assignment]
     return copy
 
 
@@ -65,11 +68,12 @@ def standalone(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
 
 
 def _shallow(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Copy a module and its children; only the dicts of children and parameters are new."""
+    """Copy a module and its children, but none of their tensors, hooks and settings."""
     if module not in copies:  # a layer under two names stays one layer
         copy = copies[module] = module.__new__(type(module))
         copy.__dict__ = dict(module.__dict__)
         copy._parameters = dict(module._parameters)
+        copy._buffers = dict(module._buffers)
         copy._modules = {
             name: None if child is None else _shallow(child, copies)
             for name, child in module._modules.items()

@@ -2,8 +2,9 @@
 
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
+
+from tuneparts.models.reweighted import reweighted
 
 
 def count_parameters(net: nn.Module) -> int:
@@ -30,13 +31,8 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...]) -> int:
     shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
     dtype = next((p.dtype for p in net.parameters()), torch.float32)
     x = torch.empty(1, *in_shape, dtype=dtype, device="meta")
-    modes = {module: module.training for module in net.modules()}
+    shape_only = reweighted(net, shapes).eval()  # in train mode BatchNorm refuses a single value
     counter = FlopCounterMode(display=False)
-    try:
-        net.eval()  # in train mode BatchNorm refuses a single value per channel
-        with torch.no_grad(), counter:
-            functional_call(net, shapes, (x,))
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    with torch.no_grad(), counter:
+        shape_only(x)
     return counter.get_total_flops()

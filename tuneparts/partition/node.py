@@ -9,8 +9,7 @@ residue of later chunks in earlier partitions.
 Shapes: N examples with augmentation samples, I input and O output units, C partitions.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.roles import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.partition.wiring import Units
@@ -74,8 +74,12 @@ class MixedBatch:
             for name, role in self._parts.roles.items()
             if role is Role.HELD
         }
-        with self._layers_replaced():
-            return torch.func.functional_call(self._parts.net, {**held, **self._leaves}, (x,))
+        net = reweighted(self._parts.net, {**held, **self._leaves})
+        for name, layer in net.named_modules():
+            forward = self._forward_of(name, layer)
+            if forward is not None:
+                layer.forward = forward  # of this copy alone
+        return net(x)
 
     def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
@@ -90,22 +94,8 @@ class MixedBatch:
         levels = [segment.level for segment in self.segments]
         return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in levels}
 
-    @contextmanager
-    def _layers_replaced(self) -> Iterator[None]:
-        """The forward of each partitioned layer by one that knows the levels."""
-        changed = []
-        try:
-            for name, layer in self._parts.net.named_modules():
-                forward = self._forward_of(name, layer)
-                if forward is not None:
-                    layer.forward = forward
-                    changed.append(layer)
-            yield
-        finally:
-            for layer in changed:
-                del layer.forward
-
     def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
+        """A forward of the layer that knows the levels; None where the layer is not partitioned."""
         own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
         if isinstance(layer, nn.modules.batchnorm._NormBase):
             self._refuse(name, layer, "it shares statistics between examples or mixes them")

@@ -7,8 +7,7 @@ Shapes: n entries of a parameter, m of them owned by one partition, C partitions
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
+from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import checked_proportions, order_of, random_labels
 from tuneparts.partition.roles import Role, roles_of
 from tuneparts.partition.wiring import Wiring
@@ -209,8 +209,11 @@ class Partitioned(nn.Module):
             learns_statistics: whether norms with running statistics use and track the batch's; only
                 weight steps may, since hyper steps would leak their chunk into a subnetwork.
         """
-        with self._tracking(learns_statistics):
-            return torch.func.functional_call(self.net, view.tensors, (x,))
+        net = reweighted(self.net, view.tensors)
+        if not learns_statistics:
+            for name in self._normed:
+                net.get_submodule(name).training = False
+        return net(x)
 
     def forward(self, x: Tensor, level: int | None = None) -> Any:
         """What subnetwork `level` makes of a batch; all partitions are active if None."""
@@ -317,19 +320,6 @@ class Partitioned(nn.Module):
     def _named(self, kind: str, name: str) -> Tensor:
         tensor: Tensor = getattr(self, _key(kind, name))
         return tensor
-
-    @contextmanager
-    def _tracking(self, learns: bool) -> Iterator[None]:
-        """Norms with running statistics in evaluation mode, unless they shall learn."""
-        norms = [] if learns else [self.net.get_submodule(name) for name in self._normed]
-        paused = [norm for norm in norms if norm.training]
-        for norm in paused:
-            norm.training = False
-        try:
-            yield
-        finally:
-            for norm in paused:
-                norm.training = True
 
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias
+from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import nested_labels, random_labels
 from tuneparts.partition.roles import NORMS, Role
 
@@ -183,15 +184,11 @@ class _Probe:
                 layer.register_forward_hook(mask(name, layer)),
             )
         ]
-        modes = [(module, module.training) for module in self._net.modules()]
-        self._net.eval()
         try:
-            torch.func.functional_call(self._net, self._tensors[with_biases], (self._x,))
+            reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
         finally:
             for handle in handles:
                 handle.remove()
-            for module, was_training in modes:
-                module.training = was_training
         return seen
 
 
