@@ -5,7 +5,7 @@ Zeros or initial values, in a net with batch normalisation and in one without an
 
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 NOTES = """

@@ -9,7 +9,7 @@ from typing import Any
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn, FixupResNet
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.partition.released import ReleasedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 from tuneparts.training.learner import MethodConfig

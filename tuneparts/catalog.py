@@ -19,7 +19,7 @@ METHODS: dict[str, str] = {
     "validation": "tuneparts.baselines.validation:ValidationConfig",
     "laplace": "tuneparts.baselines.laplace:LaplaceConfig",
     "posthoc_laplace": "tuneparts.baselines.posthoc:PosthocConfig",
-    "partitioned": "tuneparts.partition.config:PartitionedConfig",
+    "partitioned": "tuneparts.partition.learner:PartitionedConfig",
     "released": "tuneparts.partition.released:ReleasedConfig",
     "federated": "tuneparts.federated.config:FederatedConfig",
     "fedavg": "tuneparts.federated.config:FedAvgConfig",

@@ -15,7 +15,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.partition.released import ReleasedConfig
 from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import (

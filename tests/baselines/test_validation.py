@@ -12,7 +12,7 @@ from tuneparts import models
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.config import parse
 from tuneparts.data.task import Examples
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

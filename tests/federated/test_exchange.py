@@ -6,7 +6,7 @@ import torch
 from tuneparts import models
 from tuneparts.federated.exchange import Broadcast, Traffic, Update, num_bytes, weight_bytes
 from tuneparts.models.sizes import count_parameters
-from tuneparts.partition.roles import Role
+from tuneparts.partition.assign import Role
 
 WIDE = models.MnistCnn(channels=(16, 32), hidden=(64, 32))
 

@@ -15,9 +15,9 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
+from tuneparts.partition.assign import Role
 from tuneparts.partition.objective import Evidence
-from tuneparts.partition.roles import Role
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.optimisers import set_lr

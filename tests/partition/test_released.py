@@ -8,7 +8,7 @@ import torch
 from tuneparts import models
 from tuneparts.config import parse
 from tuneparts.data.config import DataConfig
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.partition.released import ReleasedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

@@ -10,7 +10,7 @@ from torch import nn
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias, ScalarMultiplier
-from tuneparts.partition.roles import Role
+from tuneparts.partition.assign import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training import checkpoint
 

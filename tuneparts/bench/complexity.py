@@ -23,7 +23,7 @@ from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import DigitsCnn, Mlp, NetConfig
 from tuneparts.models.sizes import count_parameters
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.partition.learner import PartitionedLearner
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import LoopLearner

@@ -15,7 +15,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
 from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread, peak_bytes
 from tuneparts.models import FixupResNet, MnistCnn, NetConfig
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition import PartitionedConfig
 from tuneparts.partition.learner import PartitionedLearner
 from tuneparts.training.learner import Context, Learner
 

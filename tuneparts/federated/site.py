@@ -20,7 +20,7 @@ from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import DivergedError
 from tuneparts.federated.exchange import Broadcast, Update
 from tuneparts.federated.orders import Order
-from tuneparts.partition.optimizers import PartitionedOptimiser
+from tuneparts.partition.optimisers import PartitionedOptimiser
 from tuneparts.partition.subnetwork import Partitioned, View
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.optimisers import OptimiserConfig

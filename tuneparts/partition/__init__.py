@@ -18,12 +18,11 @@ For a loop of one's own there is `Partitioned`, which runs any subnetwork of a n
 `PartitionedOptimiser`, which steps one partition at a time.
 """
 
-from tuneparts.partition.config import PartitionedConfig
 from tuneparts.partition.fitted import Fitted, fit
-from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
-from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
+from tuneparts.partition.optimisers import PartitionedOptimiser, decay_factors
 from tuneparts.partition.subnetwork import Partitioned, Share, View
 
 __all__ = [

@@ -1,19 +1,27 @@
-"""Which weights belong to which partition (Mlodozeniec et al. 2023, appendix C).
+"""Which weights belong to which partition (Mlodozeniec et al. 2023, appendices C and I.2).
 
-A map gives every entry of a weight tensor its partition, 1 to C, as one byte. The random scheme
-deals out each tensor by itself; the node scheme labels hidden units, and a weight belongs to the
-later one of the two units that it joins.
+Linear and convolutional weights are dealt out entry by entry: a map gives every entry of a weight
+tensor its partition, 1 to C, as one byte. The random scheme deals out each tensor by itself; the
+node scheme labels hidden units, and a weight belongs to the later one of the two units that it
+joins. The affine parameters of norms and the scalars of FixUp have too few entries and too much
+effect for that: every partition has a scale and a shift of its own, and subnetwork k applies the
+product and the sum of the first k.
 
 Shapes: n entries of a tensor, O output units, I input units.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tuneparts.data.proportions import sizes
 from tuneparts.errors import ConfigError
+from tuneparts.models.layers import Bias, ScalarMultiplier
 
 MAX_PARTITIONS = 255
 """A byte counts that far, and 0 stays free for subnetwork 0, which owns nothing."""
@@ -34,6 +42,17 @@ def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
             f"proportions {given}. Start with a positive number."
         )
     return given
+
+
+def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None:
+    """Refuse proportions of chunks and of partitions that are invalid or not equally many."""
+    checked_proportions(proportions)
+    checked_proportions(owned)
+    if len(owned) != len(proportions):
+        raise ValueError(
+            f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
+            f"entries and `parameter_proportions` {len(owned)}."
+        )
 
 
 def random_labels(
@@ -77,3 +96,63 @@ def order_of(labels_n: Tensor, num_partitions: int) -> tuple[Tensor, tuple[int, 
     order_n = torch.argsort(labels_n, stable=True).to(torch.int32)
     counts = torch.bincount(labels_n.long(), minlength=num_partitions + 1)
     return order_n, tuple(counts.cumsum(0).tolist())
+
+
+class Role(Enum):
+    """How a parameter is shared among partitions."""
+
+    ENTRIES = "each entry belongs to one partition"
+    PRODUCT = "each partition has a factor"
+    SUM = "each partition has a summand"
+    HELD = "belongs to no partition"
+
+
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
+_ENTRIES = (nn.Linear, _ConvNd)
+_ROLES: dict[tuple[type[nn.Module], ...], Mapping[str, Role]] = {
+    _ENTRIES: {"weight": Role.ENTRIES, "bias": Role.ENTRIES},
+    NORMS: {"weight": Role.PRODUCT, "bias": Role.SUM},
+    (ScalarMultiplier,): {"scale": Role.PRODUCT},
+    (Bias,): {"bias": Role.SUM},
+}
+
+
+def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
+    """The role of every parameter by name; refuses a layer that cannot be partitioned.
+
+    Parameters that do not require gradients are held: all subnetworks read them as they are.
+
+    Args:
+        net: any module whose parameters sit in linear, convolutional, norm, and scalar layers.
+        num_held: leading linear or convolutional layers, in the order of registration, that are
+            held together with everything registered before the next one.
+    """
+    roles: dict[str, Role] = {}
+    seen: set[int] = set()
+    num_weighted = 0
+    for layer_name, layer in net.named_modules():
+        own = [(n, p) for n, p in layer.named_parameters(recurse=False) if id(p) not in seen]
+        num_weighted += bool(own) and isinstance(layer, _ENTRIES)
+        for name, parameter in own:
+            seen.add(id(parameter))
+            full = f"{layer_name}.{name}" if layer_name else name
+            is_held = num_weighted <= num_held > 0 or not parameter.requires_grad
+            roles[full] = Role.HELD if is_held else _role(layer_name, layer, name)
+    if Role.ENTRIES not in roles.values():
+        raise ConfigError(
+            f"a partitioned net must have linear or convolutional weights to deal out, but "
+            f"{type(net).__name__} has {num_weighted} such layers, of which {num_held} are held. "
+            "Hold fewer layers, or let the weights require gradients."
+        )
+    return roles
+
+
+def _role(layer_name: str, layer: nn.Module, name: str) -> Role:
+    for types, by_name in _ROLES.items():
+        if isinstance(layer, types) and name in by_name:
+            return by_name[name]
+    raise ConfigError(
+        "only linear, convolutional, norm, Bias and ScalarMultiplier layers can be partitioned, "
+        f"but `{layer_name or 'the net itself'}` is a {type(layer).__name__} with a parameter "
+        f"`{name}`. Build it from those layers, or set `requires_grad=False` on what stays fixed."
+    )

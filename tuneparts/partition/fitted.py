@@ -14,8 +14,7 @@ from tuneparts.config import parse
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
-from tuneparts.partition.config import PartitionedConfig
-from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.training.learner import Context
 
 Arrays = Tensor | npt.NDArray[Any]

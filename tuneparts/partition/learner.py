@@ -7,30 +7,102 @@ which never saw that chunk. No other path may lead from chunk k into subnetwork 
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
-from tuneparts.partition.config import PartitionedConfig
+from tuneparts.partition.assign import check_division
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
-from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
+from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
-from tuneparts.partition.subnetwork import Partitioned
+from tuneparts.partition.subnetwork import Partitioned, Scheme
 from tuneparts.training.evaluate import EVAL_BATCH
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.step import gradient_step, gradients, loss_on
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+
+class PartitionedConfig(SupervisedConfig):
+    """Weights and hypers in one run, without validation data.
+
+    One chunk is standard training; parameter proportions (1, 0) optimise the hypers on the second
+    chunk as a validation set.
+    """
+
+    method: Literal["partitioned"] = "partitioned"
+    train_on: Literal["train", "all"] = "all"
+    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    """Share of the training data per chunk."""
+    parameter_proportions: tuple[float, ...] | None = None
+    """Share of the weights per partition; as `proportions` if None."""
+    scheme: Scheme = "random"
+    """Deal out single weights, or hidden units."""
+    mixed: bool = False
+    """Node scheme only: each weight step updates all partitions by one pass over a mixed batch."""
+    defaults: Literal["zero", "initial", "seed"] = "zero"
+    """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
+    without norms need, from a copy; or the same drawn again from the seed at each step."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
+    weight_decay_scaling: DecayScaling = "reciprocal"
+    """How weight decay grows for partitions that are trained on less data."""
+    num_extractor_layers: int = Field(default=0, ge=0)
+    """Leading layers that are learnt as a hyper: by hyper steps only, shared by all subnetworks."""
+    lml_every: int = Field(default=1, gt=0)
+    """Intervals between two evaluations of L_ML; the last interval always has one."""
+    select_by_lml: bool = False
+    """End with the state of the interval that had the largest L_ML."""
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        check_division(self.proportions, self.parameter_proportions or self.proportions)
+        if self.mixed and self.scheme != "node":
+            raise ValueError(
+                "one pass updates several partitions in the node scheme only, but got `mixed` with "
+                f"scheme `{self.scheme}`. Set `scheme` to `node`."
+            )
+        if self.scheme == "node" and self.defaults != "zero":
+            raise ValueError(
+                "a masked unit contributes nothing, so the node scheme has zero defaults, but got "
+                f"`{self.defaults}`. Set `defaults` to `zero`, or `scheme` to `random`."
+            )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        return PartitionedLearner(self, context)
+
+
+class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
+    """A learner whose weights are dealt out to partitions; it predicts with all of them."""
+
+    parts: Partitioned
+
+    def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
+        """Subnetwork `level` as a function of inputs; it differentiates by held layers only."""
+        view = self.parts.view(level)
+        return lambda x: self.parts.run(view, x)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        net = self.subnetwork(self.parts.num_partitions)
+        return self.hypers.predict(net, x, generator=generator, training=False)
+
+    def trained_net(self) -> nn.Module:
+        # Norm scales and shifts of the net itself stay initial; those that train are in `parts`.
+        return self.parts.merged(into=copy.deepcopy(self.net))
 
 
 class PartitionedLearner(
-    SupervisedLearner,
+    SubnetworkLearner,
     parts=(
-        "parts",
         "optimiser",
         "_hyper_optimiser",
         "_weight_stream",
@@ -135,18 +207,6 @@ class PartitionedLearner(
         )
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
-
-    def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
-        """Subnetwork `level` as a function of inputs; it differentiates by held layers only."""
-        view = self.parts.view(level)
-        return lambda x: self.parts.run(view, x)
-
-    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        net = self.subnetwork(self.parts.num_partitions)
-        return self.hypers.predict(net, x, generator=generator, training=False)
-
-    def trained_net(self) -> nn.Module:
-        return self.parts.merged(into=copy.deepcopy(self.net))
 
     def evidence(self) -> Evidence:
         """L_ML of the present weights and hypers, always under the same augmentation draws."""

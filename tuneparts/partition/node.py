@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.models.reweighted import reweighted
-from tuneparts.partition.roles import Role
+from tuneparts.partition.assign import Role
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.partition.wiring import Units
 from tuneparts.training.step import gradients
@@ -29,7 +29,7 @@ _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @dataclass(frozen=True)
-class Segment:
+class LevelRows:
     """The examples of one level: rows `start` to `end` of the batch."""
 
     level: int
@@ -51,7 +51,7 @@ class MixedBatch:
         levels, counts = torch.unique_consecutive(levels_N, return_counts=True)
         ends = counts.cumsum(0)
         self.segments = [
-            Segment(int(level), int(end - count), int(end))
+            LevelRows(int(level), int(end - count), int(end))
             for level, count, end in zip(levels, counts, ends, strict=True)
         ]
         if sorted(levels.tolist()) != levels.tolist() or not len(levels):
@@ -135,7 +135,7 @@ class MixedBatch:
 class _Masks:
     """Which units of a layer are silenced in which rows."""
 
-    def __init__(self, units: Units, segments: list[Segment], layer: nn.Module) -> None:
+    def __init__(self, units: Units, segments: list[LevelRows], layer: nn.Module) -> None:
         device = next(layer.parameters()).device
         self.segments = segments
         self.axis = -1 if isinstance(layer, nn.Linear) else 1
@@ -150,7 +150,7 @@ class _Masks:
         """Outputs, or gradients by them, with masked units at zero."""
         return self._fill(x, self._outputs, owned=owned)
 
-    def _fill(self, x: Tensor, masked: list[tuple[Segment, Tensor]], *, owned: bool) -> Tensor:
+    def _fill(self, x: Tensor, masked: list[tuple[LevelRows, Tensor]], *, owned: bool) -> Tensor:
         if not masked:
             return x
         x = x if owned else x.clone(memory_format=torch.contiguous_format)
@@ -158,7 +158,7 @@ class _Masks:
             x[segment.start : segment.end].index_fill_(self.axis, units, 0.0)
         return x
 
-    def _beyond(self, labels: Tensor, device: torch.device) -> list[tuple[Segment, Tensor]]:
+    def _beyond(self, labels: Tensor, device: torch.device) -> list[tuple[LevelRows, Tensor]]:
         found = [(s, (labels > s.level).nonzero().view(-1).to(device)) for s in self.segments]
         return [(segment, units) for segment, units in found if len(units)]
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from tuneparts.partition.config import PartitionedConfig
-from tuneparts.partition.learner import PartitionedLearner
+from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.release import Release, ReleaseConfig

@@ -18,8 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.reweighted import reweighted
-from tuneparts.partition.assign import checked_proportions, order_of, random_labels
-from tuneparts.partition.roles import Role, roles_of
+from tuneparts.partition.assign import Role, checked_proportions, order_of, random_labels, roles_of
 from tuneparts.partition.wiring import Wiring
 
 Scheme = Literal["random", "node"]

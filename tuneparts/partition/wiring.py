@@ -19,8 +19,7 @@ from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias
 from tuneparts.models.reweighted import reweighted
-from tuneparts.partition.assign import nested_labels, random_labels
-from tuneparts.partition.roles import NORMS, Role
+from tuneparts.partition.assign import NORMS, Role, nested_labels, random_labels
 
 _Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from tuneparts import seeding
 from tuneparts.models.layers import Bias, ScalarMultiplier
-from tuneparts.partition.optimizers import PartitionedOptimiser, decay_factors
+from tuneparts.partition.optimisers import PartitionedOptimiser, decay_factors
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training import checkpoint
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
