@@ -12,7 +12,7 @@ from pydantic import Field
 from studies.comparison import TIGHT_RANGE, space
 from tuneparts.augment.affine import lila
 from tuneparts.config import Config
-from tuneparts.federated.config import ExchangeConfig, FedAvgConfig, FederatedConfig
+from tuneparts.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 

@@ -12,7 +12,7 @@ from tuneparts import models, seeding
 from tuneparts.config import parse
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
-from tuneparts.federated.config import FedAvgConfig, FederatedConfig
+from tuneparts.federated import FedAvgConfig, FederatedConfig
 from tuneparts.training import checkpoint
 
 FROZEN = {"affine": {"rotation": 0.3}, "frozen": ("affine",), "samples": 2}
@@ -46,8 +46,8 @@ def test_one_client_with_all_data_is_centralised_sgd(start, stripes, method):
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
     num_steps = 0
     for number in range(4):
-        (order,) = learner.schedule.orders(number, 10**6)
-        batches = list(islice(learner.site.batches(order), order.steps[1]))
+        (assignment,) = learner.schedule.assignments(number, 10**6)
+        batches = list(islice(learner.client.batches(assignment), assignment.steps[1]))
         assert sorted(torch.cat(batches).tolist()) == list(range(100))
         for group in optimiser.param_groups:
             group["lr"] = learner.config.optimiser.lr_at(number / 4)
@@ -85,7 +85,7 @@ def test_data_of_a_chunk_never_reaches_earlier_partitions(start, stripes, chunk)
     labels[rows] = (labels[rows] + 1) % stripes.num_classes
     task = dataclasses.replace(stripes, train=Examples(stripes.train.inputs, labels))
     other.train_data = other._on_device(task.train)
-    other.site._examples = other.train_data
+    other.client._examples = other.train_data
     for _ in range(4):
         learner.step(), other.step()
     ours, theirs = learner.server.weights(), other.server.weights()
@@ -100,9 +100,9 @@ def test_hypers_move_by_adam_on_the_mean_gradient_of_later_chunks(start, broadca
     raw = learner.hypers.learnable()[0].item()
     first = second = 0.0
     for number in range(3):
-        learner.site.receive(broadcast_of(learner, number, lr=0.05))
-        orders = learner.schedule.orders(number, 10**6)
-        judges = [learner.site.work(o) for o in orders if o.chunk > 1]
+        learner.client.receive(broadcast_of(learner, number, lr=0.05))
+        assignments = learner.schedule.assignments(number, 10**6)
+        judges = [learner.client.work(o) for o in assignments if o.chunk > 1]
         assert judges
         total = sum(u.num_examples for u in judges)
         mean = sum(u.num_examples * float(u.hyper_grads[0]) for u in judges) / total
@@ -117,8 +117,8 @@ def test_hypers_move_by_adam_on_the_mean_gradient_of_later_chunks(start, broadca
 
 def test_a_round_without_later_chunks_leaves_the_hypers_alone(start, monkeypatch, same):
     learner = start()
-    orders = [o for o in learner.schedule.orders(0, 10**6) if o.chunk == 1]
-    monkeypatch.setattr(type(learner.schedule), "orders", lambda *_: orders)
+    assignments = [o for o in learner.schedule.assignments(0, 10**6) if o.chunk == 1]
+    monkeypatch.setattr(type(learner.schedule), "assignments", lambda *_: assignments)
     before = learner.hypers.state_dict()
     before = {name: value.clone() for name, value in before.items()}
     step = learner.step()
@@ -159,9 +159,9 @@ def test_passes_end_a_run_in_the_middle_of_a_round(start):
     rows = rows_of(learner)
     assert rows[-1]["cost/passes"] == learner.passes == 37
     assert learner.passes < sum(
-        order.passes
+        assignment.passes
         for number in range(int(rows[-1]["federated/rounds"]))
-        for order in learner.schedule.orders(number, 10**6)
+        for assignment in learner.schedule.assignments(number, 10**6)
     )
 
 
@@ -222,8 +222,8 @@ def test_what_does_not_fit_together_is_refused(config, fields, message):
 def test_weights_in_one_partition_optimise_hypers_on_the_other_clients(start):
     """Proportions (1, 0) of the weights: later clients judge and train nothing."""
     learner = start(proportions=(0.8, 0.2), parameter_proportions=(1.0, 0.0))
-    for order in learner.schedule.orders(0, 10**6):
-        assert list(order.steps) == ([1] if order.chunk == 1 else [])
-        assert bool(order.hyper_batches) == (order.chunk == 2)
+    for assignment in learner.schedule.assignments(0, 10**6):
+        assert list(assignment.steps) == ([1] if assignment.chunk == 1 else [])
+        assert bool(assignment.hyper_batches) == (assignment.chunk == 2)
     learner.step()
     assert learner.server.num_steps == {1: 1}

@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import PlacementError
-from tuneparts.federated.config import FederatedConfig
+from tuneparts.federated import FederatedConfig
 from tuneparts.journal import Journal
 from tuneparts.run import execute
 from tuneparts.search.spec import Arm, Resources, Scale, Search

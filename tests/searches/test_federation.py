@@ -3,7 +3,7 @@
 import pytest
 
 from tuneparts.data.chunks import Chunks
-from tuneparts.federated.orders import Schedule
+from tuneparts.federated.assignments import Schedule
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
@@ -50,9 +50,9 @@ def test_passes_suffice_for_all_rounds_and_not_for_many_more(name: str) -> None:
                 seed=seed,
             )
             spent = sum(
-                order.passes
+                assignment.passes
                 for number in range(config.rounds)
-                for order in schedule.orders(number, 10**9)
+                for assignment in schedule.assignments(number, 10**9)
             )
             assert 0.9 * config.passes < spent <= config.passes
 

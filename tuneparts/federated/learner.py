@@ -6,29 +6,145 @@ and the hypers by the mean of the gradients that clients of later chunks sent. W
 and partition this is federated averaging.
 """
 
-import copy
 from collections.abc import Sequence
+from functools import partial
+from typing import Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from tuneparts.config import Config
 from tuneparts.data.chunks import Chunks
+from tuneparts.data.proportions import sizes
+from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, RoundError
-from tuneparts.federated.config import ExchangeConfig
-from tuneparts.federated.crew import Answer, Crew, InTasks, InTurn
+from tuneparts.federated.assignments import Schedule
+from tuneparts.federated.client import Client
+from tuneparts.federated.client_data import ClientsConfig
 from tuneparts.federated.exchange import Broadcast, Dropped, Traffic, Update
-from tuneparts.federated.orders import Schedule
-from tuneparts.federated.server import Server, mean_over
-from tuneparts.federated.site import Site
-from tuneparts.partition.subnetwork import Partitioned
-from tuneparts.training.learner import Context
+from tuneparts.federated.executor import (
+    Answer,
+    Blueprint,
+    Executor,
+    SequentialExecutor,
+    TaskExecutor,
+    TasksConfig,
+)
+from tuneparts.federated.server import Server, ServerConfig, mean_over
+from tuneparts.partition.assign import check_division
+from tuneparts.partition.learner import SubnetworkLearner
+from tuneparts.partition.subnetwork import Defaults, Partitioned
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.supervised import SupervisedConfig
+
+
+class Division(Config):
+    """How data and weights are divided; one of each where nothing is."""
+
+    data: tuple[float, ...] = (1.0,)
+    """Share of the clients per chunk."""
+    weights: tuple[float, ...] = (1.0,)
+    """Share of the weights per partition."""
+    defaults: Defaults = "zero"
+    hyper_lr: float = 1e-3
+    hyper_batches: int | None = None
+
+
+class ExchangeConfig(SupervisedConfig):
+    """What all methods share in which a server and clients exchange weights.
+
+    `optimiser` is that of local training, and `batch_size` of its steps; its schedule follows the
+    whole run.
+    """
+
+    optimiser: OptimiserConfig = OptimiserConfig(kind="sgd", lr=0.05, momentum=0.0)
+    clients: ClientsConfig = ClientsConfig()
+    clients_per_round: int = Field(default=2, ge=1)
+    """Clients that are asked in each round, drawn anew each time."""
+    local_epochs: int = Field(default=1, ge=1)
+    """Times that a client goes through its data in a round."""
+    server: ServerConfig = ServerConfig()
+    rounds: int | None = Field(default=None, ge=1)
+    """End after so many rounds, even if passes are left; None spends all passes, and cuts the last
+    round where they end."""
+    rounds_per_report: int | None = Field(default=None, ge=1)
+    """Report after so many rounds; None reports after `interval` passes."""
+    min_clients: int = Field(default=1, ge=1)
+    """Clients that a round needs after some were dropped; fewer end the run with an error."""
+    client_timeout: float | None = Field(default=None, gt=0)
+    """Seconds after which a client's answer is too late and the client is dropped; None waits."""
+    tasks: TasksConfig | None = None
+    """Play clients in tasks where the run has somewhere to send them; None plays them in turn."""
+
+    @model_validator(mode="after")
+    def _check_enough_clients(self) -> Self:
+        if not self.min_clients <= self.clients_per_round <= self.clients.num:
+            raise ValueError(
+                "`min_clients <= clients_per_round <= clients.num` must hold, but got "
+                f"{self.min_clients}, {self.clients_per_round} and {self.clients.num}."
+            )
+        return self
+
+    def division(self) -> Division:
+        """How data and weights are divided; not at all unless a method says so."""
+        return Division()
+
+    def task_bundles(self) -> list[dict[str, float]]:
+        return [] if self.tasks is None else self.tasks.bundles()
+
+    def build(self, context: Context) -> Learner:
+        return FederatedLearner(self, context)
+
+
+class FedAvgConfig(ExchangeConfig):
+    """One net at given hypers, trained by all clients (McMahan et al. 2017; Reddi et al. 2020)."""
+
+    method: Literal["fedavg"] = "fedavg"
+
+
+class FederatedConfig(ExchangeConfig):
+    """Weights in partitions, clients in chunks, hypers learnt by the clients of later chunks."""
+
+    method: Literal["federated"] = "federated"
+    proportions: tuple[float, ...] = (0.7, 0.2, 0.1)
+    """Share of the clients per chunk."""
+    parameter_proportions: tuple[float, ...] | None = None
+    """Share of the weights per partition; as `proportions` if None."""
+    defaults: Defaults = "zero"
+    """What a subnetwork reads for later partitions: zeros, or the initial weights, as deep nets
+    without norms need."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's rate for the hypers, on the server. A range moves by about this much a round."""
+    hyper_batches: int | None = Field(default=None, ge=1)
+    """Batches of a client's gradient of the hypers; None for all of its data."""
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        check_division(self.proportions, self.parameter_proportions or self.proportions)
+        dealt = sizes(self.clients.num, self.proportions)
+        if 0 in dealt:
+            raise ValueError(
+                f"every chunk needs a client, but {self.clients.num} clients in proportions "
+                f"{self.proportions} are {dealt}. Use more clients or fewer chunks."
+            )
+        return self
+
+    def division(self) -> Division:
+        return Division(
+            data=self.proportions,
+            weights=self.parameter_proportions or self.proportions,
+            defaults=self.defaults,
+            hyper_lr=self.hyper_lr,
+            hyper_batches=self.hyper_batches,
+        )
 
 
 class FederatedLearner(
-    SupervisedLearner,
-    parts=("parts", "server", "_hyper_optimiser"),
+    SubnetworkLearner,
+    parts=("server", "_hyper_optimiser"),
     values=(
         "_num_rounds",
         "_num_answers",
@@ -40,7 +156,7 @@ class FederatedLearner(
 ):
     """Exchanges weights with clients, round by round; predicts with all partitions."""
 
-    # `server` comes after `parts`: it takes its weights over from there when a state is loaded.
+    # `server` comes after the partitions: it takes its weights over from them when a state loads.
     config: ExchangeConfig
 
     def __init__(self, config: ExchangeConfig, context: Context) -> None:
@@ -65,7 +181,7 @@ class FederatedLearner(
             hyper_batches=division.hyper_batches if self._psi else 0,
             seed=context.seed,
         )
-        self.site = Site(
+        self.client = Client(
             self.parts,
             self.hypers,
             self.train_data,
@@ -80,17 +196,25 @@ class FederatedLearner(
             if self._psi
             else None
         )
-        self._crew: Crew = (
-            InTasks(context.tasks, config.tasks, config, context)
-            if context.tasks is not None and config.tasks is not None
-            else InTurn(self.site, config.client_timeout)
-        )
+        self._executor = self._make_executor()
         self._num_rounds = 0
         self._num_answers = 0
         self._num_dropped = 0
         self._traffic = Traffic()
         self._reported_rounds = 0
         self._reported_traffic = Traffic()
+
+    def _make_executor(self) -> Executor:
+        config, context = self.config, self.context
+        if context.tasks is None or config.tasks is None:
+            return SequentialExecutor(self.client, config.client_timeout)
+        blueprint = Blueprint(
+            partial(make_client, config, context.task, context.seed, context.device),
+            context.device,
+            config.client_timeout,
+            torch.get_num_threads(),
+        )
+        return TaskExecutor(context.tasks, config.tasks, blueprint)
 
     @property
     def finished(self) -> bool:
@@ -108,24 +232,24 @@ class FederatedLearner(
 
     def step(self) -> Step:
         """One round."""
-        orders = self.schedule.orders(self._num_rounds, self.config.passes - self.passes)
+        assignments = self.schedule.assignments(self._num_rounds, self.config.passes - self.passes)
         broadcast = Broadcast(
             number=self._num_rounds,
             lr=self.config.optimiser.lr_at(self.progress),
             weights=self.server.weights(),
             hypers=[parameter.detach().clone() for parameter in self._psi],
         )
-        updates = self._kept(self._crew.run(broadcast, orders))
+        updates = self._kept(self._executor.run(broadcast, assignments))
         self.server.step(updates)
         self._hyper_step([update for update in updates if update.hyper_grads])
-        self._traffic = self._traffic.after(broadcast, num_asked=len(orders), updates=updates)
+        self._traffic = self._traffic.after(broadcast, num_asked=len(assignments), updates=updates)
         self._num_rounds += 1
         losses = {
             "train/loss": [update.loss for update in updates if update.loss is not None],
             "train/hyper_loss": [u.hyper_loss for u in updates if u.hyper_loss is not None],
         }
         return Step(
-            passes=sum(order.passes for order in orders),
+            passes=sum(assignment.passes for assignment in assignments),
             losses={name: _mean(values) for name, values in losses.items() if values},
         )
 
@@ -155,15 +279,6 @@ class FederatedLearner(
         self._hyper_optimiser.step()
         self._hyper_optimiser.zero_grad(set_to_none=True)
 
-    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        view = self.parts.view(self.parts.num_partitions)
-        return self.hypers.predict(
-            lambda inputs: self.parts.run(view, inputs), x, generator=generator, training=False
-        )
-
-    def trained_net(self) -> nn.Module:
-        return self.parts.merged(into=copy.deepcopy(self.net))
-
     def evaluate(self) -> dict[str, float]:
         traffic = self._reported_traffic
         num_new = max(1, self._num_rounds - self._reported_rounds)
@@ -181,6 +296,11 @@ class FederatedLearner(
         }
         self._reported_rounds, self._reported_traffic = self._num_rounds, self._traffic
         return {**super().evaluate(), **{name: float(value) for name, value in sent.items()}}
+
+
+def make_client(config: ExchangeConfig, task: Task, seed: int, device: torch.device) -> Client:
+    """The client of a run, built anew: what a task in another process plays clients with."""
+    return FederatedLearner(config, Context(task=task, seed=seed, device=device)).client
 
 
 def _mean(values: Sequence[float]) -> Tensor:

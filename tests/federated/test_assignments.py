@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneparts.federated.orders import Order, Schedule, sampled
+from tuneparts.federated.assignments import Assignment, Schedule, sampled
 
 
 def schedule(**changes) -> Schedule:
@@ -23,32 +23,36 @@ def schedule(**changes) -> Schedule:
 
 
 def test_a_client_of_chunk_k_trains_partitions_k_to_c_and_judges_if_k_is_above_one():
-    orders = {order.client: order for order in schedule().orders(0, limit=1000)}
-    assert orders[0] == Order(0, 0, 1, {1: 2, 2: 2, 3: 2}, 0)
-    assert orders[1] == Order(0, 1, 2, {2: 2, 3: 2}, 2)
-    assert orders[2] == Order(0, 2, 3, {3: 2}, 2)
-    assert orders[3].steps == {1: 3, 2: 3, 3: 3}
+    assignments = {
+        assignment.client: assignment for assignment in schedule().assignments(0, limit=1000)
+    }
+    assert assignments[0] == Assignment(0, 0, 1, {1: 2, 2: 2, 3: 2}, 0)
+    assert assignments[1] == Assignment(0, 1, 2, {2: 2, 3: 2}, 2)
+    assert assignments[2] == Assignment(0, 2, 3, {3: 2}, 2)
+    assert assignments[3].steps == {1: 3, 2: 3, 3: 3}
 
 
 def test_epochs_and_hyper_batches_change_the_work():
-    (order,) = [o for o in schedule(epochs=2).orders(0, 1000) if o.client == 1]
-    assert order.steps == {2: 4, 3: 4}
-    assert order.hyper_batches == 2
+    (assignment,) = [o for o in schedule(epochs=2).assignments(0, 1000) if o.client == 1]
+    assert assignment.steps == {2: 4, 3: 4}
+    assert assignment.hyper_batches == 2
     for most, expected in ((1, 1), (5, 2), (0, 0)):
-        (order,) = [o for o in schedule(hyper_batches=most).orders(0, 1000) if o.client == 1]
-        assert order.hyper_batches == expected
+        (assignment,) = [
+            o for o in schedule(hyper_batches=most).assignments(0, 1000) if o.client == 1
+        ]
+        assert assignment.hyper_batches == expected
 
 
 def test_an_empty_partition_is_not_trained():
-    (order,) = [o for o in schedule(filled=[1]).orders(0, 1000) if o.client == 1]
-    assert order.steps == {}
-    assert order.passes == 2
+    (assignment,) = [o for o in schedule(filled=[1]).assignments(0, 1000) if o.client == 1]
+    assert assignment.steps == {}
+    assert assignment.passes == 2
 
 
 @given(limit=st.integers(1, 40))
 def test_a_cut_round_spends_exactly_what_is_left(limit):
-    whole = schedule().orders(0, 1000)
-    cut = schedule().orders(0, limit)
+    whole = schedule().assignments(0, 1000)
+    cut = schedule().assignments(0, limit)
     assert sum(o.passes for o in cut) == min(limit, sum(o.passes for o in whole))
     assert [o.client for o in cut] == [o.client for o in whole][: len(cut)]
     assert cut[:-1] == whole[: len(cut) - 1]
@@ -71,5 +75,5 @@ def test_sampling_is_without_replacement_uniform_and_new_each_round():
 def test_all_methods_ask_the_same_clients(start, method):
     learner = start(method, seed=3)
     for number in range(5):
-        asked = [order.client for order in learner.schedule.orders(number, 10**6)]
+        asked = [assignment.client for assignment in learner.schedule.assignments(number, 10**6)]
         assert asked == sampled(10, 5, seed=3, number=number)

@@ -18,8 +18,8 @@ from torch import Tensor
 from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import DivergedError
+from tuneparts.federated.assignments import Assignment
 from tuneparts.federated.exchange import Broadcast, Update
-from tuneparts.federated.orders import Order
 from tuneparts.partition.optimisers import PartitionedOptimiser
 from tuneparts.partition.subnetwork import Partitioned, View
 from tuneparts.training.hyper import Hypers
@@ -27,7 +27,7 @@ from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.step import gradients, loss_on
 
 
-class Site:
+class Client:
     """Plays any client: the partitions of a net, and who holds which examples.
 
     Args:
@@ -68,14 +68,14 @@ class Site:
             for own, sent in zip(self._hypers.learnable(), broadcast.hypers, strict=True):
                 own.copy_(sent)
 
-    def work(self, order: Order) -> Update:
+    def work(self, assignment: Assignment) -> Update:
         """Do what a client of the present round was asked for; leaves the server's values."""
         losses: list[Tensor] = []
-        weights = {j: self._train(order, j, losses) for j in order.steps}
-        grads, hyper_loss = self._hyper_gradient(order)
+        weights = {j: self._train(assignment, j, losses) for j in assignment.steps}
+        grads, hyper_loss = self._hyper_gradient(assignment)
         update = Update(
-            client=order.client,
-            num_examples=len(self._clients[order.client]),
+            client=assignment.client,
+            num_examples=len(self._clients[assignment.client]),
             weights=weights,
             hyper_grads=grads,
             loss=float(torch.stack(losses).double().mean()) if losses else None,
@@ -84,24 +84,24 @@ class Site:
         _refuse_infinite(update)
         return update
 
-    def batches(self, order: Order) -> Iterator[Tensor]:
+    def batches(self, assignment: Assignment) -> Iterator[Tensor]:
         """Indices (B,) of the client's examples, epoch after epoch; the same for all partitions."""
-        own_n = self._clients[order.client]
+        own_n = self._clients[assignment.client]
         generator = seeding.torch_generator(
-            self._seed, "federated", "batches", order.number, order.client
+            self._seed, "federated", "batches", assignment.number, assignment.client
         )
         while True:
             shuffled_n = own_n[torch.randperm(len(own_n), generator=generator)]
             yield from torch.split(shuffled_n, self._batch_size)
 
-    def _train(self, order: Order, partition: int, losses: list[Tensor]) -> list[Tensor]:
+    def _train(self, assignment: Assignment, partition: int, losses: list[Tensor]) -> list[Tensor]:
         """Local steps of one partition; returns its values, and puts the server's back."""
         optimiser = PartitionedOptimiser(
             self._parts, self._optimiser, decay_factors=(1.0,) * self._parts.num_partitions
         )
-        generator = self._augmentation(order, partition)
+        generator = self._augmentation(assignment, partition)
         try:
-            for indices_B in islice(self.batches(order), order.steps[partition]):
+            for indices_B in islice(self.batches(assignment), assignment.steps[partition]):
                 view = self._parts.view(partition, trainable=True)
                 with self._hypers.detached():
                     loss = self._loss(view, indices_B, generator)
@@ -112,14 +112,14 @@ class Site:
         finally:
             self._restore(partition)
 
-    def _hyper_gradient(self, order: Order) -> tuple[list[Tensor], float | None]:
+    def _hyper_gradient(self, assignment: Assignment) -> tuple[list[Tensor], float | None]:
         """Gradient of the mean loss over the client's batches under subnetwork k - 1."""
-        if not order.hyper_batches:
+        if not assignment.hyper_batches:
             return [], None
         learnt = self._hypers.learnable()
-        view = self._parts.view(order.chunk - 1)
-        generator = self._augmentation(order, "hypers")
-        batches = list(islice(self.batches(order), order.hyper_batches))
+        view = self._parts.view(assignment.chunk - 1)
+        generator = self._augmentation(assignment, "hypers")
+        batches = list(islice(self.batches(assignment), assignment.hyper_batches))
         num_seen = sum(len(indices_B) for indices_B in batches)
         total = [torch.zeros_like(parameter) for parameter in learnt]
         losses = []
@@ -150,13 +150,13 @@ class Site:
         for share, values_m in zip(self._parts.shares(partition), sent, strict=True):
             share.scatter(values_m)
 
-    def _augmentation(self, order: Order, purpose: int | str) -> torch.Generator:
+    def _augmentation(self, assignment: Assignment, purpose: int | str) -> torch.Generator:
         return seeding.torch_generator(
             self._seed,
             "federated",
             "augment",
-            order.number,
-            order.client,
+            assignment.number,
+            assignment.client,
             purpose,
             device=self._examples.device,
         )

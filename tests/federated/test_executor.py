@@ -3,13 +3,15 @@
 import dataclasses
 import pickle
 import time
+from functools import partial
 
 import pytest
 import torch
 
 from tuneparts.errors import RoundError
-from tuneparts.federated import crew
+from tuneparts.federated import executor
 from tuneparts.federated.exchange import Dropped, Update
+from tuneparts.federated.learner import make_client
 from tuneparts.training.learner import Context
 
 TASKS = {"clients_per_task": 2, "num_tasks": 2}
@@ -84,29 +86,29 @@ def test_a_task_that_dies_drops_its_clients_and_the_round_goes_on(start):
 def test_the_time_for_a_task_follows_from_that_of_its_clients(start):
     runner = Pickling()
     in_tasks(start, runner, client_timeout=100.0).step()
-    assert runner.calls[0][1]["timeout"] == crew.START_SECONDS + 2 * 100.0
+    assert runner.calls[0][1]["timeout"] == executor.START_SECONDS + 2 * 100.0
 
 
 def failing(learner, broken: set[int], monkeypatch) -> None:
-    work = learner.site.work
+    work = learner.client.work
 
-    def maybe(order):
-        if order.client in broken:
+    def maybe(assignment):
+        if assignment.client in broken:
             raise OSError("the radio is off")
-        return work(order)
+        return work(assignment)
 
-    monkeypatch.setattr(learner.site, "work", maybe)
+    monkeypatch.setattr(learner.client, "work", maybe)
 
 
 def test_a_client_that_fails_is_as_if_it_had_not_answered(start, monkeypatch, same):
     """The server and the bill see the others only; its download and its passes are spent."""
     learner, reference = start(), start()
-    orders = learner.schedule.orders(0, 10**6)
-    broken = {orders[0].client}
+    assignments = learner.schedule.assignments(0, 10**6)
+    broken = {assignments[0].client}
     failing(learner, broken, monkeypatch)
     spent = learner.step().passes
-    assert spent == sum(order.passes for order in orders)
-    monkeypatch.setattr(type(reference.schedule), "orders", lambda *_: orders[1:])
+    assert spent == sum(assignment.passes for assignment in assignments)
+    monkeypatch.setattr(type(reference.schedule), "assignments", lambda *_: assignments[1:])
     reference.step()
     assert same(dict(learner.parts.state_dict()), dict(reference.parts.state_dict()))
     assert same(dict(learner.hypers.state_dict()), dict(reference.hypers.state_dict()))
@@ -140,7 +142,7 @@ def test_a_failing_client_leaves_the_servers_values_behind(start, monkeypatch, s
 
 def test_too_few_answers_end_the_run_with_the_reason(start, monkeypatch):
     learner = start(min_clients=4)
-    clients = [order.client for order in learner.schedule.orders(0, 10**6)]
+    clients = [assignment.client for assignment in learner.schedule.assignments(0, 10**6)]
     failing(learner, set(clients[:2]), monkeypatch)
     with pytest.raises(
         RoundError,
@@ -155,22 +157,28 @@ def test_too_few_answers_end_the_run_with_the_reason(start, monkeypatch):
 def test_a_late_client_is_dropped(start, broadcast_of, monkeypatch):
     learner = start()
     broadcast = broadcast_of(learner)
-    orders = learner.schedule.orders(0, 10**6)
+    assignments = learner.schedule.assignments(0, 10**6)
     clock = iter([0.0, 1.0, 10.0, 15.0, 20.0, 20.5, 30.0, 31.0, 40.0, 41.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    answers = crew.InTurn(learner.site, timeout=2.0).run(broadcast, orders)
+    answers = executor.SequentialExecutor(learner.client, timeout=2.0).run(broadcast, assignments)
     assert [type(answer) for answer in answers] == [Update, Dropped, Update, Update, Update]
-    assert answers[1] == Dropped(orders[1].client, "late: 5.0 s, allowed 2 s")
+    assert answers[1] == Dropped(assignments[1].client, "late: 5.0 s, allowed 2 s")
 
 
 def test_a_process_keeps_the_run_that_it_served_last(start, broadcast_of):
     learner = start()
-    orders = learner.schedule.orders(0, 10**6)[:1]
+    assignments = learner.schedule.assignments(0, 10**6)[:1]
     context = learner.context
     blueprints = [
-        crew.Blueprint(learner.config, context.task, seed, context.device, 1) for seed in (0, 1)
+        executor.Blueprint(
+            partial(make_client, learner.config, context.task, seed, context.device),
+            context.device,
+            None,
+            1,
+        )
+        for seed in (0, 1)
     ]
-    first, second = (crew.play(b, broadcast_of(learner), orders) for b in blueprints)
-    assert list(crew._sites) == [blueprints[1].key]
+    first, second = (executor.play(b, broadcast_of(learner), assignments) for b in blueprints)
+    assert list(executor._clients) == [blueprints[1].key]
     assert not torch.equal(first[0].weights[3][0], second[0].weights[3][0])
     assert isinstance(Context(context.task, 0, context.device).tasks, type(None))

@@ -11,7 +11,7 @@ from tuneparts import seeding
 
 
 @dataclass(frozen=True)
-class Order:
+class Assignment:
     """What one client does in one round."""
 
     number: int
@@ -39,7 +39,7 @@ def sampled(num_clients: int, num_asked: int, *, seed: int, number: int) -> list
 
 @dataclass(frozen=True)
 class Schedule:
-    """Makes the orders of any round."""
+    """Makes the assignments of any round."""
 
     chunk_of: Sequence[int]
     """By client, its chunk, 1..C."""
@@ -55,7 +55,7 @@ class Schedule:
     """Most batches of a hyper gradient; None for the whole client, 0 for no gradients."""
     seed: int
 
-    def orders(self, number: int, limit: int) -> list[Order]:
+    def assignments(self, number: int, limit: int) -> list[Assignment]:
         """What the clients of round `number` are asked for.
 
         Args:
@@ -63,16 +63,16 @@ class Schedule:
             limit: passes that are left. The round is cut there: later clients are not asked, and
                 the last one does part of its work.
         """
-        orders = []
+        assignments = []
         for client in sampled(len(self.chunk_of), self.num_asked, seed=self.seed, number=number):
-            order = self._cut(number, client, limit)
-            if not order.passes:
+            assignment = self._cut(number, client, limit)
+            if not assignment.passes:
                 break
-            limit -= order.passes
-            orders.append(order)
-        return orders
+            limit -= assignment.passes
+            assignments.append(assignment)
+        return assignments
 
-    def _cut(self, number: int, client: int, limit: int) -> Order:
+    def _cut(self, number: int, client: int, limit: int) -> Assignment:
         chunk, batches = self.chunk_of[client], self.batches_of[client]
         steps: dict[int, int] = {}
         for partition in self.filled:
@@ -82,4 +82,4 @@ class Schedule:
                 limit -= wanted
         most = batches if self.hyper_batches is None else self.hyper_batches
         hyper_batches = min(most, batches, limit) if chunk > 1 else 0
-        return Order(number, client, chunk, steps, hyper_batches)
+        return Assignment(number, client, chunk, steps, hyper_batches)

@@ -10,7 +10,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.resampling import angles
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
-from tuneparts.federated.clients import ClientsConfig, split
+from tuneparts.federated.client_data import ClientsConfig, split
 
 
 def examples(num: int = 200, num_classes: int = 10, degrees: bool = False) -> Examples:
