@@ -15,11 +15,6 @@
     }
     return changes;
   };
-  // `report.html?figure=accuracy` shows that figure alone.
-  const only = document.getElementById(new URLSearchParams(location.search).get("figure"));
-  if (only) {
-    for (const part of document.querySelectorAll("main > *")) part.hidden = part !== only;
-  }
   const plots = [];
   const paint = (isDark) => plots.map((plot) => Plotly.relayout(plot, colours(plot.layout, isDark)));
   for (const source of document.querySelectorAll('script[type="application/json"]')) {
@@ -40,8 +35,24 @@
   }
   paint(dark.matches);
   dark.addEventListener("change", () => paint(dark.matches));
+  // One figure alone, by its button or by the address `report.html?figure=accuracy`.
+  const buttons = [...document.querySelectorAll("button[data-alone]")];
+  let alone = null;
+  const show = (figure) => {
+    alone = figure;
+    for (const part of document.querySelectorAll("main > *")) part.hidden = alone !== null && part !== alone;
+    for (const button of buttons) button.textContent = alone ? "whole report" : "figure alone";
+    for (const plot of seen()) Plotly.Plots.resize(plot);
+  };
+  const seen = () => plots.filter((plot) => plot.offsetParent !== null);
+  for (const button of buttons) {
+    const figure = document.getElementById(button.dataset.alone);
+    button.addEventListener("click", () => { show(alone ? null : figure); figure.scrollIntoView(); });
+  }
+  const asked = document.getElementById(new URLSearchParams(location.search).get("figure"));
+  if (asked) show(asked);
   // A sheet of paper is narrower than a screen, and a drawing does not shrink by itself.
-  const resize = (width) => plots.map((plot) => Plotly.relayout(plot, width ? { width: Math.min(width, plot.clientWidth) } : { width: null, autosize: true }));
+  const resize = (width) => seen().map((plot) => Plotly.relayout(plot, width ? { width: Math.min(width, plot.clientWidth) } : { width: null, autosize: true }));
   addEventListener("beforeprint", () => { paint(false); resize(690); });
   addEventListener("afterprint", () => { resize(0); paint(dark.matches); });
 })();

@@ -86,8 +86,10 @@ def _document(title: str, body: Iterable[str]) -> str:
 
 def _words() -> str:
     """The words that a newcomer cannot know, folded away for everybody else."""
+    code = r"<code>\1</code>"
     items = "".join(
-        f"<dt>{escape(word)}</dt><dd>{escape(meaning)}</dd>" for word, meaning in GLOSSARY.items()
+        f"<dt>{escape(word)}</dt><dd>{re.sub('`(.+?)`', code, escape(meaning))}</dd>"
+        for word, meaning in GLOSSARY.items()
     )
     return (
         f'<details class="words"><summary>Words used here</summary><dl class="facts">{items}</dl>'
@@ -113,9 +115,9 @@ def _figure(name: str, drawing: Drawing | Note) -> str:
     # Inside a script element only "<" could end it or open a comment.
     data = drawing.figure.to_json().replace("<", "\\u003c")
     csv = drawing.data.to_csv(index=False, lineterminator="\n")
-    # The script below the page turns the button into a download of the figure as drawn.
+    # What the buttons do stands in page.js.
     save = f' <button type="button" data-save="{name}">figure as SVG</button>'
-    alone = f' <a class="alone" href="?figure={name}">figure alone</a>'
+    alone = f' <button type="button" data-alone="{name}">figure alone</button>'
     return (
         f'<section class="figure" id="{name}"><h2>{title}</h2><div class="wide">'
         f'<div class="plot" id="plot-{name}"{width}>'
