@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tuneparts import catalog
 from tuneparts.cli.main import app
 from tuneparts.errors import TunepartsError
+from tuneparts.glossary import define
 
 VERBS = [
     "search",
@@ -53,6 +54,21 @@ def test_help_names_every_verb() -> None:
     assert all(verb in output for verb in VERBS)
     for verb in VERBS:
         assert "Usage" in invoke(verb, "--help")
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ([], ["search"]),
+        (["search"], ["search", "arm", "trial", "replicate", "scale", "pass"]),
+        (["fit"], ["hyper", "pass"]),
+        (["register"], ["arm"]),
+    ],
+)
+def test_help_defines_the_words_that_it_uses(verb: list[str], words: list[str]) -> None:
+    output = " ".join(invoke(*verb, "--help").split())
+    for word in words:
+        assert define(word) in output
 
 
 def test_help_and_listings_import_nothing_heavy() -> None:

@@ -15,12 +15,14 @@ from tuneparts.cli.options import (
     SetOption,
     StorageOption,
     TrialsOption,
+    words,
 )
 
 app = typer.Typer(
     name="tuneparts",
     help="Search hyperparameters on Ray, compare with methods that learn them in one run, "
     "and read the answer in MLflow.\n\nStart with `tuneparts search rotated_digits`.",
+    epilog=words("search"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,7 +43,7 @@ LocalOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 
 
-@app.command()
+@app.command(epilog=words("search", "arm", "trial", "replicate", "scale", "pass"))
 def search(
     name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
     scale: ScaleOption = "cpu",
@@ -109,7 +111,7 @@ def report(
     verb.report(run, open_page=open_page)
 
 
-@app.command()
+@app.command(epilog=words("arm"))
 def ranks(
     names: Annotated[
         list[str],
@@ -127,7 +129,7 @@ def ranks(
     verb.ranks(names, metric=metric, plot=plot)
 
 
-@app.command()
+@app.command(epilog=words("hyper", "pass"))
 def fit(
     method: Annotated[str, typer.Argument(help="A method of `tuneparts methods`.")],
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
@@ -203,7 +205,7 @@ def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] =
     app_of_it.dashboard(port)
 
 
-@app.command()
+@app.command(epilog=words("arm"))
 def register(
     run: RunArgument = None,
     arm: Annotated[Optional[str], typer.Option(help="Not the best arm but this one.")] = None,  # noqa: UP045

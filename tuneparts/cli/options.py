@@ -4,6 +4,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from tuneparts.glossary import define
+
 ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
 TrialsOption = Annotated[
     Optional[int],  # noqa: UP045 - typer reads it at run time
@@ -25,3 +27,8 @@ StorageOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
 ]
+
+
+def words(*used: str) -> str:
+    """Return the definitions of words that a help text uses, to stand below it."""
+    return "\n\n".join(map(define, used))
