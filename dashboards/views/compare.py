@@ -10,7 +10,7 @@ from views import parts, source
 
 
 def show() -> None:
-    """The page."""
+    """Show the page."""
     place = source.uri()
     runs = parts.some_runs(place)
     st.title("Side by side")

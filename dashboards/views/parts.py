@@ -1,4 +1,4 @@
-"""What several pages show alike: how a run is named and chosen, tables and figures."""
+"""What several pages share: naming and choosing a run, tables and figures."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ FIRST_COMMAND = "tuneparts search rotated_digits"
 
 
 def _empty(place: str) -> None:
-    """An empty store teaches the first command."""
+    """Show the first command to try, where the store is empty."""
     st.header("No search has run yet")
     st.markdown("Ask the first question; this page shows it as soon as it starts:")
     st.code(FIRST_COMMAND, language="bash")
@@ -22,7 +22,7 @@ def _empty(place: str) -> None:
 
 
 def some_runs(place: str) -> pd.DataFrame:
-    """The runs of the store; where there are none the page ends with the first command."""
+    """Return the runs of the store; where there are none, show the first command and stop."""
     found = source.runs(place)
     if found.empty:
         _empty(place)
@@ -31,7 +31,7 @@ def some_runs(place: str) -> pd.DataFrame:
 
 
 def title(run: "pd.Series[Any]") -> str:
-    """A run in a line."""
+    """Return the name of a run for lists: search, scale and start."""
     start = pd.Timestamp(str(run["start"])).strftime("%d %b %H:%M")
     return f"{run['search']} ({run['scale']}), {start}"
 
@@ -39,7 +39,7 @@ def title(run: "pd.Series[Any]") -> str:
 def chosen(
     runs: pd.DataFrame, *, key: str = "run", label: str = "Search", nth: int = 0
 ) -> "pd.Series[Any]":
-    """A run that the reader picks; the address says which, so that a link leads to it."""
+    """Let the reader pick a run; the address of the page holds it, so that a link leads to it."""
     ids = [str(one) for one in runs["parent_run_id"]]
     titles = {one: title(row) for one, (_, row) in zip(ids, runs.iterrows(), strict=True)}
     asked = st.query_params.get(key, "")
@@ -52,7 +52,7 @@ def chosen(
 
 
 def telling(counts: Mapping[Hashable, int], *first: str) -> str:
-    """The metric to show before anybody chose: of the usual ones the one that most have.
+    """Return the metric to show first: of the usual ones the one that most trials have.
 
     Args:
         counts: how many trials or steps have each metric.
@@ -68,7 +68,7 @@ def telling(counts: Mapping[Hashable, int], *first: str) -> str:
 
 
 def table(built: Table) -> None:
-    """A table of the report."""
+    """Show a table of the report."""
     headers = [column.header for column in built.columns]
     rows = [[cell.text for cell in row] for row in built.rows]
     st.dataframe(pd.DataFrame(rows, columns=headers), hide_index=True)
@@ -76,7 +76,7 @@ def table(built: Table) -> None:
 
 
 def figure(drawing: Drawing | Note, *, key: str) -> None:
-    """A figure of the report with its caption."""
+    """Show a figure of the report with its caption, or the note in its place."""
     st.subheader(drawing.title)
     if isinstance(drawing, Note):
         st.info(drawing.text)

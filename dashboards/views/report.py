@@ -1,4 +1,4 @@
-"""The report of a search that is over, as it lies on its run."""
+"""The page of a finished search's report, read from the artifacts of its run."""
 
 from html import escape
 
@@ -11,7 +11,7 @@ _STYLE = f'style="border: 0; width: 100%; height: {HEIGHT - 20}px"'
 
 
 def show() -> None:
-    """The page."""
+    """Show the page."""
     place = source.uri()
     runs = parts.some_runs(place)
     run = parts.chosen(runs)

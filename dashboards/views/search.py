@@ -15,7 +15,7 @@ _SHOWN = ("trial", "arm", "seed", "outcome", "error", "start")
 
 
 def show() -> None:
-    """The page."""
+    """Show the page."""
     place = source.uri()
     runs = parts.some_runs(place)
     run = parts.chosen(runs)

@@ -1,4 +1,4 @@
-"""Searches running and done: how far each is, and the way to it."""
+"""The list of searches: how far each is, with a link to it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ PER_PAGE = 15
 
 
 def show() -> None:
-    """The page."""
+    """Show the page."""
     place = source.uri()
     parts.some_runs(place)
     st.title("Searches")
@@ -55,7 +55,7 @@ def _counts(run: "pd.Series[Any]") -> str:
 
 
 def remaining(part: float, trials: pd.DataFrame) -> str:
-    """Share, time spent and time left, in words."""
+    """Say in words which share is done, the time spent and the time left."""
     spent = progress.seconds_spent(trials, source.now())
     left = progress.seconds_left(part, spent)
     text = f"{part:.0%} · {progress.clock(spent)} elapsed"

@@ -134,7 +134,7 @@ def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | N
 
 @st.cache_data(ttl=SECONDS, max_entries=50, show_spinner=False)
 def log(place: str, parent: str, trial: str) -> list[str]:
-    """What a trial's worker said, oldest first; nothing where its folder is not on this machine."""
+    """Return the log of a trial's worker, oldest line first; empty if its folder is elsewhere."""
     run = _folder(place, parent)
     try:
         return [] if run is None else logs.read(Folder(run.storage), TrialId.parse(trial))
@@ -149,5 +149,5 @@ def report(place: str, parent: str) -> str | None:
 
 
 def now() -> datetime:
-    """The time that progress is told for."""
+    """Return the present time, in UTC."""
     return datetime.now(UTC)

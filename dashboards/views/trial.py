@@ -11,7 +11,7 @@ NUM_LINES = 30
 
 
 def show() -> None:
-    """The page."""
+    """Show the page."""
     place = source.uri()
     parts.some_runs(place)
     run_id = st.query_params.get("id", "")
@@ -72,7 +72,7 @@ def _metrics(row: dict[str, object]) -> None:
 
 
 def report_lines(steps: pd.DataFrame) -> list[str]:
-    """A line per report, oldest first: when, how many passes, what."""
+    """Return a line per report, oldest first: time, passes and metrics."""
     lines = []
     for step, own in steps.sort_values(["step", "metric"]).groupby("step"):
         words = ", ".join(

@@ -43,7 +43,7 @@ def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
     from tuneparts.cli import plots
     from tuneparts.reports import ranks as over_tasks
     from tuneparts.reports import rendering
-    from tuneparts.reports.figures.tasks import tasks
+    from tuneparts.reports.figures.sweeps import tasks
 
     if plot is not None:
         plots.check(plot)

@@ -79,7 +79,7 @@ def _bill(summary: pd.DataFrame, arm: str) -> str:
 
 
 def _gaps(summary: pd.DataFrame) -> list[str]:
-    """What is not in the comparison, so that silence never looks like success."""
+    """List what is missing from the comparison, so that silence never looks like success."""
     expected = int(summary["expected"].sum())
     kinds = {
         "failed": "failed",

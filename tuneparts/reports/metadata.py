@@ -30,7 +30,7 @@ class ArmMetadata:
 
     @property
     def num_expected(self) -> int:
-        """Trials that the arm was to run."""
+        """How many trials the arm was to run."""
         return self.trials_per_seed * len(self.seeds)
 
 

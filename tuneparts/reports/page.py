@@ -58,7 +58,7 @@ def figure_page(drawing: Drawing) -> str:
 
 
 def address(request: str) -> str:
-    """Return the name of a figure in addresses and files: `accuracy:test/nll` is another figure.
+    """Return the name that a figure has in addresses and file names.
 
     Example:
         >>> address("accuracy:test/nll")
@@ -85,7 +85,7 @@ def _document(title: str, body: Iterable[str]) -> str:
 
 
 def _words() -> str:
-    """The words that a newcomer cannot know, folded away for everybody else."""
+    """Return the glossary, folded away until somebody opens it."""
     code = r"<code>\1</code>"
     items = "".join(
         f"<dt>{escape(word)}</dt><dd>{re.sub('`(.+?)`', code, escape(meaning))}</dd>"

@@ -13,7 +13,7 @@ COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 
 
 def share(open_passes: Iterable[float], num_ended: int, *, total: int, budget: int) -> float:
-    """Share of an arm's passes that is over; a trial that ended early counts as whole.
+    """Return which share of an arm's passes is done; a trial that ended early counts as whole.
 
     Args:
         open_passes: passes so far of the trials that have not ended.
@@ -26,7 +26,10 @@ def share(open_passes: Iterable[float], num_ended: int, *, total: int, budget: i
 
 
 def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
-    """One row per arm with `COLUMNS`; `best` is the best selection score so far."""
+    """Count the trials of each arm: one row per arm with `COLUMNS`.
+
+    `best` is the best selection score so far.
+    """
     rows = []
     metric = schema.lookup(metadata.metric) if metadata.metric else None
     for arm in metadata.arms:
@@ -53,14 +56,14 @@ def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def fraction(metadata: ReportMetadata, of_arms: pd.DataFrame) -> float:
-    """Share of the whole search that is over, arms weighed by their passes."""
+    """Return which share of the whole search is done, with arms weighed by their passes."""
     weights = [arm.num_expected * max(arm.passes, 1) for arm in metadata.arms]
     parts: list[float] = of_arms["fraction"].tolist()
     return sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
 
 
 def seconds_spent(trials: pd.DataFrame, now: datetime) -> float:
-    """Time in which any trial ran: pauses between two sittings of a search do not count."""
+    """Return the seconds in which a trial ran; time between stop and resume is left out."""
     spans = sorted(
         (start, end if isinstance(end, datetime) and not pd.isna(end) else now)
         for start, end in zip(trials["start"], trials["end"], strict=True)
@@ -76,12 +79,17 @@ def seconds_spent(trials: pd.DataFrame, now: datetime) -> float:
 
 
 def seconds_left(part: float, spent: float) -> float | None:
-    """What is left at the pace so far; None before there is one."""
+    """Extrapolate the seconds that are left; None before anything is done."""
     return spent * (1 - part) / part if part > 0 else None
 
 
 def clock(seconds: float) -> str:
-    """`1:02:03`, or `2:03` below an hour."""
+    """Write seconds as a clock does.
+
+    Example:
+        >>> clock(3723), clock(123)
+        ('1:02:03', '2:03')
+    """
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""Which arm is good everywhere: ranks of the arms that several runs share, over tasks.
+"""Which arm is good on every task: ranks of the arms that several runs share.
 
 Ranks make tasks of different difficulty count alike. Whether they differ at all is asked with
 Friedman's test, as Demsar (2006) recommends for comparing methods over data sets.
@@ -43,7 +43,7 @@ class Ranks:
 
 
 def ranks(scores: Mapping[str, Mapping[str, float]], *, larger_is_better: bool) -> Ranks:
-    """Ranks of the arms that have a score on every task.
+    """Rank the arms that have a score on every task.
 
     Args:
         scores: task -> arm -> mean score; the first task gives the order of the arms.
@@ -67,7 +67,7 @@ def ranks(scores: Mapping[str, Mapping[str, float]], *, larger_is_better: bool) 
 
 
 def table(runs: Sequence[tuple[str, RunData]], metric: str) -> Table:
-    """The arms by mean rank, with rank and score on each task.
+    """Build the table of arms by mean rank, with rank and score on each task.
 
     Args:
         runs: name of the task, and what its run left.

@@ -28,7 +28,7 @@ _UNSEEN = ("hyper/dropout.", "hyper/keep.", "hyper/num_kept", "hyper/temperature
 
 @dataclass(frozen=True, eq=False)
 class SampleGrid:
-    """The augmentation of one selected trial, made visible."""
+    """Examples and draws of their augmentation, at the hypers of one selected trial."""
 
     arm: str
     seed: int
@@ -41,7 +41,7 @@ class SampleGrid:
     draws_EDHWC: npt.NDArray[np.uint8]
 
     def mosaic(self, *, gap: int = 1) -> npt.NDArray[np.uint8]:
-        """All in one image, a row per example: the example itself, then its draws.
+        """Put all into one image, a row per example: the example itself, then its draws.
 
         Args:
             gap: pixels of neutral grey between images.
@@ -58,7 +58,7 @@ class SampleGrid:
 
 
 def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], str]:
-    """A grid for the first seed of every arm that augments images, or why there is none.
+    """Make a grid for the first seed of every arm that augments images, or say why there is none.
 
     An arm that follows another trains at its leader's hypers, and has no grid of its own.
 
@@ -116,6 +116,6 @@ def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task
 
 
 def _one_of_each_class(labels_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the first example of each of the first classes is."""
+    """Return the index of the first example of each of the first classes."""
     _, first = np.unique(labels_N, return_index=True)
     return np.asarray(first[:NUM_EXAMPLES], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which trial stands for each seed of an arm, and what the arms add up to.
+"""Selection of one trial per arm and seed, and aggregation of the arms over seeds.
 
 A seed is a replicate of a whole arm. Within (arm, seed) one finished trial is selected by the
 search's validation metric; test scores of the selected trials are then aggregated over seeds.
@@ -26,14 +26,14 @@ BYTES = "communication/total"
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
-    """A numeric column; all NaN when nobody reported it."""
+    """Return a numeric column; all NaN when nobody reported it."""
     if name not in frame:
         return pd.Series(np.nan, index=frame.index, dtype=float)
     return pd.to_numeric(frame[name], errors="coerce").astype(float)
 
 
 def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
-    """The selected trial of each (arm, seed), in the metadata's order.
+    """Select one trial of each (arm, seed), in the order of the search.
 
     The best finished trial by the selection metric; ties go to the smaller index. A finished
     trial without the metric cannot be selected, unless it is the only one. A seed without a
@@ -54,7 +54,7 @@ def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
 
 
 def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
-    """Row of the best candidate of one (arm, seed)."""
+    """Return the row of the best candidate of one (arm, seed)."""
     if len(candidates) == 1:
         return int(candidates.index[0])
     if not metadata.metric:
@@ -118,7 +118,7 @@ def summarise(
 
 
 def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
-    """Metrics worth aggregating: scores and sizes, the selection metric, hypers, what was sent."""
+    """List the metrics to aggregate: scores, sizes, the selection metric, hypers and bytes sent."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
     def place(name: str) -> tuple[int, str]:
@@ -132,7 +132,7 @@ def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
-    """Mean over seeds of what all trials of a seed cost, summed over the arms.
+    """Return the mean over seeds of what all trials of a seed cost, summed over the arms.
 
     Stopped and failed trials count with what they reported before they ended; a seed of which
     no trial exists yet is left out of the mean. NaN when an arm has no trials.

@@ -48,7 +48,7 @@ _SCRIPT = """
 
 
 def browser() -> str | None:
-    """The browser that draws, None where there is none."""
+    """Return the path of the browser that draws; None where there is none."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
@@ -69,7 +69,7 @@ def write(folder: Path) -> dict[str, Path]:
 
 
 def svgs(figures: Mapping[str, object]) -> dict[str, str]:
-    """SVG text by name, of figures as plotly's JSON; those that fail are left out and logged."""
+    """Draw figures, given as plotly's JSON by name, as SVG text; those that fail are logged."""
     command = browser()
     if command is None or not figures:
         return {}

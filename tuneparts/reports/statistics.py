@@ -50,7 +50,12 @@ class Difference:
 
 
 def estimate(values: npt.ArrayLike) -> Estimate:
-    """Mean and standard error (n - 1 in the denominator of the variance)."""
+    """Return mean and standard error (n - 1 in the denominator of the variance).
+
+    Example:
+        >>> estimate([1.0, 2.0, 3.0]).mean
+        2.0
+    """
     x = np.asarray(values, dtype=float)
     if x.size == 0:
         return Estimate(math.nan, math.nan, 0)
@@ -60,7 +65,7 @@ def estimate(values: npt.ArrayLike) -> Estimate:
 
 
 def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | None:
-    """Student's t interval of the mean; None below two values."""
+    """Return Student's t interval of the mean; None below two values."""
     point = estimate(values)
     if math.isnan(point.se):
         return None
@@ -70,7 +75,7 @@ def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | N
 def paired_difference(
     a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95
 ) -> Difference:
-    """Mean of a - b over the seeds that both have, with Student's interval.
+    """Return the mean of a - b over the seeds that both have, with Student's interval.
 
     Args:
         a: score by seed.
@@ -90,7 +95,7 @@ def paired_difference(
 
 
 def welch_difference(a: npt.ArrayLike, b: npt.ArrayLike, level: float = 0.95) -> Difference:
-    """Difference of two means with Welch's interval (Welch 1947), for unmatched seeds."""
+    """Return the difference of two means with the interval of Welch (1947), for unmatched seeds."""
     first, second = estimate(a), estimate(b)
     gap, num = first.mean - second.mean, min(first.num, second.num)
     if math.isnan(first.se) or math.isnan(second.se):
@@ -103,14 +108,20 @@ def welch_difference(a: npt.ArrayLike, b: npt.ArrayLike, level: float = 0.95) ->
 
 
 def difference(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Difference:
-    """Paired over seeds when at least two are shared, else Welch's."""
+    """Compare two arms: paired over seeds when they share at least two, else by Welch's interval.
+
+    Example:
+        >>> gap = difference({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.6})
+        >>> round(gap.mean, 6), gap.is_paired
+        (0.2, True)
+    """
     if len(set(a) & set(b)) >= 2:
         return paired_difference(a, b, level)
     return welch_difference(list(a.values()), list(b.values()), level)
 
 
 def best_of_weights(num_trials: int) -> Floats:
-    """Probability that the trial ranked r is the best of n drawn without replacement.
+    """Return the probability that the trial ranked r is the best of n drawn without replacement.
 
     Returns:
         (N, N): row n - 1, column r (0 the best); C(N - 1 - r, n - 1) / C(N, n) by recurrence.
@@ -132,7 +143,7 @@ def expected_best_interval(
     level: float = 0.95,
     num_resamples: int = 1000,
 ) -> tuple[Floats, Floats, Floats]:
-    """The expected best of n, averaged over seeds, with bootstrap bounds.
+    """Estimate the expected best of n trials, averaged over seeds, with bootstrap bounds.
 
     Trials are resampled within their seed; what all trials of a seed share (its split) is not.
     A resample repeats trials and so misses the best ones: percentiles are therefore moved by the
@@ -169,7 +180,7 @@ def expected_best_interval(
 def equivalent_trials(
     curve: npt.ArrayLike, target: float, *, larger_is_better: bool = True
 ) -> int | None:
-    """The smallest n whose expected best reaches the target; None for more than N."""
+    """Return the smallest n whose expected best reaches the target; None if no n does."""
     x = np.asarray(curve, dtype=float)
     reached = np.flatnonzero(x >= target if larger_is_better else x <= target)
     return int(reached[0]) + 1 if reached.size else None

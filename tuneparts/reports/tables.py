@@ -51,7 +51,12 @@ def provenance(metadata: ReportMetadata) -> str:
 
 
 def label(name: str, *, arrow: bool = False) -> str:
-    """A metric's name for people: `test accuracy`, `rotation (rad)`."""
+    """Return the name of a metric for people.
+
+    Example:
+        >>> label("test/accuracy", arrow=True), label("hyper/rotation")
+        ('test accuracy ↑', 'rotation (rad)')
+    """
     metric = schema.lookup(name)
     family, quantity = name.split("/", 1)
     words = quantity if family in {"hyper", "cost"} else f"{family} {quantity}"
@@ -60,18 +65,18 @@ def label(name: str, *, arrow: bool = False) -> str:
 
 
 def number(value: float, decimals: int) -> str:
-    """A number with thousands separators; a dash where there is none."""
+    """Write a number with thousands separators; a dash for NaN."""
     return NOTHING if math.isnan(value) else f"{value:,.{decimals}f}"
 
 
 def spread(mean: float, se: float, decimals: int) -> str:
-    """`mean ± se`; the mean alone where one value leaves no error."""
+    """Write `mean ± se`; the mean alone where the error is NaN, as for one seed."""
     text = number(mean, decimals)
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
 def to_csv(summary: pd.DataFrame, metadata: ReportMetadata) -> str:
-    """The whole summary at full precision, with provenance in each row."""
+    """Write the whole summary at full precision, with provenance in each row."""
     return summary.assign(
         parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
     ).to_csv(index=False, lineterminator="\n")
@@ -131,7 +136,7 @@ def _scores(
 
 
 def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
-    """Say in the first score's place why an arm has none."""
+    """Write into the first column of scores why an arm has no score."""
     cells = []
     for cell, row in zip(column.cells, summary.to_dict("records"), strict=True):
         is_empty = row["seeds"] == 0

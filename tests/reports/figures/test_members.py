@@ -3,10 +3,14 @@
 import pandas as pd
 import pytest
 
-from tuneparts.reports.figures.anytime import anytime, points
 from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.figures.interpolation import interpolation
-from tuneparts.reports.figures.membership import membership, memberships
+from tuneparts.reports.figures.members import (
+    anytime,
+    interpolation,
+    membership,
+    memberships,
+    points,
+)
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 

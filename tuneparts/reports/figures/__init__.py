@@ -1,1 +1,1 @@
-"""Figures: one file each, functions from run_data to a drawing; `gallery` names them."""
+"""Figures: functions from run data to a drawing; `gallery` names those for searches."""

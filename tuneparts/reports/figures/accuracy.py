@@ -1,4 +1,4 @@
-"""Score against cumulative passes: what each arm could answer at any time, and at what cost.
+"""Score against passes spent so far: how good each arm is at every cost.
 
 An arm with one trial per seed shows the score along that trial. An arm that selects shows the
 score of the best trial so far by validation, after each finished trial, as if the trials of a
@@ -12,6 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
+from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.metadata import ArmMetadata
@@ -25,7 +26,7 @@ TITLE = "Accuracy against passes"
 
 
 def accuracy(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
-    """Mean over seeds with a band of one standard error."""
+    """Draw a metric against cumulative passes: mean over seeds, band of one standard error."""
     curves = over_seeds(anytime(run_data, metric))
     title = TITLE if metric == "test/accuracy" else f"{label(metric)} against passes"
     if curves.empty:
@@ -72,7 +73,10 @@ def accuracy(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note
 
 
 def anytime(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Columns arm, seed, passes (cumulative, leaders included), value; a row per change."""
+    """Return the score of each seed after so many passes, with a row wherever it changes.
+
+    Columns: arm, seed, passes (cumulative, leaders included), value.
+    """
     rows = []
     paths = run_data.paths(metric)
     for arm in run_data.metadata.arms:
@@ -91,7 +95,9 @@ def anytime(run_data: RunData, metric: str) -> pd.DataFrame:
 
 
 def over_seeds(curves: pd.DataFrame) -> pd.DataFrame:
-    """Columns arm, passes, mean, se, seeds: each seed holds its last value until its next.
+    """Average curves over seeds; each seed holds its last value until its next.
+
+    Columns: arm, passes, mean, se, seeds.
 
     A point is drawn from where every seed that has any value has one, so that the mean never
     changes its seeds on the way.
@@ -120,7 +126,10 @@ def _along(
 def incumbents(
     run_data: RunData, arm: ArmMetadata, seed: int, metric: str, *, cost: str = "cost/passes"
 ) -> list[tuple[float, float]]:
-    """The best trial so far by validation, after each finished one: (bill so far, its value)."""
+    """Follow the best trial so far by validation: cost so far and its value, after each finish.
+
+    The trials of a seed count as if they ran one after another.
+    """
     trials = run_data.trials
     own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
     rule = schema.selection_metric(run_data.metadata.metric)
@@ -151,7 +160,7 @@ def incumbents(
 
 
 def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/passes") -> float:
-    """What all trials of the leader's seed cost, or its mean seed where it lacks this one."""
+    """Return what all trials of an arm cost in one seed; its mean seed where it lacks this one."""
     own = trials[trials["arm"] == arm]
     bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
     return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
@@ -159,8 +168,7 @@ def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/pass
 
 def _caption(run_data: RunData, metric: str) -> str:
     text = f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) against passes "
-    text += "(one pass is a forward-backward over one batch): mean over seeds, band one "
-    text += "standard error."
+    text += f"({PASS_IN_SHORT}): mean over seeds, band one standard error."
     if any(arm.trials_per_seed > 1 for arm in run_data.metadata.arms):
         text += f" Arms that select show the best trial so far by {run_data.metadata.metric}, "
         text += "their trials counted one after another, failed ones included."

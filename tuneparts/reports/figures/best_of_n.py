@@ -24,7 +24,10 @@ TITLE = "Expected best of n trials"
 
 
 def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
-    """Curves of the arms that draw and select, marks of those with one run where they meet."""
+    """Draw the expected score of the best of n trials, and mark the arms with one trial per seed.
+
+    A mark stands at the n at which the curve reaches the score of that arm.
+    """
     curves = curve(run_data, metric)
     if curves.empty:
         return Note(TITLE, f"No arm has several finished trials per seed with {metric}.")
@@ -111,7 +114,10 @@ def _add_curve(
 
 
 def curve(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Columns arm, n, passes (what n trials cost on average), mean, low, high."""
+    """Return the expected score of the best of n trials for each arm that draws independently.
+
+    Columns: arm, n, passes (what n trials cost on average), mean, low, high.
+    """
     rows = []
     for arm in run_data.metadata.arms:
         if arm.trials_per_seed == 1 or arm.is_adaptive:
@@ -139,7 +145,7 @@ def curve(run_data: RunData, metric: str) -> pd.DataFrame:
 
 
 def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.DataFrame:
-    """How many trials of each selecting arm match each arm with one trial per seed.
+    """Return how many trials of each selecting arm match each arm with one trial per seed.
 
     Arms that follow a selecting one are left out: their bill holds all of its trials. `curves`
     are those of `curve`.

@@ -23,7 +23,13 @@ from tuneparts.reports.tables import MEGABYTE, label
 def communication(
     run_data: RunData, metric: str = "val/accuracy", window: str = "1"
 ) -> Drawing | Note:
-    """Mean over seeds with one standard error; `window` evaluations are averaged."""
+    """Draw a metric against bytes sent: mean and one standard error over seeds.
+
+    Args:
+        run_data: The run.
+        metric: A schema name.
+        window: How many evaluations a moving average takes; a number as text, as requests give it.
+    """
     title = f"{label(metric).capitalize()} against communication"
     if not window.isdigit() or int(window) < 1:
         raise ConfigError(f"`window` counts evaluations, at least 1, but got `{window}`.")
@@ -67,7 +73,10 @@ def communication(
 
 
 def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
-    """Columns arm, seed, report (number of the evaluation), bytes (leaders included), value."""
+    """Return the score of each seed after so many bytes.
+
+    Columns: arm, seed, report (number of the evaluation), bytes (leaders included), value.
+    """
     rows = []
     values, sent = run_data.paths(metric), run_data.paths(BYTES)
     for arm in run_data.metadata.arms:
@@ -90,7 +99,10 @@ def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
 
 
 def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
-    """Columns arm, report, megabytes, mean, se, seeds; only reports that all seeds have."""
+    """Average over seeds the reports that all of them have.
+
+    Columns: arm, report, megabytes, mean, se, seeds.
+    """
     rows = []
     for arm, own in data.groupby("arm", sort=False):
         num_seeds = own["seed"].nunique()
@@ -105,7 +117,7 @@ def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
 def _along(
     arm: ArmMetadata, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
 ) -> list[tuple[float, float]]:
-    """Bytes and the moving average of the score along the one trial of a seed."""
+    """Return bytes sent and the moving average of the score along the one trial of a seed."""
 
     def own(frame: pd.DataFrame) -> pd.DataFrame:
         rows = frame[(frame["arm"] == arm.name) & (frame["seed"] == seed)]

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from tuneparts.reports.figures.drawing import Drawing, canvas, place
 from tuneparts.reports.figures.style import COLOURS
 
-_LOOKS = {
+_STYLES = {
     "standard": (COLOURS[6], "solid", "circle"),
     "partitioned_weights": (COLOURS[0], "solid", "circle"),
     "partitioned_hypers": (COLOURS[0], "dash", "square"),
@@ -19,7 +19,7 @@ _QUANTITIES = {"ms": "CPU time of a step (ms)", "MB": "peak memory (MB)"}
 
 
 def complexity(rows: pd.DataFrame) -> Drawing:
-    """Time and peak memory against weights, a panel for each kind of net and quantity.
+    """Draw time and peak memory against weights, a panel for each kind of net and quantity.
 
     Args:
         rows: `net`, `width`, `weights`, `method`, `ms`, `MB` and, where a method refused, `note`.
@@ -31,7 +31,7 @@ def complexity(rows: pd.DataFrame) -> Drawing:
     for number, (net, quantity) in enumerate(panels):
         where = place(number, len(panels))
         for method, own in done[done["net"] == net].groupby("method", sort=False):
-            colour, dash, symbol = _LOOKS[str(method)]
+            colour, dash, symbol = _STYLES[str(method)]
             figure.add_trace(
                 go.Scatter(
                     x=own["weights"].tolist(),

@@ -1,4 +1,4 @@
-"""What a figure function returns: a drawing with its data, or a note why there is none."""
+"""What figure functions return and share: drawings, notes, canvases and axes."""
 
 import math
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Note:
-    """Why a figure is not there."""
+    """Stands in place of a figure whose data is missing, and says what is missing."""
 
     title: str
     text: str
 
 
 def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
-    """An empty figure in the house style: one panel, or a grid two panels wide."""
+    """Make an empty figure in the style of the report: one panel, or a grid two panels wide."""
     num_columns = min(num_panels, 2)
     num_rows = -(-num_panels // num_columns)
     height = PANEL_HEIGHT * num_rows + 130
@@ -76,7 +76,7 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
 def add_lines(
     figure: go.Figure, metadata: ReportMetadata, data: pd.DataFrame, *, x: str, y: str
 ) -> None:
-    """A line per arm through its means, with one standard error.
+    """Draw a line per arm through its means, with one standard error.
 
     Args:
         figure: to draw on.
@@ -103,7 +103,7 @@ def add_lines(
 
 
 def place(panel: int, num_panels: int) -> dict[str, int]:
-    """Row and column of a panel in a canvas of that many."""
+    """Return row and column of a panel in a canvas of so many panels."""
     num_columns = min(num_panels, 2)
     return {"row": panel // num_columns + 1, "col": panel % num_columns + 1}
 

@@ -12,19 +12,14 @@ from typing import TypeAlias
 from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.figures.accuracy import accuracy
-from tuneparts.reports.figures.anytime import anytime
 from tuneparts.reports.figures.best_of_n import best_of_n
-from tuneparts.reports.figures.calibration import calibration
 from tuneparts.reports.figures.communication import communication
-from tuneparts.reports.figures.deviations import deviations
 from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.figures.hypers import hypers
-from tuneparts.reports.figures.interpolation import interpolation
-from tuneparts.reports.figures.membership import membership
-from tuneparts.reports.figures.projections import projections
-from tuneparts.reports.figures.rounds import rounds
+from tuneparts.reports.figures.fixing import deviations, rounds
+from tuneparts.reports.figures.hypers import hypers, projections
+from tuneparts.reports.figures.members import anytime, interpolation, membership
 from tuneparts.reports.figures.samples import samples
-from tuneparts.reports.figures.scores import scores
+from tuneparts.reports.figures.scores import calibration, scores
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
 from tuneparts.reports.run_data import RunData

@@ -1,23 +1,34 @@
-"""Learned hypers over passes: a line per seed of each arm, a panel per hyper."""
+"""Figures of hypers: their paths over passes, and their values against the test score.
+
+The second has the panels of Mlodozeniec et al. (2023, Figure 9): small marks are trials of arms
+that draw many; large ones are arms with one trial per seed, with the path that led there where
+the score was taken along the way.
+"""
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
+from tuneparts.reports.select import reported
 from tuneparts.reports.tables import label
 
-TITLE = "Hypers over passes"
+OVER_PASSES = "Hypers over passes"
 MAX_PANELS = 8
+AGAINST_SCORE = "Hypers against accuracy"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
-    """Paths of the selected trials; what stays constant was given and is drawn dotted."""
+    """Draw the hypers of the selected trials over passes, a panel per hyper and a line per seed.
+
+    A value that stays constant was given, not learned, and is drawn dotted.
+    """
     data = paths(run_data)
     if data.empty:
-        return Note(TITLE, "No selected trial has reported a hyper.")
+        return Note(OVER_PASSES, "No selected trial has reported a hyper.")
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
     figure = canvas(len(shown), [label(stem) for stem in shown])
@@ -60,12 +71,19 @@ def hypers(run_data: RunData) -> Drawing | Note:
     if len(stems) > MAX_PANELS:
         caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."
     return Drawing(
-        TITLE, figure, caption, data.drop(columns="panel"), min_width=560 if len(shown) > 1 else 0
+        OVER_PASSES,
+        figure,
+        caption,
+        data.drop(columns="panel"),
+        min_width=560 if len(shown) > 1 else 0,
     )
 
 
 def paths(run_data: RunData) -> pd.DataFrame:
-    """Columns arm, seed, metric, passes, value, panel (the metric, or its family)."""
+    """Return the hypers of the selected trials at each report.
+
+    Columns: arm, seed, metric, passes, value, panel (the metric, or its family).
+    """
     order = {arm.name: position for position, arm in enumerate(run_data.metadata.arms)}
     names = [] if run_data.steps.empty else run_data.steps["metric"].unique().tolist()
     metrics = sorted(name for name in names if name.startswith("hyper/"))
@@ -77,3 +95,96 @@ def paths(run_data: RunData) -> pd.DataFrame:
     data = pd.concat(rows).rename(columns={"step": "passes"})
     ranks = data.assign(rank=data["arm"].map(order), turn=data["metric"].map(metrics.index))
     return ranks.sort_values(["turn", "rank", "seed", "passes"])[columns].reset_index(drop=True)
+
+
+def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
+    """Draw the score of every finished trial against each hyper that differs between trials."""
+    trials = run_data.trials[run_data.trials["outcome"] == "finished"]
+    names = [
+        name
+        for name in reported(trials, run_data.metadata)
+        if name.startswith("hyper/") and trials[name].nunique() > 1
+    ]
+    if metric not in trials or trials[metric].notna().sum() == 0 or not names:
+        return Note(AGAINST_SCORE, f"No finished trials with {metric} and a hyper that varies.")
+    shown = names[:MAX_PANELS]
+    figure = canvas(len(shown), [])
+    known = arm_styles(run_data.metadata)
+    # The ends decide what is seen: paths start far below and would flatten them.
+    low, high = float(trials[metric].min()), float(trials[metric].max())
+    reach = [low - 0.1 * (high - low), high + 0.1 * (high - low)] if high > low else None
+    for panel, name in enumerate(shown):
+        where = place(panel, len(shown))
+        for arm in run_data.metadata.arms:
+            own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
+            if own.empty:
+                continue
+            for line in _paths(run_data, own, name, metric) if arm.trials_per_seed == 1 else []:
+                figure.add_trace(_path(line, known[arm.name], arm.name), **where)
+            figure.add_trace(
+                _points(own, arm, known[arm.name], name=name, metric=metric, is_first=panel == 0),
+                **where,
+            )
+        figure.update_xaxes(title_text=label(name), **where)
+        figure.update_yaxes(range=reach, **where)
+        if where["col"] == 1:
+            figure.update_yaxes(title_text=label(metric, arrow=True), **where)
+    caption = (
+        f"{label(metric).capitalize()} of every finished trial against the value of each hyper at "
+        "its end; the other hypers differ too. Large marks: arms with one trial per seed, with "
+        "the path they took, from below, where the score was taken on the way."
+    )
+    if len(names) > MAX_PANELS:
+        caption += f" {len(names) - MAX_PANELS} more hypers are in the data file only."
+    data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
+    width = 560 if len(shown) > 1 else 0
+    return Drawing(AGAINST_SCORE, figure, caption, data.reset_index(drop=True), min_width=width)
+
+
+def _points(
+    own: pd.DataFrame, arm: ArmMetadata, style: ArmStyle, *, name: str, metric: str, is_first: bool
+) -> go.Scatter:
+    is_many = arm.trials_per_seed > 1
+    return go.Scatter(
+        x=own[name].tolist(),
+        y=own[metric].tolist(),
+        name=style.name,
+        legendgroup=arm.name,
+        showlegend=is_first,
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "symbol": style.symbol,
+            "size": 7 if is_many else 12,
+            "opacity": 0.75 if is_many else 1.0,
+            "line": {"width": 0 if is_many else 1, "color": "white"},
+        },
+        text=own["seed"].astype(str).tolist(),
+        hovertemplate=f"{style.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
+    )
+
+
+def _path(line: pd.DataFrame, style: ArmStyle, arm: str) -> go.Scatter:
+    return go.Scatter(
+        x=line["x"].tolist(),
+        y=line["y"].tolist(),
+        mode="lines",
+        line={"color": style.colour, "width": 1.5, "dash": style.dash},
+        legendgroup=arm,
+        showlegend=False,
+        hoverinfo="skip",
+    )
+
+
+def _paths(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
+    """Return hyper (x) and score (y) along each trial in which the hyper moved."""
+    steps = run_data.steps
+    if steps.empty:
+        return []
+    steps = steps[steps["trial"].isin(own["trial"]) & steps["metric"].isin([name, metric])]
+    wide = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
+    if name not in wide or metric not in wide:
+        return []
+    wide = wide.dropna().rename(columns={name: "x", metric: "y"})
+    lines = [line for _, line in wide.groupby(level="trial")]
+    return [line for line in lines if line["x"].nunique() > 1]

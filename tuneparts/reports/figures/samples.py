@@ -1,4 +1,4 @@
-"""The data under the augmentation that each arm found: people trust what they can see."""
+"""The data under the augmentation that each arm found, as images."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ TITLE = "Data under the augmentation found"
 
 
 def samples(run_data: RunData) -> Drawing | Note:
-    """A panel per arm: examples down, the example itself and its draws across."""
+    """Draw a panel per arm: examples down, the example itself and its draws across."""
     grids = run_data.sample_grids
     if not grids:
         return Note(TITLE, run_data.sample_grids_note or "No selected trial augments images.")
@@ -63,7 +63,7 @@ def samples(run_data: RunData) -> Drawing | Note:
 
 
 def table(grids: tuple[SampleGrid, ...]) -> pd.DataFrame:
-    """One row per arm and hyper: the values that the draws were made at."""
+    """Return one row per arm and hyper: the values that the draws were made at."""
     rows = [
         (grid.arm, grid.seed, grid.trial, name, value)
         for grid in grids
@@ -80,7 +80,7 @@ def _values(grid: SampleGrid) -> str:
 
 
 def _png(image_HWC: npt.NDArray[np.uint8]) -> str:
-    """As a data URI, so that the page needs no second file."""
+    """Encode an image as a data URI, so that the page needs no second file."""
     channels = image_HWC.shape[2]
     image = Image.fromarray(image_HWC[:, :, 0] if channels == 1 else image_HWC[:, :, :3])
     buffer = io.BytesIO()

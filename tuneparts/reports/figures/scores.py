@@ -1,10 +1,14 @@
-"""Every arm's score with its uncertainty and its seeds, the best on top: the table as a picture."""
+"""Every arm's scores with their uncertainty and their seeds: the table as a picture.
+
+`scores` draws one metric, the best arm on top; `calibration` draws what judges the predicted
+probabilities: calibration error, likelihood and Brier score.
+"""
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
@@ -12,10 +16,12 @@ from tuneparts.reports.statistics import estimate, student_interval
 from tuneparts.reports.tables import label
 
 _ROW_HEIGHT = 26
+CALIBRATION = "Calibration"
+CALIBRATION_METRICS = ("test/ece", "test/nll", "test/brier")
 
 
 def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
-    """Mean over seeds with Student's interval, and each seed as a faint mark."""
+    """Draw a metric of every arm: mean over seeds with Student's interval, seeds as faint marks."""
     title = f"{label(metric).capitalize()} by arm"
     data = intervals(run_data, metric)
     if data.empty:
@@ -65,7 +71,7 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
 
 
 def intervals(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Columns arm, mean, low, high, seeds; arms without a score have no row."""
+    """Return columns arm, mean, low, high, seeds; arms without a score have no row."""
     rows = []
     for arm in run_data.metadata.arms:
         values = _seeds(run_data, arm.name, metric)
@@ -79,3 +85,78 @@ def intervals(run_data: RunData, metric: str) -> pd.DataFrame:
 def _seeds(run_data: RunData, arm: str, metric: str) -> list[float]:
     own = run_data.selected[run_data.selected["arm"] == arm]
     return [float(value) for value in column(own, metric).dropna()]
+
+
+def calibration(run_data: RunData) -> Drawing | Note:
+    """Draw a panel per score: a point per seed of each arm, with mean and one standard error."""
+    data = calibration_scores(run_data)
+    if data.empty:
+        return Note(
+            CALIBRATION, f"No selected trial has reported {', '.join(CALIBRATION_METRICS)}."
+        )
+    shown = [metric for metric in CALIBRATION_METRICS if metric in set(data["metric"])]
+    figure = canvas(len(shown), [label(metric, arrow=True) for metric in shown])
+    arms = [arm.name for arm in run_data.metadata.arms if arm.name in set(data["arm"])]
+    known = arm_styles(run_data.metadata)
+    summary = run_data.summary.set_index("arm")
+    for panel, metric in enumerate(shown):
+        where = place(panel, len(shown))
+        for arm in arms:
+            style = known[arm]
+            seeds = data[(data["arm"] == arm) & (data["metric"] == metric)]
+            mean, se = summary[metric][arm], summary[f"{metric}:se"][arm]
+            figure.add_trace(
+                go.Scatter(
+                    x=seeds["value"].tolist(),
+                    y=[style.name] * len(seeds),
+                    mode="markers",
+                    marker={
+                        "color": style.colour,
+                        "symbol": style.symbol,
+                        "size": 6,
+                        "opacity": 0.5,
+                    },
+                    showlegend=False,
+                    hovertemplate="%{x:.4f}<extra></extra>",
+                ),
+                **where,
+            )
+            figure.add_trace(
+                go.Scatter(
+                    x=[mean],
+                    y=[style.name],
+                    error_x={"type": "data", "array": [se], "thickness": 2},
+                    mode="markers",
+                    marker={"color": style.colour, "symbol": style.symbol, "size": 11},
+                    showlegend=False,
+                    hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
+                ),
+                **where,
+            )
+        # Panels share their arms, so names stand at the left ones only.
+        is_left = where["col"] == 1
+        figure.update_yaxes(autorange="reversed", showticklabels=is_left, **where)
+        figure.update_xaxes(title_text=label(metric), nticks=5, **where)
+    meanings = ", ".join(f"{label(m)}: {schema.lookup(m).meaning}" for m in shown)
+    caption = (
+        "Scores of the predicted probabilities of the selected trials, smaller is better: small "
+        f"marks are seeds, large ones the mean with one standard error. {meanings}."
+    )
+    return Drawing(CALIBRATION, figure, caption, data, min_width=620 if len(shown) > 1 else 0)
+
+
+def calibration_scores(run_data: RunData) -> pd.DataFrame:
+    """Return columns arm, seed, metric, value."""
+    selected = run_data.selected
+    parts = [
+        pd.DataFrame(
+            {
+                "arm": selected["arm"],
+                "seed": selected["seed"],
+                "metric": metric,
+                "value": column(selected, metric),
+            }
+        )
+        for metric in CALIBRATION_METRICS
+    ]
+    return pd.concat(parts, ignore_index=True).dropna(subset=["value"])

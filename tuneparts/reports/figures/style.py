@@ -28,7 +28,7 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class ArmStyle:
-    """What makes an arm recognisable in colour, in print and to the colour-blind."""
+    """Colour, dash and marker of an arm, recognisable in print and to the colour-blind."""
 
     name: str
     """Escaped: plotly reads a subset of HTML in its texts."""
@@ -38,13 +38,13 @@ class ArmStyle:
 
     @property
     def wash(self) -> str:
-        """The colour, faint, for bands."""
+        """The colour of bands: the colour of the arm, faint."""
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.18)"
 
 
 def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
-    """The style of each arm by its name."""
+    """Return the style of each arm by its name."""
     taken: dict[str, int] = {}
     names = [arm.name for arm in metadata.arms]
     for name in sorted(names, key=lambda name: (name not in _USUAL, names.index(name))):

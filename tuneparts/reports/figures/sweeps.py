@@ -1,12 +1,16 @@
-"""Any setting against any metric: a line with error bars, or a heat map over two settings."""
+"""Figures of a metric against what differs between trials or between runs.
 
+`sweep` draws it against a setting, `heat_map` over two settings, and `tasks` over several runs.
+"""
+
+from collections.abc import Mapping
 from html import escape
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, counts_axis
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate
@@ -14,7 +18,7 @@ from tuneparts.reports.tables import label
 
 
 def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
-    """A metric against a setting (`param.<path>`, `seed` or a hyper): mean and error per arm."""
+    """Draw a metric against a setting (`param.<path>`, `seed` or a hyper), a line per arm."""
     title = f"{label(metric).capitalize()} against {_name(setting)}"
     trials = _finished(run_data, [setting, metric])
     if trials.empty:
@@ -42,7 +46,7 @@ def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Dra
 def heat_map(
     run_data: RunData, across: str, up: str, metric: str = "test/accuracy", arm: str = ""
 ) -> Drawing | Note:
-    """The mean of a metric over two settings, all finished trials of one arm or of all."""
+    """Draw the mean of a metric over two settings, from finished trials of one arm or of all."""
     title = f"{label(metric).capitalize()} over {_name(across)} and {_name(up)}"
     trials = _finished(run_data, [across, up, metric])
     if arm:
@@ -76,7 +80,7 @@ def heat_map(
 
 
 def _finished(run_data: RunData, names: list[str]) -> pd.DataFrame:
-    """Finished trials that have all of these columns; settings that look like numbers are."""
+    """Return finished trials that have all of these columns, with texts of numbers as numbers."""
     trials = run_data.trials[run_data.trials["outcome"] == "finished"].copy()
     if any(name not in trials for name in names):
         return trials.iloc[:0]
@@ -91,7 +95,7 @@ def _finished(run_data: RunData, names: list[str]) -> pd.DataFrame:
 
 
 def _listed(values: list[object]) -> str:
-    """A list as a label: shares with two decimals are told apart, thirds stay short."""
+    """Return a list as a label; two significant digits are enough for shares."""
     return ", ".join(f"{v:.2g}" if isinstance(v, float) else str(v) for v in values)
 
 
@@ -102,3 +106,35 @@ def _tick(value: object) -> str:
 
 def _name(setting: str) -> str:
     return label(setting) if "/" in setting else setting.removeprefix("param.")
+
+
+def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Drawing:
+    """Draw a metric over several runs, a line per arm through the runs that have it.
+
+    Args:
+        runs: what each run left, by the value that tells it from the others.
+        setting: what that value is.
+        metric: of the trial selected by validation, mean over seeds.
+    """
+    rows = [
+        (row["arm"], value, row[metric], row[f"{metric}:se"])
+        for value, run_data in runs.items()
+        for row in run_data.summary.to_dict("records")
+        if pd.notna(row.get(metric))
+    ]
+    data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se"])
+    is_number = all(isinstance(value, int | float) for value in runs)
+    if is_number:
+        data = data.sort_values(setting, kind="stable")
+    figure = canvas()
+    add_lines(figure, next(iter(runs.values())).metadata, data, x=setting, y="mean")
+    if is_number:
+        counts_axis(figure, escape(setting, quote=False), data[setting].tolist(), {})
+    else:
+        figure.update_xaxes(title_text=escape(setting, quote=False), type="category")
+    figure.update_yaxes(title_text=label(metric, arrow=True))
+    caption = (
+        f"{label(metric).capitalize()} of the trial selected by validation: mean and one standard "
+        "error over seeds, a run at each place."
+    )
+    return Drawing(f"{label(metric).capitalize()} against {setting}", figure, caption, data)

@@ -1,4 +1,4 @@
-"""Every trial along its way: what a search looks like while it runs."""
+"""Every trial over its own passes: what a search looks like while it runs."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,7 +13,7 @@ MOST = 40
 
 
 def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
-    """A line per trial, whatever became of it; the selection metric unless another is named."""
+    """Draw a line per trial, failed and running ones too; by default of the selection metric."""
     metric = metric or run_data.metadata.metric
     title = f"{label(metric)} of each trial" if metric else "Trials"
     data = lines(run_data, metric)
@@ -54,7 +54,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
 
 
 def lines(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Columns arm, trial, passes, value, of the newest trials of each arm."""
+    """Return columns arm, trial, passes, value, of the newest trials of each arm."""
     columns = ["arm", "trial", "passes", "value"]
     if run_data.steps.empty:
         return pd.DataFrame(columns=columns)

@@ -1,23 +1,66 @@
-"""Means against standard deviations, layer by layer, at the start and after the last fixing.
+"""Figures of weights that are fixed by rounds (Subia-Waud & Dasmahapatra 2023, appendix).
 
-As Subia-Waud & Dasmahapatra (2023, appendix) draw it: how the prior puts deviations between powers
-of two, and what training and clustering make of them.
+`rounds` draws any metric over the rounds. `deviations` draws means against standard deviations,
+layer by layer: how the prior puts deviations between powers of two, and what training and
+clustering make of them.
 """
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
+from tuneparts import schema
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
+from tuneparts.reports.statistics import estimate
+from tuneparts.reports.tables import label
 
-TITLE = "Means against deviations"
+WIDE = 30
+"""A metric whose means differ by more than this factor is drawn on a logarithmic axis."""
+_ROUNDS = "fixing/rounds"
+DEVIATIONS = "Means against deviations"
 MAX_LAYERS = 4
 """Rows of panels; of deeper nets the first layer, the last, and some between."""
 
 
+def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
+    """Draw a metric over the rounds of fixing: mean and one standard error over seeds.
+
+    Each round is represented by its last report.
+    """
+    title = f"{label(metric).capitalize()} over rounds"
+    data = by_round(run_data, metric)
+    if data.empty:
+        return Note(title, f"No selected trial has reported {metric} with rounds of fixing.")
+    figure = canvas()
+    add_lines(figure, run_data.metadata, data, x="round", y="mean")
+    is_wide = data["mean"].min() > 0 and data["mean"].max() > WIDE * data["mean"].min()
+    figure.update_xaxes(title_text="rounds of fixing so far", dtick=1)
+    figure.update_yaxes(title_text=label(metric, arrow=True), type="log" if is_wide else "linear")
+    caption = (
+        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) at the last report "
+        "before the next round, by rounds of fixing so far: mean and one standard error over "
+        "seeds. At 0 nothing is fixed."
+    )
+    return Drawing(title, figure, caption, data)
+
+
+def by_round(run_data: RunData, metric: str) -> pd.DataFrame:
+    """Return columns arm, round, mean, se, seeds."""
+    keys = ["arm", "seed", "step"]
+    counts = run_data.paths(_ROUNDS)[[*keys, "value"]].rename(columns={"value": "round"})
+    pairs = counts.merge(run_data.paths(metric)[[*keys, "value"]], on=keys).sort_values(keys)
+    last = pairs.groupby(["arm", "seed", "round"], as_index=False).last()
+    last["round"] = last["round"].astype(int)
+    rows = []
+    for (arm, number), own in last.groupby(["arm", "round"]):
+        point = estimate(own["value"].to_numpy(dtype=float))
+        rows.append((arm, number, point.mean, point.se, point.num))
+    return pd.DataFrame(rows, columns=["arm", "round", "mean", "se", "seeds"])
+
+
 def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
-    """Two panels per layer, for the first seed of an arm that left its weights.
+    """Draw two panels per layer, for the first seed of an arm that left its weights.
 
     Args:
         run_data: the run.
@@ -25,7 +68,7 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     """
     if arm:
         run_data.metadata.arm(arm)
-    title = f"{TITLE}: {arm}" if arm else TITLE
+    title = f"{DEVIATIONS}: {arm}" if arm else DEVIATIONS
     found = weights(run_data, arm)
     if found.empty:
         return Note(title, "No selected trial has left its means and deviations.")
@@ -66,7 +109,10 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
 
 
 def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
-    """Columns arm, seed, layer, moment, mu, sigma of the first selected trial that has any."""
+    """Return the weights that the first selected trial left, if one did.
+
+    Columns: arm, seed, layer, moment (at the start, at the end), mu, sigma.
+    """
     for _, trial in run_data.selected.iterrows():
         if arm and trial["arm"] != arm:
             continue
@@ -79,7 +125,7 @@ def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
 
 
 def _spread(names: list[str]) -> list[str]:
-    """At most `MAX_LAYERS` of them, the first and the last included."""
+    """Choose at most `MAX_LAYERS` layers evenly, the first and the last included."""
     if len(names) <= MAX_LAYERS:
         return names
     return [names[round(i * (len(names) - 1) / (MAX_LAYERS - 1))] for i in range(MAX_LAYERS)]
