@@ -28,13 +28,11 @@ class RunData:
 
     Example:
         >>> from tuneparts.reports.metadata import ArmMetadata
-        >>> arm = ArmMetadata("none", "standard", trials_per_seed=1, seeds=(0,))
-        >>> trial = {"trial": "none/seed0/00000", "arm": "none", "seed": 0, "index": 0}
-        >>> scores = {"outcome": "finished", "error": "", "cost/passes": 9.0, "test/accuracy": 0.75}
-        >>> trials, steps = pd.DataFrame([trial | scores]), pd.DataFrame(columns=STEP_COLUMNS)
-        >>> run_data = RunData(ReportMetadata("digits", "Is it?", (arm,)), trials, steps)
-        >>> print(run_data.answer)
-        none has test accuracy 0.7500 (1 seed); there is no other arm.
+        >>> metadata = ReportMetadata("digits", "?", (ArmMetadata("a", "standard", 1, (0,)),))
+        >>> trial = {"arm": "a", "seed": 0, "index": 0, "outcome": "finished", "error": ""}
+        >>> trials = pd.DataFrame([trial | {"test/accuracy": 0.9, "cost/passes": 400}])
+        >>> RunData(metadata, trials, steps=pd.DataFrame()).answer
+        'a has test accuracy 0.9000 (1 seed); there is no other arm.'
     """
 
     metadata: ReportMetadata

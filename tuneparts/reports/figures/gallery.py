@@ -74,7 +74,7 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
     Example:
         >>> import pandas as pd
         >>> from tuneparts.reports.metadata import ReportMetadata
-        >>> nothing = RunData(ReportMetadata("digits", "Is it?", ()), pd.DataFrame(), pd.DataFrame())
+        >>> nothing = RunData(ReportMetadata("digits", "?", ()), pd.DataFrame(), pd.DataFrame())
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """
