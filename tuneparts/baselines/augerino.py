@@ -40,7 +40,7 @@ class AugerinoConfig(SupervisedConfig):
     """No reward as long as any width is 10 or more; without it widths can run away."""
 
     @model_validator(mode="after")
-    def _has_widths(self) -> Self:
+    def _check_has_widths(self) -> Self:
         affine = self.hypers.affine
         if affine is None or affine.kind == "schwoebel" or "affine" in self.hypers.frozen:
             raise ValueError(

@@ -50,7 +50,7 @@ class LaplaceConfig(SupervisedConfig):
     """Refuse to start if the Jacobians of one evidence step need more."""
 
     @model_validator(mode="after")
-    def _prior_is_the_decay(self) -> Self:
+    def _check_weight_decay(self) -> Self:
         if self.optimiser.weight_decay:
             raise ValueError(
                 "the prior's precision is the weight decay, and is learnt, but "

@@ -37,7 +37,7 @@ class PosthocConfig(StandardConfig):
     """Refuse to start if the Jacobians of one batch need more."""
 
     @model_validator(mode="after")
-    def _has_a_prior(self) -> Self:
+    def _check_has_prior(self) -> Self:
         if self.prior == "decay" and not self.optimiser.weight_decay:
             raise ValueError(
                 "weight decay is the prior's precision over N, but `optimiser.weight_decay` is 0. "

@@ -74,11 +74,11 @@ class HypersConfig(Config):
 
     @field_validator("frozen")
     @classmethod
-    def _sorted_once(cls, names: tuple[PartName, ...]) -> tuple[PartName, ...]:
+    def _sort_frozen(cls, names: tuple[PartName, ...]) -> tuple[PartName, ...]:
         return tuple(sorted(set(names)))
 
     @model_validator(mode="after")
-    def _freeze_what_is_there(self) -> "HypersConfig":
+    def _check_frozen_parts_exist(self) -> "HypersConfig":
         for name in self.frozen:
             if getattr(self, name) is None:
                 raise ConfigError(

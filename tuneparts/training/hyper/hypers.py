@@ -101,7 +101,7 @@ class Hypers(nn.Module):
         return logits
 
     def num_samples(self, *, training: bool) -> int:
-        """S of one prediction: 1 when nothing is random, since copies would be equal."""
+        """How many samples S are averaged for one prediction: 1 when nothing is random."""
         if not self._is_random(training=training):
             return 1
         return self.samples if training else self.eval_samples

@@ -39,8 +39,6 @@ from tuneparts.training.step import gradient_step, loss
 class MembersConfig(MethodConfig):
     """An optimiser, batches, and what is measured at the end."""
 
-    passes: int = Field(default=400, gt=0)
-    interval: int = Field(default=100, gt=0)
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
     train_on: Literal["train", "all"] = "train"
@@ -54,7 +52,7 @@ class MembersConfig(MethodConfig):
 
     @field_validator("interpolation_points")
     @classmethod
-    def _has_two_ends(cls, value: int) -> int:
+    def _check_has_two_ends(cls, value: int) -> int:
         if value == 1:
             raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
         return value
