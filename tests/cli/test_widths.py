@@ -7,7 +7,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tuneparts import catalog
-from tuneparts.cli import estimate, health
+from tuneparts.cli import doctor, estimate
 from tuneparts.cli.live import LiveView
 from tuneparts.cli.main import app
 from tuneparts.data import sets
@@ -70,8 +70,8 @@ def test_dry_run(width, monkeypatch) -> None:
 def test_doctor(width, monkeypatch, tmp_path) -> None:
     path = tmp_path / "results"
     for check in ("_packages", "_torchvision", "_devices", "_store", "_data", "_searches"):
-        monkeypatch.setattr(health, check, lambda: "it answers")
-    monkeypatch.setattr(health, "_results", lambda: f"{path} (writable)")
+        monkeypatch.setattr(doctor, check, lambda: "it answers")
+    monkeypatch.setattr(doctor, "_results", lambda: f"{path} (writable)")
     output = invoke(width, "doctor")
     assert len(str(path)) > width - 2 or str(path) in output
     assert "results folder" in output

@@ -5,7 +5,7 @@ import contextlib
 import sys
 
 from tests.harness import faults
-from tuneparts.cli.benches import show
+from tuneparts.cli.bench import show
 
 
 def main() -> None:

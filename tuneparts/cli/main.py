@@ -95,9 +95,9 @@ def sync(run: RunArgument = None) -> None:
     TUNEPARTS_TRACKING_URI names. It is also how a run is copied to another store. What is there
     already stays as it is, so running it twice changes nothing.
     """
-    from tuneparts.cli import sync as syncing
+    from tuneparts.cli import sync as verb
 
-    syncing.sync(run)
+    verb.sync(run)
 
 
 @app.command()
@@ -141,9 +141,9 @@ def fit(
     `--set` takes fields of the method (`--set passes=200`) and of the data
     (`--set data.rotated=true`).
     """
-    from tuneparts.cli import fitting
+    from tuneparts.cli import fit as verb
 
-    fitting.fit(method, data=data, seed=seed, changes=changes or [])
+    verb.fit(method, data=data, seed=seed, changes=changes or [])
 
 
 @app.command()
@@ -178,9 +178,9 @@ def data(
 @app.command()
 def doctor() -> None:
     """Check the installation: versions, data, store, Ray, devices."""
-    from tuneparts.cli import health
+    from tuneparts.cli import doctor as verb
 
-    health.doctor()
+    verb.doctor()
 
 
 @app.command()
@@ -192,17 +192,17 @@ def ui(
     ] = False,
 ) -> None:
     """Open the MLflow UI on the store: on this machine, or wider with a login."""
-    from tuneparts.cli import serving
+    from tuneparts.cli import ui as verb
 
-    serving.ui(host=host, port=port, forced=without_authentication)
+    verb.ui(host=host, port=port, forced=without_authentication)
 
 
 @app.command()
 def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501) -> None:
     """Watch searches run and compare them in a browser, on this machine only."""
-    from tuneparts.cli import dashboard as app_of_it
+    from tuneparts.cli import dashboard as verb
 
-    app_of_it.dashboard(port)
+    verb.dashboard(port)
 
 
 @app.command(epilog=words("arm"))
@@ -232,10 +232,10 @@ def bench(
         typer.Option(help="`complexity`: draw it into this .html or .svg file.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Measure what it costs, as a ratio to what one would run instead."""
-    from tuneparts.cli import benches
+    """Benchmark tuneparts against the stock alternative; without NAME, list the benches."""
+    from tuneparts.cli import bench as verb
 
-    benches.bench(
+    verb.bench(
         name,
         as_json=as_json,
         quick=quick,

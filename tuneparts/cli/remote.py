@@ -38,7 +38,8 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Print its output and wait for its end.")] = True,
 ) -> None:
     """Run a search as a job on a Ray cluster; its exit code is ours."""
-    from tuneparts.cli import search, submitting
+    from tuneparts.cli import search
+    from tuneparts.cli import submit as verb
 
     search.parse_seeds(seeds)
     words = ["--scale", scale]
@@ -47,7 +48,7 @@ def submit(
     words += [] if arms is None else ["--arms", arms]
     words += [word for change in changes or [] for word in ("--set", change)]
     raise typer.Exit(
-        submitting.submit(
+        verb.submit(
             name,
             address=address,
             words=words,
@@ -73,6 +74,6 @@ def status(
     scale: ScaleOption = "cpu",
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
-    from tuneparts.cli import clusters
+    from tuneparts.cli import cluster as verb
 
-    clusters.status(name, address=address, scale=scale)
+    verb.status(name, address=address, scale=scale)

@@ -1,6 +1,6 @@
 from rich.console import Console
 
-from tuneparts.cli.clusters import node_table, wall_seconds
+from tuneparts.cli.cluster import node_table, wall_seconds
 from tuneparts.reports.rendering import show
 from tuneparts.run.placement import GIB
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from tuneparts.cli import submitting
+from tuneparts.cli import submit as verb
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, SecurityError, UnknownNameError
 
@@ -208,5 +208,5 @@ def test_mistakes_are_answered_with_the_cure(server, search_file) -> None:
 
 
 def test_a_failure_is_never_zero() -> None:
-    assert submitting.exit_code("SUCCEEDED", 0) == 0
-    assert submitting.exit_code("FAILED", 0) == 1
+    assert verb.exit_code("SUCCEEDED", 0) == 0
+    assert verb.exit_code("FAILED", 0) == 1
