@@ -29,6 +29,7 @@ class JobServer:
         """How often the log connection breaks before it is whole."""
         self.jobs: list[dict[str, Any]] = []
         self.packages: dict[str, bytes] = {}
+        self._ends_later: dict[str, Any] = {}
         self.address = ""
 
     async def version(self, request: web.Request) -> web.Response:
@@ -57,10 +58,11 @@ class JobServer:
         await socket.send_str("first line\n")
         if self.drops:
             self.drops -= 1
-            status, self.ends["status"] = self.ends["status"], "RUNNING"
-            asyncio.get_running_loop().call_later(0.1, self.ends.update, {"status": status})
+            self._ends_later = self._ends_later or dict(self.ends)
+            self.ends["status"] = "RUNNING"  # until somebody has come back for the rest
             await socket.close(code=1001)
             return socket
+        self.ends |= self._ends_later
         await socket.send_str("second line\n")
         await socket.close()
         return socket
