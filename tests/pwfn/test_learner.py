@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tuneparts import schema
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.config import parse
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import fixing, gaussian
+from tuneparts.pwfn import codefile, fixing, gaussian
+from tuneparts.pwfn.gaussian import GaussianConv2d, GaussianLinear
 from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -341,3 +343,24 @@ def test_without_validation_data(task: Task) -> None:
     report = finish(build(task, **mlp(train_on="all")))[-1]
     assert "fixing/accuracy_before" not in report
     assert "test/accuracy" in report
+
+
+def test_the_final_module_is_an_ordinary_net_that_a_code_file_loads_into(
+    task: Task, tmp_path: Path
+) -> None:
+    learner = build(task)
+    finish(learner)
+    module = learner.final_module()
+    types = {type(layer) for layer in module.modules()}
+    assert types >= {nn.Conv2d, nn.Linear}
+    assert not types & {GaussianConv2d, GaussianLinear}
+    x = torch.from_numpy(task.test.inputs[:9].copy())
+    expected = module(x)
+    path = tmp_path / "net.code"
+    codefile.write(path, learner.net)
+    with torch.no_grad():
+        for parameter in module.body.net.parameters():
+            parameter.zero_()
+    assert not torch.equal(module(x), expected)
+    codefile.read(path, module.body.net)
+    assert torch.equal(module(x), expected)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, field_validator, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
@@ -19,7 +19,7 @@ from tuneparts.data.batches import Batches
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn import sigma as deviations
-from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussian
+from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussian, to_plain
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint
 from tuneparts.training.artifacts import Columns
@@ -182,6 +182,11 @@ class PwfnLearner(
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
+
+    def trained_net(self) -> nn.Module:
+        # What is kept needs no deviations, and two threads may predict with it: the switch between
+        # means and draws is a state of Gaussian layers.
+        return to_plain(self.net)
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""
