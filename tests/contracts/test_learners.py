@@ -141,7 +141,7 @@ def test_no_part_of_a_learner_is_forgotten_by_its_state(method: str, num_interva
     assert different == []
 
 
-RECOMPUTED = {"_empty", "_broadcast"}
+RECOMPUTED = {"_skeletons", "_broadcast"}
 """A cache of nets without weights, and what the last round sent: made anew when needed."""
 
 
