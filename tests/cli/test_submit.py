@@ -31,6 +31,7 @@ class JobServer:
         self.packages: dict[str, bytes] = {}
         self._ends_later: dict[str, Any] = {}
         self.address = ""
+        self.runner: web.AppRunner | None = None
 
     async def version(self, request: web.Request) -> web.Response:
         if self.token is not None and self.token not in str(request.headers):
@@ -75,12 +76,16 @@ class JobServer:
         server.router.add_post("/api/jobs/", self.submit)
         server.router.add_get("/api/jobs/{job}", self.job)
         server.router.add_get("/api/jobs/{job}/logs/tail", self.tail)
-        runner = web.AppRunner(server)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        self.runner = web.AppRunner(server)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
         self.address = f"http://127.0.0.1:{port}"
+
+    async def end(self) -> None:
+        assert self.runner is not None
+        await self.runner.cleanup()
 
 
 @pytest.fixture
@@ -94,8 +99,10 @@ def server(monkeypatch) -> Iterator[JobServer]:
     thread.start()
     asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
     yield made
+    asyncio.run_coroutine_threadsafe(made.end(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
+    loop.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tuneparts.errors import PlacementError, StorageError
-from tuneparts.journal import Event, Journal, Row, TrialId
+from tuneparts.journal import Event, Row, TrialId, records
 from tuneparts.run import execute, lock, logs
 from tuneparts.search import load
 from tuneparts.search.runs import default_storage
@@ -20,7 +20,6 @@ TIMES = ("cost/seconds",)
 
 def facts(folder: Path) -> dict[str, Any]:
     """All that could reach a table, without times."""
-    journal = Journal(folder / "journal.jsonl")
     return {
         str(trial): (
             {
@@ -30,7 +29,7 @@ def facts(folder: Path) -> dict[str, Any]:
             record.end and (record.end.outcome, record.end.message),
             list(record.configs),
         )
-        for trial, record in sorted(journal.trials.items())
+        for trial, record in sorted(records(folder / "journal.jsonl").items())
     }
 
 
@@ -108,7 +107,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     search = resolved(null_file)
     arms = (search.arms[0].replaced({"name": "bad", "config.fault": fault}), search.arms[0])
     assert execute(search.model_copy(update={"arms": arms}), folder=tmp_path).status == "done"
-    trials = Journal(tmp_path / "journal.jsonl").trials
+    trials = records(tmp_path / "journal.jsonl")
     bad, good = (trials[TrialId(arm.name, 0, 0)] for arm in arms)
     assert bad.end.outcome == "failed"
     assert message in bad.end.message

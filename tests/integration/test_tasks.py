@@ -8,7 +8,7 @@ import pytest
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import PlacementError
 from tuneparts.federated import FederatedConfig
-from tuneparts.journal import Journal
+from tuneparts.journal import records
 from tuneparts.run import execute
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
@@ -66,9 +66,8 @@ def a_search(**fields) -> Search:
 @pytest.mark.timeout(600)
 def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_path) -> None:
     execute(a_search(), folder=tmp_path / "run")
-    journal = Journal(tmp_path / "run" / "journal.jsonl")
     rows = {}
-    for trial, record in journal.trials.items():
+    for trial, record in records(tmp_path / "run" / "journal.jsonl").items():
         assert record.end is not None
         assert record.end.outcome == "finished", record.end.message
         rows[trial.arm] = [

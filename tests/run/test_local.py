@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tuneparts.errors import BusyError, ConfigError, PlacementError, StorageError, WorkerError
-from tuneparts.journal import Event, Journal, Row, TrialId
+from tuneparts.journal import Event, Row, TrialId, read, records
 from tuneparts.run import execute, local, lock
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Resources, Search, Tpe
 
@@ -41,7 +41,6 @@ def here(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
 
 def facts(folder: Path) -> dict[str, Any]:
     """All that could reach a table, without times."""
-    journal = Journal(folder / "journal.jsonl")
     return {
         str(trial): (
             list(record.configs),
@@ -51,7 +50,7 @@ def facts(folder: Path) -> dict[str, Any]:
             },
             record.end and (record.end.outcome, record.end.message),
         )
-        for trial, record in sorted(journal.trials.items())
+        for trial, record in sorted(records(folder / "journal.jsonl").items())
     }
 
 
@@ -320,5 +319,5 @@ def test_trials_reach_observers_in_the_order_of_the_journal(everything, tmp_path
 
     recorder = Recorder()
     here(everything, tmp_path, observers=[recorder])
-    assert recorder.events == Journal(tmp_path / "journal.jsonl").events
+    assert recorder.events == list(read(tmp_path / "journal.jsonl"))
     assert TrialId("again", 0, 0) in {event.trial for event in recorder.events}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tuneparts.data.task import Task
-from tuneparts.journal import Journal, TrialEnded, TrialId
+from tuneparts.journal import Journal, TrialEnded, TrialId, read, records
 from tuneparts.run.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
@@ -100,9 +100,8 @@ def test_the_answer_does_not_depend_on_who_was_faster(everything, tmp_path) -> N
 def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
-    journal = Journal(path)
-    ends = [event for event in journal.events if isinstance(event, TrialEnded)]
-    assert len(ends) == len(journal.trials) == 2 * (1 + 1 + 5 + 7 + 9 + 4 + 1 + 1)
+    ends = [event for event in read(path) if isinstance(event, TrialEnded)]
+    assert len(ends) == len(records(path)) == 2 * (1 + 1 + 5 + 7 + 9 + 4 + 1 + 1)
     outcomes = {str(e.trial): e.outcome for e in ends}
     assert outcomes["broken/seed0/00000"] == "failed"
     assert outcomes["after_broken/seed0/00000"] == "failed"
@@ -126,15 +125,17 @@ def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
 def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
-    plan = Plan(everything, Journal(path))
+    journal = Journal(path)
+    plan = Plan(everything, journal)
     assert plan.done
     assert plan.next() is None
+    journal.close()
 
 
 def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
-    trials = Journal(path).trials
+    trials = records(path)
     for seed in (0, 1):
         scores = {
             i: trials[TrialId("random", seed, i)].last.metrics["val/accuracy"] for i in range(5)
@@ -147,7 +148,7 @@ def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, t
 def test_a_copy_takes_over_weights(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
-    steps = [sorted(r.rows) for trial, r in Journal(path).trials.items() if trial.arm == "pbt"]
+    steps = [sorted(r.rows) for trial, r in records(path).items() if trial.arm == "pbt"]
     assert steps == [[2, 4, 6, 8]] * 8
 
 
@@ -158,6 +159,7 @@ def test_seconds_of_a_trial_are_those_of_all_its_rounds(null_search, null_arm, t
         row = {"val/accuracy": 0.5, "cost/passes": float(segment.until), "cost/seconds": 1.5}
         plan.report(segment, [row])  # a worker counts from the start of its round
         plan.complete(segment, finished=segment.until == 8)
+    plan.journal.close()
     for record in plan.journal.trials.values():
         seconds = [record.rows[step].metrics["cost/seconds"] for step in (2, 4, 6, 8)]
         assert seconds == [1.5, 3.0, 4.5, 6.0]

@@ -80,7 +80,8 @@ def find(root: Path, *, name: str, image_size: int) -> DataSource | None:
 
 def _array(path: Path, name: str) -> npt.NDArray[Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here: where the file is no archive, numpy leaves what it opened itself open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             array: npt.NDArray[Any] = archive[name]
     except Exception as error:  # zip, zlib and numpy raise many types for hostile files
         raise DataError(
