@@ -161,8 +161,8 @@ def serve(story: Story) -> Iterator[Callable[..., str]]:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         words = [sys.executable, "-m", "tuneparts.cli.main", verb, "--port", str(port)]
-        log = (story.folder / f"{verb}.log").open("wb")
-        started.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=story.folder))
+        with (story.folder / f"{verb}.log").open("wb") as log:  # the process keeps its own handle
+            started.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=story.folder))
         address = f"http://127.0.0.1:{port}"
         for _ in range(240):
             try:
