@@ -18,7 +18,7 @@ LEVELS = {
     "federated": 4, "journal": 4,
     "catalog": 5, "frames": 5,
     "search": 6, "tracking": 6,
-    "run": 7, "reports": 7,
+    "executors": 7, "reports": 7,
     "bench": 8,
     "api": 8,
     "cli": 9,
@@ -27,7 +27,7 @@ IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
 """A string in a table that is imported later, such as those of the catalog."""
 FILES = sorted(ROOT.rglob("*.py"))
 HOMES = {
-    "ray": {"run", "bench", "cli"},
+    "ray": {"executors", "bench", "cli"},
     "mlflow": {"tracking", "bench", "cli"},
     "torchvision": {"torchvision_door"},
 }
@@ -91,7 +91,7 @@ def test_ray_mlflow_and_torchvision_stay_in_their_rooms() -> None:
 
 
 def test_a_search_runs_without_ray() -> None:
-    for path in (ROOT / "run").glob("*.py"):
+    for path in (ROOT / "executors").glob("*.py"):
         assert "ray" not in {name.split(".")[0] for name in imports_of(path)}, path
 
 

@@ -3,12 +3,12 @@
 The command line is built on the same calls.
 
 Example:
-    >>> from tuneparts import api, run, settings
+    >>> from tuneparts import api, executors, settings
     >>> from tuneparts.search import load, runs
     >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
     >>> facts = {"command": "", "commit": "", "versions": {}, "storage": None}
     >>> made = runs.create(settings.current().results_dir, search, **facts)
-    >>> run.execute(search, folder=made.folder, executor="local", workers=1).status
+    >>> executors.execute(search, folder=made.folder, executor="local", workers=1).status
     'done'
     >>> results = api.load("rotated_digits")  # its newest run
     >>> results.answer
@@ -158,7 +158,7 @@ class Results:
         Raises:
             DataMissingError: The run has no such trial, or its checkpoint is gone.
         """
-        from tuneparts.run.worker import restore_learner
+        from tuneparts.executors.worker import restore_learner
 
         record = records(self.run.folder / "journal.jsonl").get(trial)
         if record is None:

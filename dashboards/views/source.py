@@ -12,10 +12,10 @@ import streamlit as st
 
 from tuneparts import frames, settings
 from tuneparts.errors import DataMissingError, TunepartsError
+from tuneparts.executors import logs
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.run_data import RunData
-from tuneparts.run import logs
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames as store_frames

@@ -1,8 +1,8 @@
 from rich.console import Console
 
 from tuneparts.cli.cluster import node_table, wall_seconds
+from tuneparts.executors.placement import GIB
 from tuneparts.reports.rendering import show
-from tuneparts.run.placement import GIB
 
 
 def test_one_line_per_node() -> None:

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tuneparts.cli.main import app
 from tuneparts.errors import BusyError
+from tuneparts.executors import lock
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
-from tuneparts.run import lock
 from tuneparts.search import load, runs
 from tuneparts.tracking import frames, store, tracker
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts import settings
+from tuneparts.executors.logs import TrialLog
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
-from tuneparts.run.logs import TrialLog
 from tuneparts.search import load, runs
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames, record, store
@@ -177,7 +177,7 @@ def parent_run(num_trials: int, run: str) -> tuple[str, str]:
     client = store.client(store.resolve())
     root = store.artifact_root(store.resolve())
     experiment = client.create_experiment("big", artifact_location=root)
-    tags = {"tuneparts.kind": "search", "tuneparts.run": run, "search": "big", "scale": "cpu"}
+    tags = {"tuneparts.kind": "search", "tuneparts.executors": run, "search": "big", "scale": "cpu"}
     made = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
     client.log_text(made.info.run_id, big_search(num_trials).to_json(), "metadata.json")
     client.set_terminated(made.info.run_id)

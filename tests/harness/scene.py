@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.wire import Wire
+from tuneparts.executors import logs
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
-from tuneparts.run import logs
 from tuneparts.search import runs
 from tuneparts.search.storage import Folder
 

@@ -65,7 +65,7 @@ def null_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """One Ray for all tests that need no other."""
-    from tuneparts.run.ray import cluster
+    from tuneparts.executors.ray import cluster
 
     os.environ.update(cluster.ENVIRONMENT)
     ray = pytest.importorskip("ray")

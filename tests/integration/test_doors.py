@@ -20,7 +20,7 @@ SEARCH = """
 import sys
 from pathlib import Path
 
-from tuneparts.run import execute
+from tuneparts.executors import execute
 from tuneparts.search import load
 
 sys.path.insert(0, sys.argv[3])

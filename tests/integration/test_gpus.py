@@ -14,7 +14,7 @@ from pathlib import Path
 import ray
 
 ray.init(num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
-from tuneparts.run import execute
+from tuneparts.executors import execute
 from tuneparts.search import load
 
 search = load.load(sys.argv[1], scale="smoke")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tuneparts.errors import PlacementError, StorageError
+from tuneparts.executors import execute, lock, logs
 from tuneparts.journal import Event, Row, TrialId, records
-from tuneparts.run import execute, lock, logs
 from tuneparts.search import load
 from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search

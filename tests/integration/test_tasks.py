@@ -7,9 +7,9 @@ import pytest
 
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import PlacementError
+from tuneparts.executors import execute
 from tuneparts.federated import FederatedConfig
 from tuneparts.journal import records
-from tuneparts.run import execute
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 pytestmark = pytest.mark.ray
@@ -17,7 +17,7 @@ HALF = {"cpus": 0.5, "gpus": 0.0}
 
 
 def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
-    from tuneparts.run.ray.tasks import RayTasks
+    from tuneparts.executors.ray.tasks import RayTasks
 
     def work(offset: int, job: str) -> int:
         if job == "raise":

@@ -63,7 +63,7 @@ def run(
         trials: how many, when neither fits.
         report: makes the report of a run (`runs.Run`); timed when given.
     """
-    from tuneparts.run import execute
+    from tuneparts.executors import execute
     from tuneparts.search import runs
     from tuneparts.tracking import store
     from tuneparts.tracking.tracker import SearchCard, Tracker

@@ -20,7 +20,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     trials, rounds = (6, 1) if quick else (100, 3)
     import ray
 
-    from tuneparts.run.ray import cluster
+    from tuneparts.executors.ray import cluster
     from tuneparts.tracking import store
 
     for name, value in cluster.ENVIRONMENT.items():
@@ -73,7 +73,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
 def _ours(trials: int, folder: Path) -> None:
     """Checkpoints and tracking on, as in `tuneparts search`."""
     from tuneparts.data.config import DataConfig
-    from tuneparts.run import execute
+    from tuneparts.executors import execute
     from tuneparts.search.space import Uniform
     from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
     from tuneparts.tracking.tracker import SearchCard, Tracker

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
+from tuneparts.executors.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 from tuneparts.reports.progress import clock
 from tuneparts.reports.rendering import Table, show
-from tuneparts.run.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 
 _PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
 
@@ -21,7 +21,7 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
         address: HOST:PORT of a cluster; this machine when not given.
         scale: at which the search would run.
     """
-    from tuneparts.run.ray import cluster
+    from tuneparts.executors.ray import cluster
     from tuneparts.search import load
 
     console = Console()

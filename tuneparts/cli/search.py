@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from tuneparts import api, provenance, run, settings
+from tuneparts import api, executors, provenance, settings
 from tuneparts.cli import estimate, report
 from tuneparts.cli.live import LiveView
 from tuneparts.errors import ConfigError, TunepartsError
@@ -86,7 +86,7 @@ def _run(made: runs.Run, place: Place) -> None:
     """Run what is left of a run, and print its table whatever MLflow does."""
     console = Console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
-    with run.lock(made.folder):
+    with executors.lock(made.folder):
         from tuneparts.tracking.tracker import Tracker
 
         console.print(made.search.question, highlight=False, markup=False)
@@ -113,7 +113,7 @@ def _run(made: runs.Run, place: Place) -> None:
 def _execute(made: runs.Run, tracker: "Tracker", console: Console, place: Place) -> "Status":
     """Run the trials that are left; returns how the run in MLflow shall end."""
     with LiveView(made.search, console) as view:
-        ending = run.execute(
+        ending = executors.execute(
             made.search,
             folder=made.folder,
             executor="local" if place.is_local else "ray",

@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tuneparts import api, settings
+from tuneparts.executors import lock
 from tuneparts.redaction import redact
-from tuneparts.run import lock
 from tuneparts.search import runs
 
 UNFINISHED = 1

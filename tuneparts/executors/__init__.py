@@ -148,10 +148,10 @@ def _run(
 
     storage = storage or default_storage(folder)
     if executor == "local":
-        from tuneparts.run import local
+        from tuneparts.executors import local
 
         local.run(plan, storage, workers)
     else:
-        from tuneparts.run.ray import executor as on_ray
+        from tuneparts.executors.ray import executor as on_ray
 
         on_ray.run(plan, folder, address, storage)

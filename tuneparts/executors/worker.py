@@ -20,10 +20,10 @@ from tuneparts import catalog, settings
 from tuneparts.config import parse
 from tuneparts.data.task import Task
 from tuneparts.errors import DataMissingError, HangError, StorageError
+from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
-from tuneparts.run.logs import TrialLog
-from tuneparts.run.watchdog import limit
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.plan import Plan

@@ -7,7 +7,7 @@ from typing import Any
 from ray.tune import Stopper
 
 from tuneparts.errors import StorageError
-from tuneparts.run.worker import disk_full_message, is_disk_full
+from tuneparts.executors.worker import disk_full_message, is_disk_full
 
 
 class DiskFullStopper(Stopper):  # type: ignore[misc]

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuneparts.errors import StorageError
+from tuneparts.executors.placement import bundles, refuse_unplaceable
+from tuneparts.executors.ray import cluster
+from tuneparts.executors.worker import MAX_RESTARTS, TrialSetting
 from tuneparts.redaction import RedactingFilter
-from tuneparts.run.placement import bundles, refuse_unplaceable
-from tuneparts.run.ray import cluster
-from tuneparts.run.worker import MAX_RESTARTS, TrialSetting
 from tuneparts.search.plan import Plan
 
 if TYPE_CHECKING:  # importing it imports Ray, which must find its environment prepared
-    from tuneparts.run.ray.stopper import DiskFullStopper
+    from tuneparts.executors.ray.stopper import DiskFullStopper
 
 
 def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
@@ -35,7 +35,7 @@ def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
     cluster.prepare(address)
     import ray
 
-    from tuneparts.run.ray.stopper import DiskFullStopper
+    from tuneparts.executors.ray.stopper import DiskFullStopper
 
     stopper = DiskFullStopper()
     is_ours = not ray.is_initialized()
@@ -59,8 +59,8 @@ def _tune(plan: Plan, folder: Path, storage: str, stopper: "DiskFullStopper") ->
     import ray
     from ray import tune
 
-    from tuneparts.run.ray.searcher import PlanSearcher
-    from tuneparts.run.ray.trainable import LearnerTrainable
+    from tuneparts.executors.ray.searcher import PlanSearcher
+    from tuneparts.executors.ray.trainable import LearnerTrainable
 
     needs = {arm.name: bundles(arm) for arm in plan.search.arms}
     refuse_unplaceable(needs, cluster.nodes())

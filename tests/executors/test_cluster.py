@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tuneparts.errors import ClusterError, ConfigError
-from tuneparts.run.ray import cluster
+from tuneparts.executors.ray import cluster
 
 pytestmark = pytest.mark.ray
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from tuneparts.errors import BusyError, ConfigError, PlacementError, StorageError, WorkerError
+from tuneparts.executors import execute, local, lock
 from tuneparts.journal import Event, Row, TrialId, read, records
-from tuneparts.run import execute, local, lock
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Resources, Search, Tpe
 
 
@@ -140,7 +140,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 SCRIPT = """
 import sys
 from pathlib import Path
-from tuneparts.run import execute
+from tuneparts.executors import execute
 from tuneparts.search.spec import Search
 if __name__ == "__main__":
     search = Search.model_validate_json(Path(sys.argv[1]).read_text())
@@ -303,7 +303,7 @@ def test_the_machine_is_filled_but_not_beyond(null_search, null_arm, monkeypatch
 
 def test_it_never_imports_ray() -> None:
     code = (
-        "import sys, tuneparts.run.local, tuneparts.run.worker, tuneparts.search.plan\n"
+        "import sys, tuneparts.executors.local, tuneparts.executors.worker, tuneparts.search.plan\n"
         "assert not {'ray', 'mlflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)

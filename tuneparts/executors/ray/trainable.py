@@ -5,8 +5,8 @@ from typing import Any
 
 from ray import tune
 
-from tuneparts.run.ray.tasks import RayTasks
-from tuneparts.run.worker import SegmentExecution, TrialSetting
+from tuneparts.executors.ray.tasks import RayTasks
+from tuneparts.executors.worker import SegmentExecution, TrialSetting
 from tuneparts.search.segment import Segment
 from tuneparts.training.allocator import keep_freed_memory
 

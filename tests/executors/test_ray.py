@@ -7,8 +7,8 @@ import pytest
 
 from tests.harness.faulty import FaultyConfig
 from tuneparts.data.task import Task
+from tuneparts.executors.worker import TrialSetting
 from tuneparts.journal import Journal, TrialId
-from tuneparts.run.worker import TrialSetting
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import RandomSearch
@@ -26,14 +26,14 @@ def plan(null_search, null_arm, tmp_path) -> Plan:
 
 @pytest.fixture
 def stopper() -> Any:
-    from tuneparts.run.ray.stopper import DiskFullStopper
+    from tuneparts.executors.ray.stopper import DiskFullStopper
 
     return DiskFullStopper()
 
 
 @pytest.fixture
 def searcher(plan, stopper) -> Any:
-    from tuneparts.run.ray.searcher import PlanSearcher
+    from tuneparts.executors.ray.searcher import PlanSearcher
 
     return PlanSearcher(plan, {"random": BUNDLES}, stopper)
 
@@ -81,7 +81,7 @@ def test_a_full_disk_stops_the_search_and_ends_no_trial(searcher, stopper, plan)
 
 
 def test_the_trainable_runs_one_segment_after_another(tmp_path: Path) -> None:
-    from tuneparts.run.ray.trainable import LearnerTrainable
+    from tuneparts.executors.ray.trainable import LearnerTrainable
 
     def config(index: int) -> dict[str, Any]:
         plain = FaultyConfig(passes=4, interval=2).model_dump(mode="json")

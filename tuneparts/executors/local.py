@@ -18,9 +18,8 @@ from typing import Any
 import torch
 
 from tuneparts.errors import ConfigError, StorageError, WorkerError
-from tuneparts.journal import TrialId
-from tuneparts.run.placement import bundle, refuse_unplaceable, slots
-from tuneparts.run.worker import (
+from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
+from tuneparts.executors.worker import (
     MAX_RESTARTS,
     Report,
     SegmentExecution,
@@ -28,6 +27,7 @@ from tuneparts.run.worker import (
     deliver,
     lost_worker,
 )
+from tuneparts.journal import TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tuneparts.executors import logs
+from tuneparts.executors.logs import TrialLog
 from tuneparts.journal import TrialId
-from tuneparts.run import logs
-from tuneparts.run.logs import TrialLog
 from tuneparts.search.storage import Folder
 
 TRIAL = TrialId("arm", 0, 3)

@@ -3,12 +3,12 @@ import sys
 import time
 from pathlib import Path
 
-from tuneparts.run.watchdog import limit
+from tuneparts.executors.watchdog import limit
 
 HANG = """
 import sys, time
 from pathlib import Path
-from tuneparts.run.watchdog import limit
+from tuneparts.executors.watchdog import limit
 
 with limit(0.2, lambda: Path(sys.argv[1]).touch()):
     time.sleep(60)

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from tuneparts.errors import StorageError
-from tuneparts.run.ray.stopper import DiskFullStopper
+from tuneparts.executors.ray.stopper import DiskFullStopper
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

@@ -10,9 +10,8 @@ import torch
 from tests.harness.faulty import FaultyConfig
 from tuneparts.data.task import Task
 from tuneparts.errors import DataMissingError, StorageError
-from tuneparts.journal import Journal, TrialId
-from tuneparts.run import logs
-from tuneparts.run.worker import (
+from tuneparts.executors import logs
+from tuneparts.executors.worker import (
     Report,
     SegmentExecution,
     TrialSetting,
@@ -21,6 +20,7 @@ from tuneparts.run.worker import (
     lost_worker,
     restore_learner,
 )
+from tuneparts.journal import Journal, TrialId
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment

@@ -6,8 +6,8 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from tuneparts.run.ray.stopper import DiskFullStopper
-from tuneparts.run.worker import Report, deliver, lost_worker
+from tuneparts.executors.ray.stopper import DiskFullStopper
+from tuneparts.executors.worker import Report, deliver, lost_worker
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 
