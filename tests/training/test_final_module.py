@@ -13,13 +13,12 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.training import checkpoint
-from tuneparts.training.evaluate import logits_of
 from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.members.learner import MembersLearner
 from tuneparts.training.members.predictions import mean_log_probs
-from tuneparts.training.scores import scores
+from tuneparts.training.scores import logits_of, scores
 from tuneparts.training.supervised import SupervisedLearner
 
 BATCH_NORM = {"name": "wide_resnet", "depth": 10, "width": 0.25}

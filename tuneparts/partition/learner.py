@@ -21,9 +21,9 @@ from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
 from tuneparts.partition.subnetwork import Partitioned, Scheme
-from tuneparts.training.evaluate import EVAL_BATCH
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
+from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step, gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 

@@ -23,11 +23,11 @@ from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussi
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.evaluate import evaluate
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 

@@ -1,10 +1,20 @@
-"""How good predicted probabilities are: accuracy, NLL, calibration error, Brier score."""
+"""How good predicted probabilities are: accuracy, NLL, calibration error, Brier score.
+
+Legend: N examples, K classes.
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tuneparts.data.device_examples import DeviceExamples
+
 NUM_BINS = 15
+"""Of the calibration error."""
+EVAL_BATCH = 500
+"""Examples at a time, unless they are averaged over several samples each."""
 
 
 def scores(logits_NK: Tensor, labels_N: Tensor) -> dict[str, float]:
@@ -33,3 +43,24 @@ def calibration_error(confidence_N: Tensor, right_N: Tensor) -> Tensor:
     gaps = torch.zeros(NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
     gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
     return gaps.abs().sum() / len(confidence_N)
+
+
+@torch.no_grad()
+def logits_of(
+    predict: Callable[[Tensor], Tensor], examples: DeviceExamples, *, batch_size: int = EVAL_BATCH
+) -> tuple[Tensor, Tensor]:
+    """Logits (N, K) and labels (N,) of all examples, in order."""
+    parts = [(predict(x), y) for x, y in examples.iterate(batch_size)]
+    return torch.cat([logits for logits, _ in parts]), torch.cat([y for _, y in parts])
+
+
+def evaluate(
+    predict: Callable[[Tensor], Tensor],
+    examples: DeviceExamples,
+    split: str,
+    *,
+    batch_size: int = EVAL_BATCH,
+) -> dict[str, float]:
+    """All scores of a split under their schema names (`val/nll`, ...)."""
+    logits_NK, labels_N = logits_of(predict, examples, batch_size=batch_size)
+    return {f"{split}/{name}": value for name, value in scores(logits_NK, labels_N).items()}

@@ -10,12 +10,12 @@ from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples
 from tuneparts.models import Mlp, Net
-from tuneparts.training.evaluate import EVAL_BATCH, evaluate
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import Hypers, HypersConfig
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.scores import EVAL_BATCH, evaluate
 
 
 class SupervisedConfig(MethodConfig):

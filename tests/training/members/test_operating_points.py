@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from tuneparts.training.members.operating_points import (
+from tuneparts.training.members.predictions import (
+    mean_log_probs,
     operating_points,
     subsets,
 )
-from tuneparts.training.members.predictions import mean_log_probs
 from tuneparts.training.scores import scores
 
 

@@ -2,6 +2,6 @@
 
 from tuneparts.training.hyper.config import HypersConfig
 from tuneparts.training.hyper.hypers import Hypers
-from tuneparts.training.hyper.likelihood import refuse_outside_likelihood
+from tuneparts.training.hyper.not_learnable import refuse_outside_likelihood
 
 __all__ = ["Hypers", "HypersConfig", "refuse_outside_likelihood"]

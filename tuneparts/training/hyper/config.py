@@ -16,7 +16,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
 from tuneparts.training.hyper.found import placed
 from tuneparts.training.hyper.hypers import Hypers
-from tuneparts.training.hyper.likelihood import refuse_outside_likelihood
+from tuneparts.training.hyper.not_learnable import refuse_outside_likelihood
 
 PartName = Literal["affine", "colour", "noise", "mask", "temperature", "dropout"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tuneparts.augment.affine import benton, lila, schwoebel
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.training.hyper.likelihood import refuse_outside_likelihood
+from tuneparts.training.hyper.not_learnable import refuse_outside_likelihood
 
 _AFFINE: dict[str, tuple[str, ...]] = {
     "lila": lila.NAMES,

@@ -22,17 +22,15 @@ from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.training.evaluate import EVAL_BATCH
 from tuneparts.training.final_module import MeanOfMembers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
 from tuneparts.training.members.model import Members
-from tuneparts.training.members.operating_points import operating_points
-from tuneparts.training.members.predictions import differences, mean_log_probs
+from tuneparts.training.members.predictions import differences, mean_log_probs, operating_points
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.scores import scores
+from tuneparts.training.scores import EVAL_BATCH, scores
 from tuneparts.training.step import gradient_step, loss
 
 

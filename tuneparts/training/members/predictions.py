@@ -1,12 +1,24 @@
-"""The prediction of an ensemble, and how much its members differ.
+"""The prediction of an ensemble and of its subsets, and how much its members differ.
+
+An ensemble can stop after any of its members. Every subset is an operating point: accuracy against
+operations (the anytime inference of Teterwak et al. 2024). The cost of a subset is the sum of its
+members' costs.
 
 Legend: M members, N examples, K classes.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 from torch import Tensor
+
+from tuneparts.training.scores import scores
+
+ALL_SUBSETS_UP_TO = 6
+"""Members; larger ensembles have the points of their first 1, 2, ... members only."""
 
 
 def mean_log_probs(logits_MNK: Tensor) -> Tensor:
@@ -36,3 +48,44 @@ def differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         ratios_MM = differ_MM / error_M.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
         values["diversity"] = float(ratios_MM[usable_MM].mean())
     return values
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A subset of members with its cost and scores."""
+
+    members: tuple[int, ...]
+    flops: int
+    accuracy: float
+    nll: float
+
+    @property
+    def name(self) -> str:
+        """The members joined, as in `0_2`."""
+        return "_".join(map(str, self.members))
+
+
+def subsets(num_members: int) -> list[tuple[int, ...]]:
+    """Every non-empty subset, or the prefixes of a large ensemble."""
+    everyone = range(num_members)
+    if num_members > ALL_SUBSETS_UP_TO:
+        return [tuple(everyone[: size + 1]) for size in everyone]
+    return [chosen for size in everyone for chosen in combinations(everyone, size + 1)]
+
+
+def operating_points(
+    logits_MNK: Tensor, labels_N: Tensor, flops: Sequence[int]
+) -> list[OperatingPoint]:
+    """The points of all subsets, cheapest first.
+
+    Args:
+        logits_MNK: of all members.
+        labels_N: the classes.
+        flops: of each member for one example.
+    """
+    points = []
+    for members in subsets(len(logits_MNK)):
+        found = scores(mean_log_probs(logits_MNK[list(members)]), labels_N)
+        cost = sum(flops[m] for m in members)
+        points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
+    return sorted(points, key=lambda point: (point.flops, point.members))

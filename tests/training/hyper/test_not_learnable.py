@@ -6,7 +6,7 @@ from torch.nn import functional
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HypersConfig, refuse_outside_likelihood
-from tuneparts.training.hyper.likelihood import OUTSIDE_LIKELIHOOD
+from tuneparts.training.hyper.not_learnable import OUTSIDE_LIKELIHOOD
 
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE_LIKELIHOOD))
