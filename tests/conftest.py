@@ -27,6 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if any(item.get_closest_marker(name) for name in ("ray", "browser", "slow")):
+            # Ray, Playwright and servers of their own: what they deprecate is theirs to mend.
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
     first = ("ray", "browser")
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
 
