@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tuneparts.frames import flat
 from tuneparts.journal import TrialId
 
 KEY_TAG = "tuneparts.key"
@@ -181,14 +182,11 @@ def flatten(config: Mapping[str, Any]) -> dict[str, str]:
         >>> flatten({"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}})
         {'lr': '0.1', 'net.name': 'mlp', 'net.widths': '[8, 4]'}
     """
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        name = re.sub(r"[^\w.\- :/]", "_", str(key))  # the letters that MLflow takes
-        if isinstance(value, Mapping) and value:
-            flat.update({f"{name}.{inner}": text for inner, text in flatten(value).items()})
-        else:
-            flat[name] = encode(value)
-    return {key[:LONGEST_KEY]: text for key, text in flat.items()}
+    return {
+        # The letters that MLflow takes, and as many of them.
+        re.sub(r"[^\w.\- :/]", "_", path)[:LONGEST_KEY]: encode(leaf)
+        for path, leaf in flat(config).items()
+    }
 
 
 def encode(value: Any) -> str:
