@@ -13,7 +13,7 @@ class TunepartsError(Exception):
 
 
 class ConfigError(TunepartsError, ValueError):
-    """A config, search or command-line value that cannot be meant."""
+    """An invalid config, search or command-line value."""
 
 
 class UnknownNameError(TunepartsError, LookupError):
@@ -24,6 +24,10 @@ class UnknownNameError(TunepartsError, LookupError):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean `{near[0]}`?" if near else ""
         super().__init__(f"`{name}` is not a known {kind}.{hint} Known: {', '.join(known)}.")
+
+
+class InterruptedRunError(TunepartsError, RuntimeError):
+    """A run that was ended by Ctrl-C; it can be continued."""
 
 
 class DataError(TunepartsError, RuntimeError):

@@ -26,6 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.xdist_group("browser"))
             item.add_marker(pytest.mark.timeout(1800))
             if CHROMIUM is None:
@@ -98,7 +99,7 @@ class Story:
     """One search of the quickstart at its smallest, told as far as a test wants it."""
 
     def __init__(self, folder: Path, run_here: Callable[..., Iterator[None]]) -> None:
-        from tuneparts import api
+        from tuneparts.api.results import tracking_card
         from tuneparts.search import load, runs
         from tuneparts.tracking.tracker import Tracker
 
@@ -109,7 +110,7 @@ class Story:
             folder, self.search, command="tuneparts search rotated_digits --scale smoke",
             commit="0123456789ab", versions={"python": "3"}, storage=None,
         )  # fmt: skip
-        card = api.tracking_card(self.run)
+        card = tracking_card(self.run)
         self.tracker = Tracker(self.uri, folder=self.run.folder, search=card, interval=0.05)
         self._steps = run_here(self.run, self.tracker)
         self._is_over = False
@@ -124,14 +125,14 @@ class Story:
         assert self.tracker.flush()
 
     def finish(self) -> None:
-        from tuneparts.cli import search as verb
+        from tuneparts.api import Results, running
 
         if self._is_over:
             return
         for _ in self._steps:
             pass
         assert self.tracker.flush()
-        verb._publish(self.run, self.tracker, Console(quiet=True))
+        running._publish(self.run, self.tracker, Console(quiet=True), show=Results.write_report)
         assert self.tracker.close() == []
         self._is_over = True
 

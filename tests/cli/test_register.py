@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tuneparts import api, settings
+from tuneparts.api.results import tracking_card
 from tuneparts.cli import register
 from tuneparts.cli import search as verb
 from tuneparts.errors import DataMissingError, UnknownNameError
@@ -40,7 +41,7 @@ def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
     search = load.load("rotated_digits", scale="smoke")
     run = create(results, search)
     uri = settings.current().tracking_uri
-    tracker = Tracker(uri, folder=run.folder, search=api.tracking_card(run), interval=0.01)
+    tracker = Tracker(uri, folder=run.folder, search=tracking_card(run), interval=0.01)
     for _ in run_here(run, tracker):
         pass
     assert tracker.close() == []

@@ -1,17 +1,17 @@
 """`tuneparts search`: the table and the report come, whatever MLflow does."""
 
 import fcntl
-import json
 import socket
 from pathlib import Path
 
 import pytest
 
+from tuneparts.api import running
 from tuneparts.cli import search as verb
 from tuneparts.config import Config
 from tuneparts.errors import BusyError
 from tuneparts.reports import answer, tables
-from tuneparts.search import runs
+from tuneparts.search import load, runs
 
 LOCAL = verb.Place(is_local=True)
 ARGUMENTS = {
@@ -42,7 +42,7 @@ def dead_store(monkeypatch: pytest.MonkeyPatch) -> str:
         probe.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{probe.getsockname()[1]}"
     monkeypatch.setenv("TUNEPARTS_TRACKING_URI", uri)
-    monkeypatch.setattr(verb, "PATIENCE", 0.3)
+    monkeypatch.setattr(running, "PATIENCE", 0.3)
     return uri
 
 
@@ -96,12 +96,11 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
 
 
 def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
-    made = runs.Run(results, "null/20260101-000000-0123456789ab")
-    made.folder.mkdir(parents=True)
-    (made.folder / "run.json").write_text(json.dumps({"search": {}}))
+    search = load.load("rotated_digits", scale="smoke", arms=["none"])
+    made = runs.create(results, search, command="", commit="", versions={}, storage=None)
     with (made.folder / "lock").open("a+") as held:  # as another process would hold it
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match="one driver at a time"):
-            verb.resume("null", place=LOCAL)
+            verb.resume("rotated_digits", place=LOCAL)
     assert sorted(path.name for path in made.folder.iterdir()) == ["lock", "run.json"]
     assert not (results / "mlflow.db").exists()

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from tuneparts import catalog
 from tuneparts.cli import doctor, estimate
-from tuneparts.cli.live import LiveView
 from tuneparts.cli.main import app
 from tuneparts.data import sets
+from tuneparts.reports.live import LiveView
 from tuneparts.search import load
 
 

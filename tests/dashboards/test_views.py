@@ -46,7 +46,7 @@ def under_way(
     here: Path, template_store: Path, run_here: Callable[..., Iterator[None]]
 ) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
-    from tuneparts import api
+    from tuneparts.api.results import tracking_card
 
     shutil.copy(template_store, here / "mlflow.db")
     search = load.load("rotated_digits", scale="smoke")
@@ -54,7 +54,7 @@ def under_way(
     tracker = Tracker(
         settings.current().tracking_uri,
         folder=run.folder,
-        search=api.tracking_card(run),
+        search=tracking_card(run),
         interval=0.01,
     )
     steps = run_here(run, tracker)

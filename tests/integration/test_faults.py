@@ -15,7 +15,8 @@ import pytest
 from tuneparts.search import runs
 from tuneparts.tracking import frames
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow]
+# Minutes each. Killing and resuming without Ray is in tests/executors/test_local.py.
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
 
 
 COMMAND = """
@@ -116,7 +117,6 @@ def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, template_store, un
     assert driver.status() == "FINISHED"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_kill_nine_at_five_moments(null_file, tmp_path, template_store, undisturbed) -> None:
     rng = random.Random(0)

@@ -94,10 +94,10 @@ def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file,
     ("fault", "message"),
     [
         ("raise", "ValueError: asked to fail"),
-        ("nan", "ArithmeticError: loss is nan"),
-        ("memory", "MemoryError"),
+        pytest.param("nan", "ArithmeticError: loss is nan", marks=pytest.mark.slow),
+        pytest.param("memory", "MemoryError", marks=pytest.mark.slow),
         ("killed", "the worker process died 4 times"),
-        ("hang", "an interval ends within 5 s"),
+        pytest.param("hang", "an interval ends within 5 s", marks=pytest.mark.slow),
     ],
 )
 def test_a_trial_that_cannot_go_on_fails_alone(
@@ -124,6 +124,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
         assert any("Traceback" in line for line in lines[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["journal", "checkpoints"])
 def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
     local_ray, null_file, tmp_path, small_disk, where: str

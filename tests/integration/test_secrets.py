@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow]
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
 
 TOKEN = "planted-token-value"
 

@@ -63,6 +63,7 @@ def a_search(**fields) -> Search:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_path) -> None:
     execute(a_search(), folder=tmp_path / "run")

@@ -3,7 +3,8 @@
 from rich.console import Console
 from rich.progress import Progress
 
-from tuneparts import api, settings
+from tuneparts import settings
+from tuneparts.api.results import tracking_card
 from tuneparts.executors import lock
 from tuneparts.redaction import redact
 from tuneparts.search import runs
@@ -25,7 +26,7 @@ def sync(name: str | None) -> None:
     console = Console()
     journal = run.folder / "journal.jsonl"
     size = journal.stat().st_size if journal.exists() else 0
-    card = api.tracking_card(run)
+    card = tracking_card(run)
     with lock(run.folder), Progress(console=console, transient=True) as bar:
         task = bar.add_task(f"sending {run.name}", total=size or None)
         done = tracker.sync(

@@ -1,21 +1,4 @@
-"""A run as Python sees it: frames, tables, the answer, the report and its nets.
-
-The command line is built on the same calls.
-
-Example:
-    >>> from tuneparts import api, executors, settings
-    >>> from tuneparts.search import load, runs
-    >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
-    >>> facts = {"command": "", "commit": "", "versions": {}, "storage": None}
-    >>> made = runs.create(settings.current().results_dir, search, **facts)
-    >>> executors.execute(search, folder=made.folder, executor="local", workers=1).status
-    'done'
-    >>> results = api.load("rotated_digits")  # its newest run
-    >>> results.answer
-    'none has test accuracy ...; there is no other arm.'
-    >>> results.trials[["trial", "outcome"]].values.tolist()
-    [['none/seed0/00000', 'finished']]
-"""
+"""What a run has found: frames, the table, the answer, figures, the report and its nets."""
 
 import dataclasses
 import hashlib
@@ -33,6 +16,9 @@ from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import runs
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
+    from plotly.graph_objects import Figure
+    from torch import nn
+
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.tracking.card import SearchCard
@@ -75,6 +61,11 @@ class Results:
     def steps(self) -> pd.DataFrame:
         """One row per trial, metric and step; see `frames.steps`."""
         return self.data.steps
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per arm: costs, counts, and the mean and standard error of each score."""
+        return self.data.summary
 
     @property
     def selected(self) -> pd.DataFrame:
@@ -151,6 +142,65 @@ class Results:
         if own.empty:
             raise UnknownNameError("arm with a finished trial", arm, rows["arm"].unique())
         return TrialId.parse(str(own.iloc[0]["trial"]))
+
+    def best(self, arm: str) -> pd.DataFrame:
+        """The selected trial of each seed of an arm: its config, scores and hypers.
+
+        Raises:
+            UnknownNameError: The arm has no selected trial.
+        """
+        self.selected_trial(arm)  # refuses a name that is not there
+        return self.selected[self.selected["arm"] == arm].set_index("seed")
+
+    def figure(self, request: str) -> "Figure":
+        """A figure of the report, such as `accuracy` or `accuracy:val/nll`.
+
+        Raises:
+            DataMissingError: The run has nothing that the figure could show.
+        """
+        from tuneparts.reports.figures.drawing import Note
+        from tuneparts.reports.figures.gallery import draw
+
+        drawing = draw(request, self.data)
+        if isinstance(drawing, Note):
+            raise DataMissingError(f"`{request}` cannot be drawn: {drawing.text}")
+        return drawing.figure
+
+    def report(self) -> Path:
+        """Write the report; returns the path of its page."""
+        return self.write_report()["report.html"]
+
+    def net(self, arm: str, seed: int | None = None) -> "nn.Module":
+        """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
+
+        Args:
+            arm: Its name.
+            seed: Which replicate; the first when None.
+        """
+        return self.learner(self.selected_trial(arm, seed)).final_module()
+
+    def keep_model(self, trial: TrialId) -> str:
+        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI.
+
+        Raises:
+            DataMissingError: MLflow does not know the trial yet, or its last state is gone.
+        """
+        import numpy as np
+
+        from tuneparts.tracking import models, store
+
+        uri = store.resolve(settings.current().tracking_uri)
+        run_id = self.run_ids.get(trial)
+        if run_id is None:
+            raise DataMissingError(
+                f"a model belongs to the MLflow run of its trial, but {trial} has none in the "
+                f"store yet. Send it with `tuneparts sync {self.run.name}`."
+            )
+        found = models.logged(uri, run_id)
+        if found is not None:
+            return found
+        example = np.asarray(self.search.data.load().test.inputs[:4])
+        return models.log(uri, run_id, self.learner(trial).final_module(), example)
 
     def learner(self, trial: TrialId) -> "Learner":
         """A trial's learner in its last state, on the CPU.

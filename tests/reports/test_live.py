@@ -4,8 +4,8 @@ import time
 import pytest
 from rich.console import Console
 
-from tuneparts.cli.live import LiveView
 from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.reports.live import LiveView
 from tuneparts.search import load
 
 

@@ -1,0 +1,108 @@
+"""`import tuneparts`: run, continue, load, and what a run gives back."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import tuneparts
+from tuneparts import executors
+from tuneparts.errors import ConfigError, DataMissingError, InterruptedRunError, UnknownNameError
+from tuneparts.journal import records
+from tuneparts.search import load as search_files
+
+pytestmark = pytest.mark.mlflow
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUNEPARTS_RESULTS", str(tmp_path_factory.mktemp("results")))
+        for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
+            patch.delenv(name, raising=False)
+        search = search_files.load("rotated_digits", scale="smoke", seeds=[0, 1])
+        yield tuneparts.run(search, workers=1, console=Console(quiet=True))
+
+
+def test_frames_and_table_have_every_arm(results: tuneparts.Results) -> None:
+    arms = [arm.name for arm in results.search.arms]
+    assert results.table["arm"].tolist() == arms
+    assert set(results.trials["arm"]) == set(arms)
+    assert set(results.steps["arm"]) == set(arms)
+    assert "test accuracy" in results.answer
+
+
+def test_the_best_of_an_arm_is_its_selected_trial_seed_by_seed(results: tuneparts.Results) -> None:
+    best = results.best("random")
+    for seed in (0, 1):
+        own = results.trials[(results.trials["arm"] == "random") & (results.trials["seed"] == seed)]
+        assert best.loc[seed, "val/accuracy"] == own["val/accuracy"].max()
+    with pytest.raises(UnknownNameError, match="nothing"):
+        results.best("nothing")
+
+
+def test_a_net_gives_the_scores_of_its_trial(results: tuneparts.Results) -> None:
+    test = results.search.data.load().test
+    right = results.net("none", seed=1)(torch.from_numpy(np.array(test.inputs))).argmax(1).numpy()
+    assert (right == test.labels).mean() == pytest.approx(
+        results.best("none").loc[1, "test/accuracy"], abs=1e-12
+    )
+
+
+def test_figures_and_the_report(results: tuneparts.Results) -> None:
+    assert results.figure("accuracy").data
+    with pytest.raises(DataMissingError, match="cannot be drawn"):
+        results.figure("communication")
+    assert results.report().name == "report.html"
+    assert results.report().is_file()
+
+
+def test_a_finished_run_is_loaded_and_resumed_without_running_again(
+    results: tuneparts.Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(results.run.root))
+    journal = results.run.folder / "journal.jsonl"
+    before = journal.read_bytes()
+    assert tuneparts.load("rotated_digits").answer == results.answer
+    assert tuneparts.resume(workers=1, console=Console(quiet=True)).answer == results.answer
+    assert journal.read_bytes() == before
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_continued(
+    results: tuneparts.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    search = search_files.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+    quiet = Console(quiet=True)
+    with monkeypatch.context() as cut:
+        cut.setattr(
+            executors, "execute", lambda *args, **kwargs: executors.Ending("interrupted", 0.0)
+        )
+        with pytest.raises(InterruptedRunError, match="tuneparts resume rotated_digits/"):
+            tuneparts.run(search, workers=1, console=quiet)
+    found = tuneparts.resume(workers=1, console=quiet)
+    (trial,) = records(found.run.folder / "journal.jsonl").values()
+    assert trial.end is not None
+    assert found.trials["test/accuracy"].tolist() == [results.best("none").loc[0, "test/accuracy"]]
+
+
+def test_a_search_object_is_run_as_it_is(results: tuneparts.Results) -> None:
+    with pytest.raises(ConfigError, match="run as it is"):
+        tuneparts.run(results.search, seeds=[3])
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute `nothing`"):
+        tuneparts.nothing  # noqa: B018
+    assert {"run", "load", "Search"} <= set(dir(tuneparts))
+
+
+@pytest.mark.parametrize("module", ["tuneparts", "tuneparts.partition", "tuneparts.search.spec"])
+def test_neither_ray_nor_mlflow_is_imported_for(module: str) -> None:
+    code = f"import {module}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

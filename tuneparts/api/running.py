@@ -1,0 +1,205 @@
+"""Run a search, or continue one, and follow it on the way."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
+
+from tuneparts import executors, provenance, settings
+from tuneparts.api.results import Results, tracking_card
+from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
+from tuneparts.journal import TrialId
+from tuneparts.redaction import redact
+from tuneparts.reports.figures import gallery
+from tuneparts.reports.live import LiveView
+from tuneparts.search import load as search_files
+from tuneparts.search import runs
+from tuneparts.search.storage import refuse_keys
+
+if TYPE_CHECKING:
+    from tuneparts.search.spec import Search
+    from tuneparts.tracking.tracker import Status, Tracker
+
+PATIENCE = 30.0
+"""Seconds without progress after which a store that does not answer is left alone."""
+Executor = Literal["local", "ray"]
+
+
+def run(
+    search: "Search | str | Path",
+    *,
+    scale: str = "cpu",
+    trials: int | None = None,
+    seeds: Sequence[int] | None = None,
+    arms: Sequence[str] | None = None,
+    changes: Sequence[str] = (),
+    executor: Executor = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    storage: str | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Run a search to its end, and return what it found.
+
+    The run is written to the results folder and to MLflow on the way, so an interrupted one can be
+    continued with `resume`.
+
+    Args:
+        search: A search; or the name or path of a search file, which the next five arguments
+            change as the options of `tuneparts search` do.
+        scale: smoke, cpu or paper.
+        trials: Trials per searching arm.
+        seeds: Replicates.
+        arms: Run these only, with the arms that they follow.
+        changes: `PATH=VALUE` each.
+        executor: `local` for processes of this machine, `ray` for Ray.
+        address: HOST:PORT of a Ray cluster; implies `ray`.
+        workers: Processes of the local executor; as many as the machine has room for when None.
+        storage: Where checkpoints lie, a path or URI that all nodes reach; in the run's folder
+            when None.
+        console: Where progress is shown; this process's terminal or notebook when None.
+
+    Raises:
+        InterruptedRunError: Ctrl-C; nothing is lost.
+    """
+    if isinstance(search, str | Path):
+        resolved = search_files.load(
+            str(search), scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes
+        )
+    elif trials is not None or seeds is not None or arms is not None or changes:
+        raise ConfigError(
+            "a search that is given as an object is run as it is, but got changes to it. Use "
+            "`search.replaced({...})`, or name a search file."
+        )
+    else:
+        resolved = search
+    made = create(resolved, storage=storage)
+    return execute(made, executor=executor, address=address, workers=workers, console=console)
+
+
+def resume(
+    name: str | None = None,
+    *,
+    executor: Executor = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Continue a run; one that is already done only gets its report again.
+
+    Args:
+        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest.
+        executor: As of `run`; it need not be the one that the run began with.
+        address: As of `run`.
+        workers: As of `run`.
+        console: As of `run`.
+
+    Raises:
+        InterruptedRunError: Ctrl-C; nothing is lost.
+    """
+    made = runs.named(settings.current().results_dir, name)
+    return execute(made, executor=executor, address=address, workers=workers, console=console)
+
+
+def create(search: "Search", *, storage: str | None = None) -> runs.Run:
+    """Make the folder of a new run, with what the search is and where it comes from."""
+    for figure in search.figures:
+        gallery.parse(figure)
+    return runs.create(
+        settings.current().results_dir,
+        search,
+        command=redact(shlex.join(["tuneparts", *sys.argv[1:]])),
+        commit=provenance.commit(),
+        versions=provenance.versions(),
+        storage=None if storage is None else refuse_keys(storage),
+    )
+
+
+def execute(
+    made: runs.Run,
+    *,
+    executor: Executor,
+    address: str | None,
+    workers: int | None = None,
+    console: Console | None = None,
+    show: Callable[[Results], object] = Results.write_report,
+) -> Results:
+    """Run what is left of a run, write its report, and put both into MLflow.
+
+    Args:
+        made: The run.
+        executor: As of `run`.
+        address: As of `run`.
+        workers: As of `run`.
+        console: As of `run`.
+        show: Called with the results, whatever MLflow does; writes the report at the least.
+    """
+    from tuneparts.tracking.tracker import Tracker
+
+    console = console or Console()
+    # The lock comes first: a second driver must not touch the runs in MLflow.
+    with executors.lock(made.folder):
+        tracker = Tracker(
+            settings.current().tracking_uri, folder=made.folder, search=tracking_card(made)
+        )
+        status: Status = "FAILED"
+        try:
+            with LiveView(made.search, console) as view:
+                ending = executors.execute(
+                    made.search,
+                    folder=made.folder,
+                    executor="ray" if address is not None else executor,
+                    observers=[tracker, view],
+                    address=address,
+                    storage=made.card["storage"],
+                    workers=workers,
+                )
+            status = "FINISHED" if ending.status == "done" else "KILLED"
+            results = _publish(made, tracker, console, show) if status == "FINISHED" else None
+        finally:
+            with console.status("sending the last of it to MLflow"):
+                problems = tracker.close(status, timeout=PATIENCE)
+            for problem in problems:
+                console.print(f"tracking: {problem}", style="yellow", highlight=False)
+    if results is None:
+        raise InterruptedRunError(
+            f"Interrupted; nothing is lost. Continue with: tuneparts resume {made.name}"
+        )
+    return results
+
+
+def _publish(
+    made: runs.Run, tracker: "Tracker", console: Console, show: Callable[[Results], object]
+) -> Results:
+    """Show the results, and put them onto the run in MLflow."""
+    from tuneparts.tracking.card import SELECTED_TAG
+
+    # The report names MLflow's run of each trial, so it waits for a store that is just slow.
+    with console.status("sending the last numbers to MLflow"):
+        tracker.flush(PATIENCE / 3)
+    results = Results(made)
+    show(results)
+    tracker.log_artifact(made.folder / "report")
+    tracker.describe(results.description())
+    for trial in results.selected["trial"]:
+        tracker.tag_trial(TrialId.parse(trial), {SELECTED_TAG: "yes"})
+    if made.search.keep_models:
+        _keep_models(results, tracker, console)
+    return results
+
+
+def _keep_models(results: Results, tracker: "Tracker", console: Console) -> None:
+    """Log the final net of every selected trial; numbers are safe, so a failure is only told."""
+    with console.status("keeping models in MLflow"):
+        if not tracker.flush(PATIENCE):
+            console.print("no model is kept: MLflow does not answer", style="yellow")
+            return
+        fresh = Results(results.run)  # which knows the ids that MLflow has given since
+        for trial in results.selected["trial"]:
+            try:
+                fresh.keep_model(TrialId.parse(trial))
+            except TunepartsError as error:
+                console.print(f"no model of {trial}: {error}", style="yellow", highlight=False)
