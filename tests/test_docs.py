@@ -210,8 +210,13 @@ def test_examples_in_docstrings_give_what_they_say(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if module.startswith("tuneparts.tracking."):  # a store that is there already saves seconds
-        shutil.copy(request.getfixturevalue("template_store"), tmp_path / "mlflow.db")
+    (tmp_path / "results").mkdir()
+    for room, place in {
+        "tuneparts.tracking.": tmp_path,
+        "tuneparts.api": tmp_path / "results",
+    }.items():
+        if module.startswith(room):  # a store that is there already saves seconds
+            shutil.copy(request.getfixturevalue("template_store"), place / "mlflow.db")
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
     result = doctest.testmod(import_module(module), optionflags=doctest.ELLIPSIS)
     assert result.attempted > 0

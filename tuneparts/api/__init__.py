@@ -4,7 +4,8 @@ The command line is built on the same calls.
 
 Example:
     >>> import tuneparts
-    >>> results = tuneparts.run("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
+    >>> small = {"scale": "smoke", "arms": ["none"], "seeds": [0]}
+    >>> results = tuneparts.run("rotated_digits", **small, workers=1)
     >>> results.answer
     'none has test accuracy ...; there is no other arm.'
     >>> results.trials[["trial", "outcome"]].values.tolist()
