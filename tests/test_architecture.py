@@ -21,7 +21,7 @@ LEVELS = {
     "executors": 7, "reports": 7,
     "bench": 8,
     "api": 8,
-    "cli": 9,
+    "cli": 9, "testing": 9,
 }  # fmt: skip
 IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
 """A string in a table that is imported later, such as those of the catalog."""

@@ -61,6 +61,31 @@ def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     assert set(donors.values()) <= best
 
 
+def test_a_score_that_is_not_finite_neither_continues_nor_counts() -> None:
+    scores = [np.nan, 0.3, 0.9, np.inf, 0.1, 0.95, -np.inf, 0.2]
+    finite = [score for score in scores if np.isfinite(score)]
+    for better in (larger, smaller):
+        kept = iter(algorithms.promoted(finite, 2, better=better))
+        expected = [bool(np.isfinite(score)) and next(kept) for score in scores]
+        assert algorithms.promoted(scores, 2, better=better) == expected
+
+
+@pytest.mark.parametrize("better", [larger, smaller])
+@pytest.mark.parametrize("broken", [1, 2, 5, 7, 8])
+def test_all_without_a_finite_score_copy_and_none_is_copied(better, broken: int) -> None:
+    bad = [np.nan, np.inf, -np.inf]
+    scores = {i: bad[i % 3] if i < broken else i / 10 for i in range(8)}
+    rng = np.random.default_rng(0)
+    donors = algorithms.exploit(scores, quantile=0.25, better=better, rng=rng)
+    if broken == 8:
+        assert donors == {}
+        return
+    assert set(range(broken)) <= set(donors)
+    assert len(donors) == max(broken, 2)
+    finite = sorted(range(broken, 8), reverse=better is larger)
+    assert set(donors.values()) <= set(finite[:2])
+
+
 def test_one_survivor_copies_from_nobody() -> None:
     rng = np.random.default_rng(0)
     assert algorithms.exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}

@@ -9,11 +9,11 @@ import optuna
 import pytest
 
 from tuneparts import schema
-from tuneparts.search.algorithms import proposals
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Tpe
+from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
 from tuneparts.seeding import derive, numpy_generator
+from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")
 SPACE = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Choice(options=(0.0, 0.5, 2.0))}
@@ -25,7 +25,7 @@ Score = Callable[[Segment], float | None]
 
 def batches(arm: Arm, score: Score, *, seed: int = 0, metric: schema.Metric = ACCURACY) -> list:
     """All batches of a replicate when each segment ends with this score, or fails: None."""
-    asked = proposals(arm, seed, metric)
+    asked = arm.algorithm.proposals(arm, seed, metric)
     found: list[Batch] = []
     results: Any = None
     while True:
@@ -227,3 +227,100 @@ def test_a_replicate_repeats_itself_and_another_seed_differs(null_arm, algorithm
     first, again, other = (batches(arm, scrambled, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert [values(one) for one in other[0].run] != [values(one) for one in first[0].run]
+
+
+def with_nan(one: Segment) -> float:
+    return math.nan if index(one) in {0, 5} else scrambled(one)
+
+
+def without_metric(one: Segment) -> Result:
+    """Trials 0 and 5 do not report the metric at all."""
+    return Result({}) if index(one) in {0, 5} else Result({ACCURACY.name: scrambled(one)})
+
+
+def batches_of_results(arm: Arm, outcome: Callable[[Segment], Result]) -> list[Batch]:
+    asked = arm.algorithm.proposals(arm, 0, ACCURACY)
+    found = [next(asked)]
+    while True:
+        try:
+            found.append(asked.send({one.trial: outcome(one) for one in found[-1].run}))
+        except StopIteration:
+            return found
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_asha_stops_a_trial_without_a_score_and_no_other_for_it(null_arm, metric) -> None:
+    algorithm = Asha(num_trials=16, min_passes=2, reduction=2)
+    arm = null_arm("asha", algorithm=algorithm, space=SPACE)
+    first, second, _ = batches(arm, with_nan, metric=metric)
+    assert {0, 5} <= {trial.index for trial in second.stop}
+    kept = [index(one) for one in first.run if index(one) not in {0, 5}]
+    sign = 1 if metric is ACCURACY else -1
+    scores = {index(one): sign * scrambled(one) for one in first.run}
+    going = [
+        number
+        for place, number in enumerate(kept)
+        if place == 0
+        or scores[number] >= quantile([scores[before] for before in kept[:place]], 1 / 2)
+    ]
+    assert [index(one) for one in second.run] == going
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_pbt_replaces_a_member_without_a_score_and_never_copies_it(null_arm, metric) -> None:
+    algorithm = Pbt(population=6, num_rounds=4, quantile=0.17)
+    arm = null_arm("pbt", algorithm=algorithm, space={"x": SPACE["x"]})
+    for batch in batches(arm, with_nan, metric=metric)[1:]:
+        donors = {index(one): one.donor.index for one in batch.run if one.donor is not None}
+        assert {0, 5} <= set(donors)
+        assert not {0, 5} & set(donors.values())
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Tpe(num_trials=6, batch=2, num_startup=2),
+        Asha(num_trials=6, min_passes=2, reduction=2),
+        Pbt(population=6, num_rounds=4),
+    ],
+    ids=lambda algorithm: type(algorithm).__name__,
+)
+def test_a_metric_that_is_not_reported_is_a_score_that_is_not_finite(null_arm, algorithm) -> None:
+    arm = null_arm("arm", algorithm=algorithm, space=SPACE)
+    assert batches_of_results(arm, without_metric) == batches(arm, with_nan)
+
+
+class TestFixed(AlgorithmContract):
+    algorithm = Fixed()
+
+
+class TestRandomSearch(AlgorithmContract):
+    algorithm = RandomSearch(num_trials=7)
+
+
+class TestGridSearch(AlgorithmContract):
+    algorithm = GridSearch()
+    space = {  # noqa: RUF012
+        "x": Choice(options=(0.1, 0.2, 0.3)),
+        "seconds": Choice(options=(0.0, 0.5)),
+    }
+
+
+class TestTpe(AlgorithmContract):
+    algorithm = Tpe(num_trials=11, batch=3, num_startup=4)
+
+
+class TestAsha(AlgorithmContract):
+    algorithm = Asha(num_trials=13, min_passes=2, reduction=2)
+
+
+class TestAshaByLoss(TestAsha):
+    metric = "val/nll"
+
+
+class TestPbt(AlgorithmContract):
+    algorithm = Pbt(population=7, num_rounds=4)
+
+
+class TestPbtByLoss(TestPbt):
+    metric = "val/nll"

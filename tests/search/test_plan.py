@@ -171,3 +171,38 @@ def test_random_draws_do_not_shift_when_more_are_asked_for(null_search, null_arm
     a = execute(few, tmp_path / "a.jsonl", order=0)
     b = execute(many, tmp_path / "b.jsonl", order=0)
     assert all(b[trial] == found for trial, found in a.items())
+
+
+def test_trials_without_a_finite_score_are_stopped_and_resumed_alike(
+    null_search, null_arm, tmp_path
+) -> None:
+    """Neither takes the others along, nor is it left running for ever."""
+    search = null_search(
+        null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
+        null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
+    )
+
+    def run_until(path: Path, most: int) -> dict[str, Any]:
+        journal = Journal(path)
+        plan = Plan(search, journal)
+        for _ in range(most):
+            segment = plan.next()
+            if segment is None:
+                break
+            score = float("nan") if segment.trial.index == 0 else segment.config["x"]
+            plan.report(segment, [{"val/accuracy": score, "cost/passes": segment.until}])
+            plan.complete(segment, finished=segment.until == 8)
+        assert most < 100 or plan.done
+        journal.close()
+        return facts(journal)
+
+    whole = run_until(tmp_path / "whole.jsonl", 100)
+    for most in (3, 9, 14):
+        run_until(tmp_path / f"{most}.jsonl", most)
+        again = run_until(tmp_path / f"{most}.jsonl", 100)
+        assert again.keys() == whole.keys()
+        assert all(again[trial][0::2] == whole[trial][0::2] for trial in whole)
+    outcomes = {trial: end[0] for trial, (_, _, end) in whole.items()}
+    assert outcomes["asha/seed0/00000"] == "stopped"
+    assert "finished" in {outcomes[f"asha/seed0/0000{i}"] for i in range(1, 9)}
+    assert outcomes["pbt/seed0/00000"] == "finished"

@@ -260,7 +260,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 trials_per_seed=arm.trials_per_seed,
                 seeds=search.seeds_of(arm),
                 follows=arm.follows,
-                is_adaptive=arm.algorithm.kind not in {"fixed", "grid", "random"},
+                is_adaptive=arm.algorithm.is_adaptive,
                 passes=arm.config.passes,
                 budget_note=arm.budget_note,
             )

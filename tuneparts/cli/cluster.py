@@ -96,7 +96,7 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
     for arm in search.arms:
         seeds = len(search.seeds_of(arm))
         trials = arm.trials_per_seed * seeds
-        work[arm.name] = per_pass[arm.name] * estimate.passes_of(arm) * seeds
+        work[arm.name] = per_pass[arm.name] * arm.algorithm.expected_passes(arm) * seeds
         longest[arm.name] = per_pass[arm.name] * arm.config.passes
         at_once[arm.name] = min(slots(needs[arm.name], nodes), trials)
         takes = " + ".join(describe(need) for need in needs[arm.name])

@@ -1,6 +1,5 @@
 """What a search will cost, from a few passes of each arm on this machine."""
 
-import itertools
 import os
 import time
 from typing import Any
@@ -9,26 +8,12 @@ from rich.console import Console
 
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
-from tuneparts.search import algorithms
-from tuneparts.search.spec import Arm, Asha
+from tuneparts.search.spec import Arm
 
 
 def cpus() -> int:
     """Processors of this machine."""
     return os.cpu_count() or 1
-
-
-def passes_of(arm: Arm) -> int:
-    """Passes of one replicate; for successive halving, when just one in so many goes on."""
-    algorithm, passes = arm.algorithm, arm.config.passes
-    if not isinstance(algorithm, Asha):
-        return arm.trials_per_seed * passes
-    levels = [0, *algorithms.rungs(algorithm.min_passes, algorithm.reduction, passes)]
-    alive, spent = float(algorithm.num_trials), 0.0
-    for start, end in itertools.pairwise(levels):
-        spent += alive * (end - start)
-        alive = max(1.0, alive / algorithm.reduction)
-    return round(spent)
 
 
 def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
@@ -63,11 +48,12 @@ def print_plan(search: Any) -> None:
     """Trials, passes, resources and estimated time of each arm."""
     console = Console()
     costs = seconds_per_arm(search, console)
-    rows = []
+    rows, total = [], 0.0
     for arm in search.arms:
         seeds = search.seeds_of(arm)
         trials = arm.trials_per_seed * len(seeds)
-        passes = passes_of(arm) * len(seeds)
+        passes = arm.algorithm.expected_passes(arm) * len(seeds)
+        total += costs[arm.name] * passes
         needs = f"{arm.resources.cpus:g} CPU"
         if arm.resources.gpus:
             needs += f", {arm.resources.gpus:g} GPU"
@@ -83,7 +69,6 @@ def print_plan(search: Any) -> None:
                 f"{costs[arm.name] * passes / 3600:.3f}",
             ]
         )
-    total = sum(costs[arm.name] * passes_of(arm) * len(search.seeds_of(arm)) for arm in search.arms)
     console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
     console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
     headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"]
@@ -92,6 +77,6 @@ def print_plan(search: Any) -> None:
     show(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
     console.print(
         f"about {total / 60:.1f} minutes on one CPU, {total / 60 / cpus():.1f} on this "
-        "machine, from a few passes of each arm; adaptive arms at most",
+        "machine, from a few passes of each arm; where trials are stopped early, as expected",
         highlight=False,
     )

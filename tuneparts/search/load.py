@@ -113,7 +113,9 @@ def load(
         for arm in tree["arms"]:
             arm["seeds"] = None
     if trials is not None:
-        _set_trials(tree["arms"], trials)
+        for arm in tree["arms"]:
+            algorithm = search.arm(arm["name"]).algorithm.with_trials(trials)
+            arm["algorithm"] = algorithm.model_dump(mode="json")
     for change in changes:
         _apply(tree, change)
     return parse(Search, tree)
@@ -200,13 +202,6 @@ def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
         if known[name]["follows"] is not None:
             wanted.append(known[name]["follows"])
     return [arm for arm in arms if arm["name"] in wanted]
-
-
-def _set_trials(arms: list[dict[str, Any]], trials: int) -> None:
-    for arm in arms:
-        for field in ("num_trials", "population"):
-            if field in arm["algorithm"]:
-                arm["algorithm"][field] = trials
 
 
 def given_value(text: str) -> Any:

@@ -7,8 +7,8 @@ where the driver died.
 """
 
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -24,8 +24,7 @@ from tuneparts.journal import (
     tell,
 )
 from tuneparts.schema import best_index, selection_metric
-from tuneparts.search import algorithms
-from tuneparts.search.algorithms import Proposals
+from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
 
@@ -138,9 +137,7 @@ class Plan:
         for replicate in waiting:
             leader = replicate.arm.follows
             if leader is None:
-                replicate.proposals = algorithms.proposals(
-                    replicate.arm, replicate.seed, self._metric
-                )
+                replicate.proposals = self._start_algorithm(replicate)
             elif self._replicates[leader, replicate.seed].done:
                 replicate.proposals = self._follow(replicate, leader)
             else:
@@ -151,6 +148,16 @@ class Plan:
             else:
                 self._queue_batch(replicate, first)
                 self._ask_algorithm(replicate)
+
+    def _start_algorithm(self, replicate: _Replicate) -> Proposals:
+        algorithm = replicate.arm.algorithm
+        proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
+        if not isinstance(proposals, Generator):
+            raise ConfigError(
+                f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
+                f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
+            )
+        return proposals
 
     def _follow(self, replicate: _Replicate, leader: str) -> Proposals:
         """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
@@ -176,7 +183,7 @@ class Plan:
             if name.startswith("hyper/")
         }
         adopted = hypers.at(values).model_dump()
-        trial_at = algorithms.whole_trial(
+        trial_at = whole_trial(
             replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted}
         )
         yield Batch((trial_at,))
@@ -197,6 +204,7 @@ class Plan:
 
     def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
         """Queue the segments of a batch, except those that the journal shows to have ended."""
+        _check_batch(replicate, batch)
         for trial in batch.stop:
             self._end_trial(trial, "stopped")
         for segment in batch.run:
@@ -247,3 +255,19 @@ class Plan:
         """Write an event to the journal, and tell observers if it is news."""
         if self.journal.append(event):
             tell(self._observers, event)
+
+
+def _check_batch(replicate: _Replicate, batch: object) -> None:
+    """Refuse what an algorithm must not yield, before any of it is written down."""
+    owner = replicate.arm.algorithm.kind
+    if not isinstance(batch, Batch):
+        raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
+    trials = [segment.trial for segment in batch.run]
+    strays = [t for t in trials if (t.arm, t.seed) != (replicate.arm.name, replicate.seed)]
+    doubled = [trial for trial, count in Counter(trials).items() if count > 1]
+    if strays or doubled:
+        raise ConfigError(
+            "a batch runs trials of its own arm and seed, each once, but "
+            f"`{owner}` yielded {', '.join(map(str, strays or doubled))} for "
+            f"`{replicate.arm.name}` under seed {replicate.seed}."
+        )

@@ -1,11 +1,13 @@
 """A segment: the part of a trial that runs without a decision of its algorithm in between."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tuneparts.journal import TrialId
+from tuneparts.schema import Metric
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Result:
 
     metrics: Mapping[str, float]
     failure: str | None = None
+
+    def score(self, metric: Metric) -> float:
+        """The value of a metric; NaN if the segment failed, or did not report a finite one."""
+        value = self.metrics.get(metric.name, math.nan)
+        return value if self.failure is None and math.isfinite(value) else math.nan
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,60 @@
 """The space of a search: a distribution for each field of a method's config that it varies."""
 
 import math
-from typing import Annotated, Literal, TypeAlias
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from tuneparts.config import Config
+from tuneparts.search.named import Named
+
+if TYPE_CHECKING:  # half a second that a search without Optuna need not pay
+    from optuna.distributions import BaseDistribution
 
 Value: TypeAlias = bool | int | float | str | tuple[float, ...]
 
 
-class Uniform(Config):
+class Dimension(Named):
+    """One field of a config that a search varies, and how its values are drawn.
+
+    A subclass with `sample` is enough for random search, successive halving and population-based
+    training; with `distribution` for Optuna too; with `grid` for grid search.
+
+    Example:
+        >>> class Even(Dimension):
+        ...     largest: int
+        ...
+        ...     def sample(self, rng):
+        ...         return 2 * int(rng.integers(self.largest // 2 + 1))
+        >>> Even(largest=10).sample(np.random.default_rng(0))
+        10
+    """
+
+    noun = "a dimension"
+    known: ClassVar = {
+        "uniform": "tuneparts.search.space:Uniform",
+        "choice": "tuneparts.search.space:Choice",
+    }
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Value:
+        """Draw a value."""
+
+    def perturb(self, value: Value, rng: np.random.Generator) -> Value:  # noqa: ARG002
+        """A value near another one; without a notion of nearness a new draw."""
+        return self.sample(rng)
+
+    def grid(self) -> tuple[Value, ...] | None:
+        """All values, for grid search; None when they cannot be counted."""
+        return None
+
+    def distribution(self) -> "BaseDistribution":
+        """The same distribution in Optuna's words, for its samplers."""
+        raise NotImplementedError
+
+
+class Uniform(Dimension):
     """A number drawn evenly from [low, high], or evenly in its logarithm.
 
     Example:
@@ -20,7 +63,6 @@ class Uniform(Config):
         True
     """
 
-    kind: Literal["uniform"] = "uniform"
     low: float
     high: float
     log: bool = False
@@ -34,7 +76,6 @@ class Uniform(Config):
         return self
 
     def sample(self, rng: np.random.Generator) -> float:
-        """Draw a value."""
         if self.log:
             return float(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
         return float(rng.uniform(self.low, self.high))
@@ -45,15 +86,18 @@ class Uniform(Config):
         assert isinstance(value, int | float)
         return float(min(max(value * factor, self.low), self.high))
 
+    def distribution(self) -> "BaseDistribution":
+        from optuna.distributions import FloatDistribution
 
-class Choice(Config):
-    """One of a few values; the only kind of dimension that grid search takes."""
+        return FloatDistribution(self.low, self.high, log=self.log)
 
-    kind: Literal["choice"] = "choice"
+
+class Choice(Dimension):
+    """One of a few values; of our own dimensions the one that grid search takes."""
+
     options: tuple[Value, ...] = Field(min_length=1)
 
     def sample(self, rng: np.random.Generator) -> Value:
-        """Draw one of the options."""
         return self.options[int(rng.integers(len(self.options)))]
 
     def perturb(self, value: Value, rng: np.random.Generator) -> Value:
@@ -62,5 +106,10 @@ class Choice(Config):
         there = here + (1 if rng.random() < 0.5 else -1)
         return self.options[min(max(there, 0), len(self.options) - 1)]
 
+    def grid(self) -> tuple[Value, ...]:
+        return self.options
 
-Dimension: TypeAlias = Annotated[Uniform | Choice, Field(discriminator="kind")]
+    def distribution(self) -> "BaseDistribution":
+        from optuna.distributions import CategoricalDistribution
+
+        return CategoricalDistribution(self.options)

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -15,9 +15,32 @@ from tuneparts import catalog
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.schema import selection_metric
-from tuneparts.search.space import Choice, Dimension
+from tuneparts.search.algorithms import (
+    Algorithm,
+    Asha,
+    Fixed,
+    GridSearch,
+    Pbt,
+    RandomSearch,
+    Tpe,
+)
+from tuneparts.search.space import Dimension
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import MethodConfig
+
+__all__ = [
+    "Algorithm",
+    "Arm",
+    "Asha",
+    "Fixed",
+    "GridSearch",
+    "Pbt",
+    "RandomSearch",
+    "Resources",
+    "Scale",
+    "Search",
+    "Tpe",
+]
 
 T = TypeVar("T")
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -41,76 +64,6 @@ class Scale(StrEnum):
             10
         """
         return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
-
-
-class Fixed(Config):
-    """One trial per seed, at the arm's own config."""
-
-    kind: Literal["fixed"] = "fixed"
-
-
-class RandomSearch(Config):
-    """Trials at independent draws from the space."""
-
-    kind: Literal["random"] = "random"
-    num_trials: int = Field(gt=0)
-
-
-class GridSearch(Config):
-    """A trial for every combination of the space's choices."""
-
-    kind: Literal["grid"] = "grid"
-
-
-class Tpe(Config):
-    """Optuna's tree-structured Parzen estimator, asked for a whole batch of trials at a time.
-
-    A batch is told only when all of it has ended, so that the order in which trials end cannot
-    change what is asked next.
-    """
-
-    kind: Literal["tpe"] = "tpe"
-    num_trials: int = Field(gt=0)
-    batch: int = Field(default=4, gt=0)
-    """Trials per batch; they can run side by side, and each batch learns from all before it."""
-    num_startup: int = Field(default=10, ge=1)
-    """Random trials before the estimator takes over."""
-
-
-class Asha(Config):
-    """Successive halving (Li et al. 2020): trials compete at rungs, and few reach the full budget.
-
-    Whether a trial continues is decided by the asynchronous rule, applied in the order of trials
-    and not of arrival.
-    """
-
-    kind: Literal["asha"] = "asha"
-    num_trials: int = Field(gt=0)
-    min_passes: int = Field(gt=0)
-    """Passes of the first rung."""
-    reduction: int = Field(default=4, ge=2)
-    """Reduction factor r: about the best 1/r of a rung continue, to a rung r times longer."""
-
-
-class Pbt(Config):
-    """Population-based training (Jaderberg et al. 2017).
-
-    All members train for a round. Then the worst copy weights and hypers of the best, vary the
-    hypers, and the next round starts.
-    """
-
-    kind: Literal["pbt"] = "pbt"
-    population: int = Field(ge=4)
-    num_rounds: int = Field(ge=2)
-    quantile: float = Field(default=0.25, gt=0, le=0.5)
-    """Fraction of the population that copies, and that is copied from."""
-    resample: float = Field(default=0.25, ge=0, le=1)
-    """Probability that a copied value is drawn anew instead of perturbed."""
-
-
-Algorithm: TypeAlias = Annotated[
-    Fixed | RandomSearch | GridSearch | Tpe | Asha | Pbt, Field(discriminator="kind")
-]
 
 
 class Resources(Config):
@@ -143,8 +96,9 @@ class Arm(Config):
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""
-    algorithm: Algorithm = Fixed()
-    space: dict[str, Dimension] = Field(default_factory=dict)
+    algorithm: SerializeAsAny[Algorithm] = Fixed()
+    """Any `Algorithm`, our own or not."""
+    space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`) -> its distribution."""
     seeds: tuple[int, ...] | None = None
     """A replicate runs under each; None takes those of the search."""
@@ -161,49 +115,37 @@ class Arm(Config):
             return parse(catalog.config_class(str(value.get("method"))), value)
         return value
 
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _parse_algorithm(cls, value: Any) -> Any:
+        return Algorithm.made_from(value)
+
+    @field_validator("space", mode="before")
+    @classmethod
+    def _parse_space(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {path: Dimension.made_from(dim) for path, dim in value.items()}
+
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
-        if (self.algorithm.kind == "fixed") == bool(self.space):
+        if self.algorithm.has_space != bool(self.space):
             raise ValueError(
                 f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
                 f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
             )
-        if self.follows is not None and self.algorithm.kind != "fixed":
+        if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
-        if self.algorithm.kind == "grid":
-            loose = [path for path, dim in self.space.items() if not isinstance(dim, Choice)]
-            if loose:
-                raise ValueError(f"grid search needs a Choice for each dimension, not {loose}")
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         rng = numpy_generator(0, "validate a space")
         self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
-        if isinstance(self.algorithm, Asha) and self.algorithm.min_passes % self.config.interval:
-            raise ValueError(
-                "a rung is a whole number of intervals: `min_passes % interval == 0` must hold, "
-                f"but got {self.algorithm.min_passes} % {self.config.interval}"
-            )
-        if isinstance(self.algorithm, Pbt):
-            steps = self.algorithm.num_rounds * self.config.interval
-            if self.config.passes % steps:
-                raise ValueError(
-                    "a round of the population is a whole number of intervals: "
-                    f"`passes % (num_rounds * interval) == 0` must hold, but got "
-                    f"{self.config.passes} % {steps}"
-                )
+        self.algorithm.check(self)
         return self
 
     @property
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
-        algorithm = self.algorithm
-        if isinstance(algorithm, GridSearch):
-            count = 1
-            for dim in self.space.values():
-                count *= len(dim.options) if isinstance(dim, Choice) else 1
-            return count
-        if isinstance(algorithm, Pbt):
-            return algorithm.population
-        return 1 if isinstance(algorithm, Fixed) else algorithm.num_trials
+        return self.algorithm.trials_per_seed(self.space)
 
 
 class Search(Config):

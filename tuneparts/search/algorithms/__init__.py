@@ -1,0 +1,29 @@
+"""Search algorithms: which trials a replicate runs, one class in one file each.
+
+`base` says what an algorithm is; any subclass of `Algorithm` works in an arm.
+"""
+
+from tuneparts.search.algorithms.asha import Asha, promoted, rungs
+from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
+from tuneparts.search.algorithms.pbt import Pbt, exploit, explore
+from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
+from tuneparts.search.algorithms.sampler import OptunaSearch, Tpe
+
+__all__ = [
+    "Algorithm",
+    "Asha",
+    "Fixed",
+    "GridSearch",
+    "OptunaSearch",
+    "Pbt",
+    "Proposals",
+    "RandomSearch",
+    "Tpe",
+    "draw",
+    "exploit",
+    "explore",
+    "promoted",
+    "rungs",
+    "stretch",
+    "whole_trial",
+]

@@ -1,0 +1,151 @@
+"""What a search algorithm is: a config with a generator of batches of segments.
+
+The generator yields a batch and receives how its segments ended. It sees results only in whole
+batches and in trial order, so what it does next depends on the search and the seed, never on which
+worker was faster. That makes a search the same after a crash: the generator is run again against
+the journal.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+from tuneparts.errors import ConfigError
+from tuneparts.journal import TrialId
+from tuneparts.schema import Metric
+from tuneparts.search.named import Named
+from tuneparts.search.segment import Batch, Result, Segment
+from tuneparts.search.space import Dimension, Value
+from tuneparts.seeding import numpy_generator
+
+if TYPE_CHECKING:  # an arm holds an algorithm
+    from tuneparts.search.spec import Arm
+
+Proposals: TypeAlias = Generator[Batch, Mapping[TrialId, Result], None]
+
+
+class Algorithm(Named):
+    """Decides which trials one replicate (one seed of an arm) runs, and for how long.
+
+    A subclass sets `is_adaptive` and defines `proposals` and `trials_per_seed`; its settings are
+    fields, as in any config. It needs no registration. `tuneparts.testing.AlgorithmContract` tests
+    that it keeps its promises.
+
+    Example:
+        >>> class FirstDraws(Algorithm):
+        ...     num_trials: int
+        ...     is_adaptive = False
+        ...
+        ...     def trials_per_seed(self, space):
+        ...         return self.num_trials
+        ...
+        ...     def proposals(self, arm, seed, metric):
+        ...         values = [draw(arm, seed, i) for i in range(self.num_trials)]
+        ...         trials = (
+        ...             whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(values)
+        ...         )
+        ...         yield Batch(tuple(trials))
+        >>> FirstDraws(num_trials=3).with_trials(5).trials_per_seed({})
+        5
+    """
+
+    noun = "an algorithm"
+    known: ClassVar = {
+        "fixed": "tuneparts.search.algorithms.plain:Fixed",
+        "random": "tuneparts.search.algorithms.plain:RandomSearch",
+        "grid": "tuneparts.search.algorithms.plain:GridSearch",
+        "tpe": "tuneparts.search.algorithms.sampler:Tpe",
+        "asha": "tuneparts.search.algorithms.asha:Asha",
+        "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+    }
+
+    is_adaptive: ClassVar[bool]
+    """Whether results decide what is tried next; then trials are not draws from one distribution,
+    and figures that resample them leave the arm out."""
+    has_space: ClassVar[bool] = True
+    """Whether its arm has dimensions to draw from."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if not isinstance(getattr(cls, "is_adaptive", None), bool):
+            raise ConfigError(
+                f"an algorithm says whether results decide what it tries next, but {cls.__name__} "
+                "does not. Write `is_adaptive = True`, or False, into the class."
+            )
+
+    @abstractmethod
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        """Yield batches of segments, and receive for each how its segments ended.
+
+        What is yielded may depend on the arguments, the fields and the results received so far,
+        and on nothing else: no clock, no global random numbers (`tuneparts.seeding` has streams).
+        `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
+        ended. Any other must be run to its budget, or named in the `stop` of a later batch.
+
+        Args:
+            arm: the method, its config and the space.
+            seed: of the replicate.
+            metric: what selects; `Result.score` reads it from a result.
+        """
+
+    @abstractmethod
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
+        """Number of trials in one replicate."""
+
+    def expected_passes(self, arm: "Arm") -> int:
+        """Passes of one replicate, for an estimate before anything runs.
+
+        By default the most that it can cost: every trial in full.
+        """
+        return self.trials_per_seed(arm.space) * arm.config.passes
+
+    def check(self, arm: "Arm") -> None:
+        """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
+
+    def with_trials(self, num_trials: int) -> Self:
+        """What `--trials` makes of it.
+
+        By default the field `num_trials` is set; an algorithm without one stays as it is.
+        """
+        if "num_trials" not in type(self).model_fields:
+            return self
+        return self.replaced({"num_trials": num_trials})
+
+
+def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
+    """Draw the values of one random trial; they do not depend on how many trials there are."""
+    rng = numpy_generator(seed, "space", arm.name, index)
+    return {path: dim.sample(rng) for path, dim in arm.space.items()}
+
+
+def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
+    """Make the segment that runs a trial of an arm from its start to its end.
+
+    Args:
+        arm: the method and its config.
+        seed: of the replicate.
+        index: number of the trial in the replicate.
+        values: dotted path into the config to what the trial has there.
+    """
+    config = arm.config.replaced(values)
+    return Segment(
+        trial=TrialId(arm.name, seed, index),
+        config=config.model_dump(mode="json"),
+        until=config.passes,
+    )
+
+
+def stretch(
+    whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
+) -> Segment:
+    """Cut the part of a trial between two numbers of passes out of the whole.
+
+    Args:
+        whole: the trial from its start to its end.
+        number: of the round.
+        bounds: passes at which the round starts and ends.
+        donor: the trial whose state it starts from, when not its own.
+    """
+    return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

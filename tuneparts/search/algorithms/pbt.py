@@ -1,0 +1,120 @@
+"""Population-based training (Jaderberg et al. 2017).
+
+Its two decisions, `exploit` and `explore`, are pure functions below the class that uses them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from pydantic import Field
+
+from tuneparts.journal import TrialId
+from tuneparts.schema import Metric
+from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
+from tuneparts.search.segment import Batch
+from tuneparts.search.space import Dimension, Value
+from tuneparts.seeding import numpy_generator
+
+if TYPE_CHECKING:  # an arm holds an algorithm
+    from tuneparts.search.spec import Arm
+
+
+class Pbt(Algorithm):
+    """All members train for a round, and then the worst copy from the best.
+
+    They copy weights and hypers, and vary the hypers before the next round starts.
+    """
+
+    is_adaptive = True
+
+    population: int = Field(ge=4)
+    num_rounds: int = Field(ge=2)
+    quantile: float = Field(default=0.25, gt=0, le=0.5)
+    """Fraction of the population that copies, and that is copied from."""
+    resample: float = Field(default=0.25, ge=0, le=1)
+    """Probability that a copied value is drawn anew instead of perturbed."""
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
+        return self.population
+
+    def with_trials(self, num_trials: int) -> Self:
+        return self.replaced({"population": num_trials})
+
+    def check(self, arm: "Arm") -> None:
+        steps = self.num_rounds * arm.config.interval
+        if arm.config.passes % steps:
+            raise ValueError(
+                "a round of the population is a whole number of intervals: "
+                f"`passes % (num_rounds * interval) == 0` must hold, but got "
+                f"{arm.config.passes} % {steps}"
+            )
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        values = {i: draw(arm, seed, i) for i in range(self.population)}
+        donors: dict[int, int] = {}
+        length = arm.config.passes // self.num_rounds
+        for number in range(self.num_rounds):
+            bounds = (number * length, (number + 1) * length)
+            segments = {}
+            for i, drawn in values.items():
+                source = TrialId(arm.name, seed, donors[i]) if i in donors else None
+                whole = whole_trial(arm, seed=seed, index=i, values=drawn)
+                segments[i] = stretch(whole, number=number, bounds=bounds, donor=source)
+            results = yield Batch(tuple(segments.values()))
+            scores = {
+                i: results[one.trial].score(metric)
+                for i, one in segments.items()
+                if results[one.trial].failure is None
+            }
+            values = {i: values[i] for i in scores}
+            donors = exploit(
+                scores,
+                quantile=self.quantile,
+                better=metric.better,
+                rng=numpy_generator(seed, "exploit", arm.name, number),
+            )
+            rng = numpy_generator(seed, "explore", arm.name, number)
+            for loser, donor in sorted(donors.items()):
+                values[loser] = explore(values[donor], arm.space, resample=self.resample, rng=rng)
+
+
+def exploit(
+    scores: Mapping[int, float],
+    *,
+    quantile: float,
+    better: Callable[[float, float], bool],
+    rng: np.random.Generator,
+) -> dict[int, int]:
+    """Choose for each of the worst trials one of the best to copy (Jaderberg et al. 2017).
+
+    Ties are broken by index. With fewer than two trials left nothing is copied. A trial without a
+    finite score is among the worst, however many there are, and is never copied from.
+
+    Returns:
+        Index of the trial that copies -> index of its donor.
+    """
+    sign = -1.0 if better(1.0, 0.0) else 1.0
+    broken = sorted(i for i, score in scores.items() if not math.isfinite(score))
+    ranked = sorted(scores.keys() - set(broken), key=lambda i: (sign * scores[i], i))
+    count = min(round(len(scores) * quantile) or 1, len(scores) // 2)
+    best = ranked[:count]
+    if not best:
+        return {}
+    worst = {*(ranked + broken)[-count:], *broken}
+    return {loser: best[int(rng.integers(len(best)))] for loser in sorted(worst)}
+
+
+def explore(
+    values: Mapping[str, Value],
+    space: Mapping[str, Dimension],
+    *,
+    resample: float,
+    rng: np.random.Generator,
+) -> dict[str, Value]:
+    """Vary a donor's values: each is perturbed, or drawn anew with probability `resample`."""
+    return {
+        path: dim.sample(rng) if rng.random() < resample else dim.perturb(values[path], rng)
+        for path, dim in space.items()
+    }

@@ -1,0 +1,72 @@
+"""Algorithms that decide everything before the first result: fixed, random and grid search."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from tuneparts.schema import Metric
+from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search.segment import Batch
+from tuneparts.search.space import Dimension
+
+if TYPE_CHECKING:  # an arm holds an algorithm
+    from tuneparts.search.spec import Arm
+
+
+class Fixed(Algorithm):
+    """One trial per seed, at the arm's own config."""
+
+    is_adaptive = False
+    has_space = False
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
+        return 1
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        yield Batch((whole_trial(arm, seed=seed, index=0, values={}),))
+
+
+class RandomSearch(Algorithm):
+    """Trials at independent draws from the space."""
+
+    is_adaptive = False
+
+    num_trials: int = Field(gt=0)
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
+        return self.num_trials
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        drawn = [draw(arm, seed, i) for i in range(self.num_trials)]
+        yield Batch(
+            tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(drawn))
+        )
+
+
+class GridSearch(Algorithm):
+    """A trial for every combination of the space's choices."""
+
+    is_adaptive = False
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
+        return math.prod(len(dim.grid() or ()) for dim in space.values())
+
+    def check(self, arm: "Arm") -> None:
+        loose = [path for path, dim in arm.space.items() if not dim.grid()]
+        if loose:
+            raise ValueError(f"grid search needs a Choice for each dimension, not {loose}")
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        options = [dim.grid() or () for dim in arm.space.values()]
+        combinations = [
+            dict(zip(arm.space, values, strict=True)) for values in itertools.product(*options)
+        ]
+        yield Batch(
+            tuple(
+                whole_trial(arm, seed=seed, index=i, values=values)
+                for i, values in enumerate(combinations)
+            )
+        )
