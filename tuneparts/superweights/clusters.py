@@ -55,8 +55,13 @@ class Layer:
         return (self.num_out, self.num_in, *self.kernel)
 
 
-def layers_of(net: nn.Module, member: int) -> list[Layer]:
+def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -> list[Layer]:
     """List the layers of a net that share weights, in forward order, without the head.
+
+    Args:
+        net: a member; layers are taken to be registered in forward order.
+        member: its number.
+        names: of exactly the layers to list, in forward order, where they are known.
 
     Example:
         >>> from torch import nn
@@ -67,6 +72,8 @@ def layers_of(net: nn.Module, member: int) -> list[Layer]:
     found = {
         name: module for name, module in net.named_modules() if isinstance(module, WeightLayer)
     }
+    if names is not None:
+        return [_layer(member, name, found[name]) for name in names]
     *shared, _head = found.items() if found else [("", None)]
     if not shared:
         raise ConfigError(
