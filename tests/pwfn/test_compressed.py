@@ -135,3 +135,13 @@ def test_given_nets_stand_in_configs_of_any_method():
     assert '"name":"given"' in config.model_dump_json()
     with pytest.raises(ConfigError, match="pretrain"):
         given_config(PwfnConfig, {"warmup": 0.9}, net=GivenNet(lambda: net))
+
+
+def test_frozen_weights_do_not_train_and_are_still_coded():
+    net = _net()
+    net[0].requires_grad_(False)
+    small = compress(net, _data(), **SETTINGS)
+    assert small.left_out.keys() == {"1"}
+    assert not small.net[0].weight.requires_grad
+    # Fixed to values near the old ones, and not moved by training in between.
+    assert (small.net[0].weight - net[0].weight).abs().max() < 0.3

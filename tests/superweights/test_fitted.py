@@ -120,3 +120,12 @@ def test_members_that_cannot_share_are_refused_by_layer_and_reason():
         fit([nn.Sequential(nn.Linear(6, 3))], x, y, **SETTINGS)
     with pytest.raises(ConfigError, match="has 2 for 3 classes"):
         fit([nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))], x, y, **SETTINGS)
+
+
+def test_frozen_layers_stay_as_they_are():
+    net = _net()
+    net[3].weight.requires_grad_(False)
+    ensemble = fit([net, _net(seed=1)], *_data(), **SETTINGS)
+    assert ensemble.private[0]["3"] == "does not require gradients"
+    assert torch.equal(ensemble.members[0][3].weight, net[3].weight)
+    assert "3" not in ensemble.private[1]

@@ -14,6 +14,7 @@ import numpy as np
 from torch import nn
 
 from tuneparts.errors import ConfigError
+from tuneparts.models.reweighted import tied_names
 from tuneparts.superweights.similarity import Labels, Similarity, group, members_of, numbered
 
 WeightLayer = nn.Conv2d | nn.Linear
@@ -80,6 +81,15 @@ def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -
             "a member needs a convolution or linear layer before its head to share weights, but "
             f"member {member} has {len(found)} such layers in all. Use a deeper net."
         )
+    tied = {name: others[0] for name, others in tied_names(net).items()}
+    tied |= {other: name for name, others in tied_names(net).items() for other in others}
+    for name, _ in shared:
+        if f"{name}.weight" in tied:
+            raise ConfigError(
+                "a layer that shares templates must own its weight, or a tie would come apart, but "
+                f"`{name}.weight` of member {member} is also `{tied[f'{name}.weight']}`. Use "
+                "weights of their own."
+            )
     return [_layer(member, name, found[name]) for name, _ in shared]
 
 

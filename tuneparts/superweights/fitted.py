@@ -186,9 +186,10 @@ def _survey(net: nn.Module, number: int, task: Task) -> Survey:
     x = torch.as_tensor(task.train.inputs[:PROBE])
     check_logits(net, x, task.num_classes)
     found = takeable(net, x, reweighted, ("weight",))
-    shared = tuple(name for name in found.layers if name != found.last)
-    left_out = dict(found.left_out)
-    if found.last in found.layers:
+    frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
+    left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
+    shared = tuple(name for name in found.layers if name not in {found.last, *frozen})
+    if found.last in found.layers and found.last not in frozen:
         left_out[found.last] = "is the head"
     if not shared:
         reasons = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
@@ -204,6 +205,10 @@ def _survey(net: nn.Module, number: int, task: Task) -> Survey:
             f"{number} raised {type(error).__name__}: {error}"
         ) from error
     return Survey(shared, left_out, found.last)
+
+
+def _weight(net: nn.Module, layer: str) -> nn.Parameter:
+    return net.get_parameter(f"{layer}.weight")
 
 
 def _with_budget(fields: Mapping[str, Any], budget: int | None) -> dict[str, Any]:
