@@ -32,7 +32,7 @@ class Reader(nn.Module):
         return self.head(torch.relu(self.hidden(self.norm(rows + mixed).flatten(1))))
 
 
-def main(passes: int = 3000) -> pwfn.Compressed:
+def main(passes: int = 1000) -> pwfn.Compressed:
     """Compress the net, print what it cost, and load the file into a new net."""
     images, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)

@@ -21,7 +21,7 @@ def net(width: int) -> nn.Module:
     )  # fmt: skip
 
 
-def main(passes: int = 1500) -> superweights.FittedEnsemble:
+def main(passes: int = 600) -> superweights.FittedEnsemble:
     """Train the ensemble and print what its members and their mean achieve."""
     images, labels = load_digits(return_X_y=True)
     x = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16
