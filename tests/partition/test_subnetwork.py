@@ -306,3 +306,34 @@ def test_threads_run_different_subnetworks_of_one_net_at_once():
     assert all(module.training for module in net.modules())
     for level, logits in zip(levels, found, strict=True):
         assert torch.equal(logits, expected[level])
+
+
+def _tied():
+    with seeding.isolated(0, "init"):
+        net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2))
+    net[2].weight = net[0].weight
+    return net
+
+
+def test_tied_weights_are_read_alike_under_all_their_names():
+    net = _tied()
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
+    parts = Partitioned(net, proportions=(0.5, 0.5), seed=0)
+    written = copy.deepcopy(net)
+    with torch.no_grad():
+        for name, parameter in written.named_parameters():
+            parameter.masked_fill_(parts.map_of(name) == 2, 0)
+    assert torch.equal(parts(x, level=1), written(x))
+    # A later partition must not reach the earlier subnetwork through the second name.
+    before = parts(x, level=1)
+    with torch.no_grad():
+        net[0].weight.masked_fill_(parts.map_of("0.weight") == 2, 9.0)
+    assert torch.equal(parts(x, level=1), before)
+    assert not torch.equal(parts(x, level=2), before)
+
+
+def test_tied_weights_are_refused_in_the_node_scheme():
+    with pytest.raises(ConfigError, match=r"`0.weight` is also `2.weight`"):
+        Partitioned(
+            _tied(), proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
+        )

@@ -310,3 +310,48 @@ def test_what_cannot_have_been_written_is_refused() -> None:
     shifted[1] -= 1
     with pytest.raises(CheckpointError, match="must end where the next begins"):
         codefile.huffman_decode(payload, shifted, lengths, 3000)
+
+
+class Shared(nn.Module):
+    """A tie that stays in float, a layer under two names, and buffers of small types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(3, 4), nn.Linear(4, 3, bias=False)
+        self.head.weight = self.embed.weight
+        self.one = nn.Linear(4, 4)
+        self.two = self.one
+        self.register_buffer("mask", torch.tensor([True, False]))
+        self.register_buffer("small", torch.tensor([0.5, -1.5], dtype=torch.float16))
+
+
+def test_tied_tensors_are_stored_once_and_small_types_are_kept() -> None:
+    net, other = Shared(), Shared()
+    to_gaussian(net, ["one"])
+    codefile.check(net, other)
+    with torch.no_grad():
+        other.mask.fill_(False)
+        other.small.fill_(0)
+    codefile.decode(codefile.encode(net), other)
+    assert other.head.weight is other.embed.weight
+    assert torch.equal(other.embed.weight, net.embed.weight)
+    assert torch.equal(other.two.weight, net.one.weight.mu)
+    assert torch.equal(other.mask, net.mask)
+    assert torch.equal(other.small, net.small)
+    assert codefile.num_plain_bytes(other) == 4 * (12 + 16 + 4) + 2 + 4
+    loose = Shared()
+    loose.head = nn.Linear(4, 3, bias=False)
+    with pytest.raises(CheckpointError, match=r"1 differ: head.weight"):
+        codefile.check(net, loose)
+
+
+def test_states_that_a_file_cannot_hold_are_refused_before_training() -> None:
+    class Noted(nn.Linear):
+        def get_extra_state(self) -> dict[str, int]:
+            return {"version": 1}
+
+    net = nn.Sequential(nn.Linear(2, 2), Noted(2, 2))
+    plain = copy.deepcopy(net)
+    to_gaussian(net, ["0"])
+    with pytest.raises(ConfigError, match=r"`1._extra_state` of the net's state is a dict"):
+        codefile.check(net, plain)

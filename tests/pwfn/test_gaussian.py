@@ -187,6 +187,18 @@ def test_what_cannot_be_converted_is_refused() -> None:
     tied[1].weight = tied[0].weight
     with pytest.raises(ConfigError, match="share one"):
         to_gaussian(tied)
+    embedded = nn.Sequential(nn.Embedding(5, 2), nn.Linear(2, 5, bias=False))
+    embedded[1].weight = embedded[0].weight
+    with pytest.raises(ConfigError, match="`0` and `1` share one"):
+        to_gaussian(embedded)
+
+
+def test_named_layers_alone_are_converted() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Conv2d(1, 1, 1), nn.Linear(2, 2))
+    assert to_gaussian(net, ["2"]) == ["2"]
+    assert [type(layer) for layer in net] == [nn.Linear, nn.Conv2d, GaussianLinear]
+    with pytest.raises(ConfigError, match="at least one"):
+        to_gaussian(net, ["7"])
 
 
 def test_log_of_the_mean_probability(net: nn.Sequential, x_BCHW: Tensor) -> None:

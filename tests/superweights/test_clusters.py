@@ -134,3 +134,11 @@ def test_kinds_keep_linear_kernels_and_groups_apart() -> None:
 def test_a_net_of_a_head_alone_is_refused() -> None:
     with pytest.raises(ConfigError, match="member 3 has 1 such"):
         layers_of(nn.Sequential(nn.Linear(3, 2)), 3)
+
+
+def test_a_layer_whose_weight_is_tied_is_refused_by_name() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+    net[1].weight = net[0].weight
+    with pytest.raises(ConfigError, match=r"`0.weight` of member 3 is also `1.weight`"):
+        layers_of(net, 3)
+    assert [layer.name for layer in layers_of(net, 3, ["2"])] == ["2"]

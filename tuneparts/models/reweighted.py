@@ -41,6 +41,40 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     return copy
 
 
+def under_all_names(net: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Name tensors also by the further names of tied parameters, so that these stay tied.
+
+    Args:
+        net: whose parameters they are.
+        tensors: by the first name of each parameter, as in `named_parameters`.
+
+    Example:
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+        >>> net[1].weight = net[0].weight
+        >>> list(under_all_names(net, {"0.weight": torch.zeros(2, 2)}))
+        ['0.weight', '1.weight']
+    """
+    further = tied_names(net)
+    return {
+        alias: tensor
+        for name, tensor in tensors.items()
+        for alias in (name, *further.get(name, ()))
+    }
+
+
+def tied_names(net: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Further names of the parameters that several layers hold, by their first name."""
+    first = {id(parameter): name for name, parameter in net.named_parameters()}
+    found: dict[str, tuple[str, ...]] = {}
+    for layer, module in net.named_modules():
+        for key, parameter in module._parameters.items():
+            name = f"{layer}.{key}" if layer else key
+            if parameter is not None and first[id(parameter)] != name:
+                found[first[id(parameter)]] = (*found.get(first[id(parameter)], ()), name)
+    return found
+
+
 def give_up(net: nn.Module, names: Iterable[str]) -> None:
     """Remove these parameters from a net, which then works under `reweighted` only.
 

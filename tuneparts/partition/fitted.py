@@ -1,23 +1,21 @@
 """Partitioned training of one's own net on one's own arrays, without a search around it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from pydantic import PrivateAttr
 from torch import Tensor, nn
 
-from tuneparts.config import parse
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.given import Arrays, float_inputs, given_examples, given_task
+from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
-from tuneparts.models.net import NetConfig
+from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.reweighted import reweighted, under_all_names
+from tuneparts.models.survey import PROBE, check_logits, copied, is_lent
+from tuneparts.partition.assign import roles_of
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.training.learner import Context
-
-Arrays = Tensor | npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,8 @@ class Fitted:
     """A trained net with what was learnt besides its weights."""
 
     net: nn.Module
-    """The net that was given, trained; an ordinary net again."""
+    """The net that was given, trained; an ordinary net again. Dropout layers that it had act in
+    `predict` and in training here, and pass their inputs on elsewhere."""
     hypers: Mapping[str, float]
     """Learnt values by name: `rotation`, `dropout.0`, ..."""
     lml: float
@@ -39,7 +38,7 @@ class Fitted:
         """Logits (B, K) of inputs like those of training, averaged over augmentation samples."""
         learner = self.learner
         self.net.eval()
-        x = torch.as_tensor(_array(inputs), device=learner.context.device)
+        x = torch.as_tensor(float_inputs(inputs), device=learner.context.device)
         return learner.predict(x, learner.generator("predict"))
 
 
@@ -65,26 +64,18 @@ def fit(
         report: called with the metrics of each interval.
         fields: those of `PartitionedConfig`, such as `passes`, `hypers`, `proportions`.
     """
-    examples = _examples(inputs, labels)
-    config = parse(PartitionedConfig, {"train_on": "train", **fields})
+    task = given_task(given_examples(inputs, labels))
+    config = given_config(
+        PartitionedConfig, {"train_on": "train", **fields}, net=GivenNet(lambda: net)
+    )
     if config.defaults == "seed":
         raise ConfigError(
             "a net that was built elsewhere cannot be drawn again from the seed, but `defaults` is "
             "`seed`. Use `initial`."
         )
-    config = _GivenConfig(**(config.model_dump() | {"net": _given(net)}))
-    first = next(iter(net.parameters()))
-    nothing = examples.subset(np.arange(0))
-    task = Task(
-        name="given",
-        train=examples,
-        val=nothing,
-        test=nothing,
-        num_classes=int(examples.labels.max()) + 1,
-        mean=(0.0,),
-        std=(1.0,),
-    )
-    context = Context(task=task, seed=seed, device=torch.device(device or first.device))
+    _check(net, task, num_held=config.num_extractor_layers)
+    at = torch.device(device or next(iter(net.parameters())).device)
+    context = Context(task=task, seed=seed, device=at)
     learner = PartitionedLearner(config, context)
     history: list[Mapping[str, float]] = []
     while not learner.finished:
@@ -96,39 +87,22 @@ def fit(
     return Fitted(learner.parts.merged(), values, lml, history, learner)
 
 
-class _Given(NetConfig):
-    """Stands where a config names its net, and hands out the one that exists."""
+def _check(net: nn.Module, task: Task, *, num_held: int) -> None:
+    """Refuse a net that cannot be partitioned, before anything of it changes."""
+    copy = copied(net).cpu()
+    x = torch.as_tensor(task.train.inputs[:PROBE])
+    names = list(roles_of(copy, num_held=num_held))
+    check_logits(copy, x, task.num_classes)
 
-    name: Literal["given"] = "given"
-    _net: nn.Module = PrivateAttr()
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:  # noqa: ARG002
-        return self._net
-
-
-class _GivenConfig(PartitionedConfig):
-    """Configs travel as data and name their net; here the net exists already."""
-
-    net: _Given  # type: ignore[assignment]
-
-
-def _given(net: nn.Module) -> _Given:
-    config = _Given()
-    config._net = net
-    return config
-
-
-def _array(values: Arrays) -> npt.NDArray[Any]:
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    return np.asarray(array, dtype=np.float32)
-
-
-def _examples(inputs: Arrays, labels: Arrays) -> Examples:
-    x = _array(inputs)
-    y = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if len(x) != len(y) or y.ndim != 1 or y.dtype.kind not in "iu" or (len(y) and y.min() < 0):
-        raise ConfigError(
-            "there must be one label, a whole number from 0 on, per input, but got inputs "
-            f"{x.shape} and labels {y.shape} of type {y.dtype}."
+    def works(names: Sequence[str]) -> bool:
+        return is_lent(
+            copy, x, names, lambda net, lent: reweighted(net, under_all_names(net, lent))
         )
-    return Examples(x, y.astype(np.int64))
+
+    if not works(names):
+        wrong = [name for name in names if not works([name])] or names
+        raise ConfigError(
+            "a net must use its parameters through the layers that hold them, but other values in "
+            f"{', '.join(f'`{name}`' for name in wrong)} do not change its outputs as they should. "
+            "Keep layers as attributes or in an nn.ModuleList, and without hooks."
+        )

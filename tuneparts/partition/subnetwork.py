@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.reweighted import reweighted
+from tuneparts.models.reweighted import reweighted, tied_names
 from tuneparts.partition.assign import Role, checked_proportions, order_of, random_labels, roles_of
 from tuneparts.partition.wiring import Wiring
 
@@ -97,6 +97,7 @@ class Partitioned(nn.Module):
         self.wiring: Wiring | None = None
         self._defaults = defaults
         self._rebuild = rebuild if defaults == "initial" else None
+        self._tied = tied_names(net)
         if scheme == "node":
             self.wiring = self._wired(example, seed)
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
@@ -192,6 +193,8 @@ class Partitioned(nn.Module):
                 tensors[name], leaf = self._combined(name, level, trainable=trainable)
                 if trainable:
                     leaves.append(leaf)
+        for name, further in self._tied.items():
+            tensors |= dict.fromkeys(further, tensors[name])
         if level:
             for name in self._normed:
                 for statistic in _STATISTICS:
@@ -249,6 +252,12 @@ class Partitioned(nn.Module):
             raise ConfigError(
                 f"a masked unit must contribute nothing, so the node scheme has zero defaults, but "
                 f"got defaults={self._defaults!r}. Use zero defaults or the random scheme."
+            )
+        if self._tied:
+            name, (other, *_) = next(iter(self._tied.items()))
+            raise ConfigError(
+                "the node scheme labels the units around each weight, so layers must own their "
+                f"weights, but `{name}` is also `{other}`. Use the random scheme."
             )
         return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
 

@@ -39,7 +39,20 @@ _INT = npt.NDArray[np.int64]
 _BYTES = npt.NDArray[np.uint8]
 _MAGIC = b"tuneparts codebook 1\n"
 _MAX_HEADER = 1 << 22
-_DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
+_DTYPES = {
+    name: getattr(torch, name)
+    for name in (
+        "float32",
+        "float64",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -90,10 +103,7 @@ def encode(net: nn.Module) -> bytes:
 
     Weights need not all be fixed, but at most 2^16 distinct values can be coded.
     """
-    coded = {name: tensor.mu.detach() for name, tensor in tensors(net).items()}
-    if any(value.dtype != torch.float32 for value in coded.values()):
-        raise ConfigError("a codebook holds float32 weights. Convert the net by `net.float()`.")
-    plain = _plain_tensors(net)
+    coded, plain = _coded_tensors(net), _plain_tensors(net)
     all_N = torch.cat([value.flatten() for value in coded.values()]).cpu() + 0.0
     codebook_K, index_N, counts_K = torch.unique(all_N, return_inverse=True, return_counts=True)
     if len(codebook_K) > 1 << MAX_LENGTH:
@@ -124,6 +134,18 @@ def encode(net: nn.Module) -> bytes:
         ]
     )
     return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def check(net: nn.Module, plain_net: nn.Module) -> None:
+    """Refuse a net with Gaussian layers whose file `plain_net` could not load."""
+    plain = {name: (tuple(v.shape), v.dtype) for name, v in _plain_tensors(net).items()}
+    coded = {name: tuple(value.shape) for name, value in _coded_tensors(net).items()}
+    _check_against(_Header(coded, plain, num_values=0), plain_net)
+
+
+def num_plain_bytes(net: nn.Module) -> int:
+    """Count the bytes of a plain net's state without coding; a tied tensor counts once."""
+    return sum(value.numel() * value.itemsize for value in _unique_state(net)[0].values())
 
 
 def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> None:
@@ -157,7 +179,8 @@ def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> 
         state = _parse(body, net)
     except CheckpointError as error:
         raise CheckpointError(f"{source} does not fit this net: {error}") from error
-    net.load_state_dict(state)
+    _, again = _unique_state(net)
+    net.load_state_dict(state | {name: state[first] for name, first in again.items()})
 
 
 def write(path: Path, net: nn.Module) -> int:
@@ -216,7 +239,7 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
         state[name], all_N = all_N[:size].view(shape).clone(), all_N[size:]
     for name, (shape, dtype) in header.plain.items():
         kind = np.dtype(str(dtype).removeprefix("torch.")).newbyteorder("<")
-        values = sections.take(kind.str, math.prod(shape))
+        values = sections.take("u1" if dtype is torch.bool else kind.str, math.prod(shape))
         state[name] = torch.from_numpy(values.astype(kind.newbyteorder("="))).view(shape).clone()
     return state
 
@@ -248,7 +271,8 @@ def _check_against(header: _Header, net: nn.Module) -> None:
     """Refuse names, shapes and types that are not the net's own."""
     # Before anything is allocated: the sizes in the file are then bounded by those of the net.
     claimed = {name: (shape, torch.float32) for name, shape in header.coded.items()} | header.plain
-    own = {name: (tuple(value.shape), value.dtype) for name, value in net.state_dict().items()}
+    state, _ = _unique_state(net)
+    own = {name: (tuple(value.shape), value.dtype) for name, value in state.items()}
     wrong = sorted(
         name for name in claimed.keys() | own.keys() if claimed.get(name) != own.get(name)
     )
@@ -272,12 +296,38 @@ class _Sections:
         return values
 
 
+def _unique_state(net: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Collect the tensors of a net's state once each, and further names with the first one's."""
+    first: dict[int, str] = {}
+    unique: dict[str, Tensor] = {}
+    again: dict[str, str] = {}
+    for name, value in net.state_dict(keep_vars=True).items():
+        if not isinstance(value, Tensor):
+            raise ConfigError(
+                f"a codebook file holds tensors, but `{name}` of the net's state is a "
+                f"{type(value).__name__}."
+            )
+        if id(value) in first:
+            again[name] = first[id(value)]
+        else:
+            first[id(value)] = name
+            unique[name] = value.detach()
+    return unique, again
+
+
+def _coded_tensors(net: nn.Module) -> dict[str, Tensor]:
+    coded = {name: tensor.mu.detach() for name, tensor in tensors(net).items()}
+    if any(value.dtype != torch.float32 for value in coded.values()):
+        raise ConfigError("a codebook holds float32 weights. Convert the net by `net.float()`.")
+    return coded
+
+
 def _plain_tensors(net: nn.Module) -> dict[str, Tensor]:
     """Collect what is not coded: everything in the state that no Gaussian tensor owns."""
     owned = tuple(f"{name}." for name in tensors(net))
     plain = {
-        name: value.detach().cpu()
-        for name, value in net.state_dict().items()
+        name: value.cpu()
+        for name, value in _unique_state(net)[0].items()
         if not name.startswith(owned)
     }
     for name, value in plain.items():

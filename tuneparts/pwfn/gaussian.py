@@ -10,7 +10,7 @@ Shapes: B batch, C channels, H height, W width, D features, S draws, K classes.
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar, cast
 
@@ -160,11 +160,15 @@ def _plain_parameter(tensor: GaussianTensor) -> nn.Parameter:
     return nn.Parameter(tensor.mu.detach().clone(), requires_grad=tensor.mu.requires_grad)
 
 
-def to_gaussian(net: nn.Module) -> list[str]:
+def to_gaussian(net: nn.Module, names: Collection[str] | None = None) -> list[str]:
     """Give every linear and convolution layer Gaussian weights, in place.
 
     Means start as the weights so far, and standard deviations at the floor: predictions do not
     change until `sigma.initialise` is called.
+
+    Args:
+        net: what to change.
+        names: of the layers to convert; all if None.
 
     Returns:
         Names of the converted layers.
@@ -177,13 +181,17 @@ def to_gaussian(net: nn.Module) -> list[str]:
         >>> net[0].weight.sigma.shape
         torch.Size([3, 2])
     """
-    _check_convertible(net)
-    names: list[str] = []
-    if surgery.find(net, nn.Linear):
-        names += surgery.replace(net, nn.Linear, lambda _, layer: GaussianLinear(layer))
-    if surgery.find(net, nn.Conv2d):
-        names += surgery.replace(net, nn.Conv2d, lambda _, layer: GaussianConv2d(layer))
-    return names
+    chosen = _convertible(net, names)
+    _check_owned(net, chosen)
+    if any(isinstance(layer, nn.Linear) for layer in chosen.values()):
+        surgery.replace(
+            net, nn.Linear, lambda name, old: GaussianLinear(old) if name in chosen else old
+        )
+    if any(isinstance(layer, nn.Conv2d) for layer in chosen.values()):
+        surgery.replace(
+            net, nn.Conv2d, lambda name, old: GaussianConv2d(old) if name in chosen else old
+        )
+    return list(chosen)
 
 
 def to_plain(net: nn.Module) -> nn.Module:
@@ -210,16 +218,21 @@ def tensors(net: nn.Module) -> dict[str, GaussianTensor]:
     return {n: module for n, module in net.named_modules() if isinstance(module, GaussianTensor)}
 
 
-def _check_convertible(net: nn.Module) -> None:
-    found = {**surgery.find(net, nn.Linear), **surgery.find(net, nn.Conv2d)}
-    if not found:
+def _convertible(net: nn.Module, names: Collection[str] | None) -> dict[str, nn.Linear | nn.Conv2d]:
+    """Find the layers to convert; refuses subclasses, which compute something else."""
+    found: dict[str, nn.Linear | nn.Conv2d] = {
+        **surgery.find(net, nn.Linear),
+        **surgery.find(net, nn.Conv2d),
+    }
+    chosen = {name: layer for name, layer in found.items() if names is None or name in names}
+    if not chosen:
         raise ConfigError(
             "Gaussian weights need at least one Linear or Conv2d layer, but "
             f"{type(net).__name__} has none."
         )
     strange = {
         name: type(layer).__name__
-        for name, layer in found.items()
+        for name, layer in chosen.items()
         if type(layer) not in {nn.Linear, nn.Conv2d}
     }
     if strange:
@@ -227,14 +240,22 @@ def _check_convertible(net: nn.Module) -> None:
             "only plain Linear and Conv2d layers can be given Gaussian weights, but subclasses "
             f"compute something else: {strange}. Convert before another method changes the net."
         )
+    return chosen
+
+
+def _check_owned(net: nn.Module, chosen: Collection[str]) -> None:
+    """Refuse weights that another layer of any kind uses as well: they would come apart."""
     owners: dict[int, str] = {}
-    for name, layer in found.items():
-        other = owners.setdefault(id(layer.weight), name)
-        if other != name:
-            raise ConfigError(
-                f"each layer must own its weight, but `{other}` and `{name}` share one. "
-                "Share the layer instead of its weight."
-            )
+    for name, module in net.named_modules():
+        for parameter in module._parameters.values():
+            if parameter is None:
+                continue
+            other = owners.setdefault(id(parameter), name)
+            if other != name and (other in chosen or name in chosen):
+                raise ConfigError(
+                    f"each layer must own its weight, but `{other}` and `{name}` share one. "
+                    "Share the layer instead of its weight."
+                )
 
 
 def ensemble_logits(

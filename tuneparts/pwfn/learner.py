@@ -19,7 +19,14 @@ from tuneparts.data.batches import Batches
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn import sigma as deviations
-from tuneparts.pwfn.gaussian import ensemble_logits, sampled, tensors, to_gaussian, to_plain
+from tuneparts.pwfn.gaussian import (
+    ensemble_logits,
+    layers,
+    sampled,
+    tensors,
+    to_gaussian,
+    to_plain,
+)
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint
 from tuneparts.training.artifacts import Columns
@@ -131,7 +138,8 @@ class PwfnLearner(
             )
         if config.pretrained is not None:
             self._load_pretrained(Path(config.pretrained))
-        to_gaussian(self.net)
+        if not layers(self.net):  # a net may come with the layers that can be converted
+            to_gaussian(self.net)
         self.rounds = fixing.cut(
             config.passes,
             pretrain=config.pretrain,

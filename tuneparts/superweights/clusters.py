@@ -14,6 +14,7 @@ import numpy as np
 from torch import nn
 
 from tuneparts.errors import ConfigError
+from tuneparts.models.reweighted import tied_names
 from tuneparts.superweights.similarity import Labels, Similarity, group, members_of, numbered
 
 WeightLayer = nn.Conv2d | nn.Linear
@@ -55,8 +56,13 @@ class Layer:
         return (self.num_out, self.num_in, *self.kernel)
 
 
-def layers_of(net: nn.Module, member: int) -> list[Layer]:
+def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -> list[Layer]:
     """List the layers of a net that share weights, in forward order, without the head.
+
+    Args:
+        net: a member; layers are taken to be registered in forward order.
+        member: its number.
+        names: of exactly the layers to list, in forward order, where they are known.
 
     Example:
         >>> from torch import nn
@@ -67,12 +73,23 @@ def layers_of(net: nn.Module, member: int) -> list[Layer]:
     found = {
         name: module for name, module in net.named_modules() if isinstance(module, WeightLayer)
     }
+    if names is not None:
+        return [_layer(member, name, found[name]) for name in names]
     *shared, _head = found.items() if found else [("", None)]
     if not shared:
         raise ConfigError(
             "a member needs a convolution or linear layer before its head to share weights, but "
             f"member {member} has {len(found)} such layers in all. Use a deeper net."
         )
+    tied = {name: others[0] for name, others in tied_names(net).items()}
+    tied |= {other: name for name, others in tied_names(net).items() for other in others}
+    for name, _ in shared:
+        if f"{name}.weight" in tied:
+            raise ConfigError(
+                "a layer that shares templates must own its weight, or a tie would come apart, but "
+                f"`{name}.weight` of member {member} is also `{tied[f'{name}.weight']}`. Use "
+                "weights of their own."
+            )
     return [_layer(member, name, found[name]) for name, _ in shared]
 
 

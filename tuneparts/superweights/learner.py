@@ -202,7 +202,11 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
         with seeding.isolated(self.context.seed, "init", "shapes"):
             nets = [net.build(task.in_shape, task.num_classes) for net in self.config.members]
         self._flops = [count_flops(net, task.in_shape) for net in nets]
-        return [layer for m, net in enumerate(nets) for layer in layers_of(net, m)]
+        return [layer for m, net in enumerate(nets) for layer in self.shared_layers(net, m)]
+
+    def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:
+        """List the layers of a member that share weights."""
+        return layers_of(net, member)
 
     def _least(self, labels: Labels) -> int:
         return least_weights(self._layers, labels, self.config.allocation.chain)

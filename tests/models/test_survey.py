@@ -1,0 +1,99 @@
+import pytest
+import torch
+from torch import nn
+
+from tuneparts import seeding
+from tuneparts.errors import ConfigError
+from tuneparts.models.reweighted import reweighted, under_all_names
+from tuneparts.models.survey import (
+    check_logits,
+    copied,
+    is_lent,
+    outputs,
+    slow_attention,
+    survey,
+    takeable,
+)
+
+X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+
+
+def _net():
+    with seeding.isolated(0, "init"):
+        return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.Linear(4, 2))
+
+
+def test_a_net_is_looked_at_without_being_changed():
+    net = _net()
+    net[1].eval()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    state = torch.get_rng_state()
+    found = takeable(net, X, reweighted, ("weight",))
+    assert found.layers == ("0", "2", "3")
+    assert found.last == "3"
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+    assert not net[1].training
+    assert net.training
+    assert not any(module._forward_pre_hooks for module in net.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_layers_come_in_the_order_of_their_calls():
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last, self.first = nn.Linear(3, 2), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.last(self.first(x))
+
+    found = survey(Backwards(), X)
+    assert found.layers == ("first", "last")
+    assert found.last == "last"
+
+
+def test_a_forward_of_its_own_and_a_further_parameter_are_seen():
+    net = _net()
+    net[0].forward = lambda x: x
+    net[2].register_parameter("scale", nn.Parameter(torch.ones(1)))
+    net[3].double()
+    net[3].register_forward_pre_hook(lambda _, inputs: (inputs[0].double(),))
+    assert survey(net, X).left_out == {
+        "0": "has a forward of its own",
+        "1": "is a BatchNorm1d, not a plain Linear or Conv2d",
+        "2": "has hooks or parameters of its own",
+        "3": "has a weight of type float64, not float32",
+    }
+
+
+def test_lending_is_checked_by_other_weights():
+    net = _net()
+    net[2].weight = net[0].weight
+    assert not is_lent(net, X, ["0.weight"], reweighted)
+    assert is_lent(net, X, ["0.weight"], lambda n, t: reweighted(n, under_all_names(n, t)))
+    assert is_lent(net, X, ["0.bias", "3.weight"], reweighted)
+    assert not is_lent(net, X, ["0.bias"], lambda n, _: n)
+
+
+def test_nets_that_cannot_be_run_or_copied_are_refused():
+    with pytest.raises(ConfigError, match="must make logits"):
+        outputs(nn.Flatten(0), X, training=False)
+    with pytest.raises(ConfigError, match="gave tuple"):
+        outputs(nn.LSTM(4, 2), X, training=False)
+    with pytest.raises(ConfigError, match="has 2 for 3 classes"):
+        check_logits(_net(), X, 3)
+    net = _net()
+    net.held = net[0].weight * 2
+    with pytest.raises(ConfigError, match=r"copyable by `copy.deepcopy`"):
+        copied(net)
+
+
+def test_attention_is_fast_again_after_an_error():
+    def fail():
+        with slow_attention():
+            assert not torch.backends.mha.get_fastpath_enabled()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.backends.mha.get_fastpath_enabled()

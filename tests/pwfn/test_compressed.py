@@ -1,0 +1,147 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tuneparts import seeding
+from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.models.given import GivenNet, given_config
+from tuneparts.pwfn import compress, load
+from tuneparts.pwfn.learner import PwfnConfig
+
+SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
+
+
+def _net(seed=0):
+    with seeding.isolated(seed, "init"):
+        return nn.Sequential(
+            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 3)
+        )
+
+
+def _data(num=60, seed=0):
+    x = torch.randn(num, 6, generator=torch.Generator().manual_seed(seed))
+    return x, x[:, :3].argmax(dim=1)
+
+
+def test_the_net_is_plain_has_few_values_and_the_given_one_is_untouched():
+    net = _net()
+    before = copy.deepcopy(net.state_dict())
+    modes = [m.training for m in net.modules()]
+    small = compress(net, _data(), **SETTINGS)
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+    assert modes == [m.training for m in net.modules()]
+    assert [type(m) for m in small.net.modules()] == [type(m) for m in net.modules()]
+    coded = torch.cat([p.flatten() for i in (0, 4) for p in small.net[i].parameters()])
+    assert len(coded.unique()) == small.num_values < len(coded) / 2
+    assert small.covered == len(coded) / sum(p.numel() for p in net.parameters())
+    assert small.left_out == {"1": "is a BatchNorm1d, not a plain Linear or Conv2d"}
+    assert not torch.equal(small.net[1].weight, net[1].weight)
+    assert 0 < small.entropy < 16
+    assert small.num_float_bytes == 4 * sum(v.numel() for v in before.values()) + 4
+
+
+def test_scores_are_those_of_the_plain_nets_on_validation_data():
+    net, val = _net(), _data(30, seed=1)
+    small = compress(net, _data(), val, **SETTINGS)
+    for scores, of in ((small.before, net), (small.after, small.net)):
+        logits = of.eval()(val[0])
+        assert scores["accuracy"] == pytest.approx((logits.argmax(1) == val[1]).double().mean())
+        assert scores["nll"] == pytest.approx(nn.functional.cross_entropy(logits, val[1]).item())
+    assert small.history[-1]["val/nll"] == pytest.approx(small.after["nll"], rel=1e-5)
+    assert small.after["nll"] < small.before["nll"]
+
+
+def test_the_file_loads_bit_for_bit(tmp_path):
+    file = tmp_path / "new" / "net.code"
+    small = compress(_net(), _data(), file=file, **SETTINGS)
+    assert file.stat().st_size == small.num_bytes
+    other = _net(seed=1)
+    assert load(str(file), other) is other
+    for name, value in small.net.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name])
+    wrong = nn.Sequential(nn.Linear(6, 3))
+    with pytest.raises(CheckpointError, match="Build the net"):
+        load(file, wrong)
+    with pytest.raises(CheckpointError, match="no codebook can be read"):
+        load(tmp_path / "nothing", other)
+
+
+def test_same_seed_same_net_arrays_or_tensors_and_the_global_generator_is_untouched():
+    x, y = _data()
+    state = torch.get_rng_state()
+    seen = []
+    first = compress(_net(), (x, y), report=seen.append, **SETTINGS)
+    again = compress(_net(), (x.numpy(), y.numpy()), **SETTINGS)
+    other = compress(_net(), (x, y), seed=1, **SETTINGS)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.history == seen == again.history != other.history
+
+
+def test_without_pretraining_all_passes_go_to_fixing():
+    fields = {**SETTINGS, "pretrain": 0.0, "passes": 20, "interval": 10}
+    small = compress(_net(), _data(), **fields)
+    assert small.history == compress(_net(), _data(), **{
+        k: v for k, v in fields.items() if k != "pretrain"
+    }).history  # fmt: skip
+    assert small.history[0]["fixing/fraction"] > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pretrained": "x.pt"}, "takes no `pretrained`"),
+        ({"hypers": {"temperature": 2.0}}, "takes no `hypers`"),
+        ({"ensemble": 4}, "takes no `ensemble`"),
+        ({"pases": 4}, "Did you mean `passes`"),
+        ({"fractions": (0.5, 0.4)}, "fractions rise"),
+    ],
+)
+def test_fields_that_cannot_be_meant_are_refused(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        compress(_net(), _data(), **fields)
+
+
+def test_data_that_do_not_fit_are_refused():
+    x, y = _data()
+    with pytest.raises(ConfigError, match="one label"):
+        compress(_net(), (x, y[:-1]))
+    with pytest.raises(ConfigError, match="one label"):
+        compress(_net(), (x[:0], y[:0]))
+    with pytest.raises(ConfigError, match="shape of training inputs"):
+        compress(_net(), (x, y), (x[:, :5], y))
+    with pytest.raises(ConfigError, match=r"shape \(8, 5\), but its forward raised"):
+        compress(_net(), (x[:, :5], y))
+    with pytest.raises(ConfigError, match="has 3 for 4 classes"):
+        compress(_net(), (x, y + 1))
+    with pytest.raises(ConfigError, match=r"must make logits"):
+        compress(nn.Sequential(nn.Linear(6, 3), nn.Unflatten(1, (3, 1))), (x, y))
+
+
+def test_a_net_without_a_layer_to_cover_is_refused_with_the_reasons():
+    with pytest.raises(ConfigError, match="`weight` is a parameter of a Linear itself"):
+        compress(nn.Linear(6, 3), _data())
+    with pytest.raises(ConfigError, match="forward raised RuntimeError"):
+        compress(nn.Sequential(nn.Linear(6, 3)).double(), _data())
+    with pytest.raises(ConfigError, match=r"`0.weight` is not initialised"):
+        compress(nn.Sequential(nn.LazyLinear(3)), _data())
+
+
+def test_given_nets_stand_in_configs_of_any_method():
+    net = _net()
+    config = given_config(PwfnConfig, {"passes": 8}, net=GivenNet(lambda: net))
+    assert config.net.build((6,), 3) is net
+    assert '"name":"given"' in config.model_dump_json()
+    with pytest.raises(ConfigError, match="pretrain"):
+        given_config(PwfnConfig, {"warmup": 0.9}, net=GivenNet(lambda: net))
+
+
+def test_frozen_weights_do_not_train_and_are_still_coded():
+    net = _net()
+    net[0].requires_grad_(False)
+    small = compress(net, _data(), **SETTINGS)
+    assert small.left_out.keys() == {"1"}
+    assert not small.net[0].weight.requires_grad
+    # Fixed to values near the old ones, and not moved by training in between.
+    assert (small.net[0].weight - net[0].weight).abs().max() < 0.3

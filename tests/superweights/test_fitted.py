@@ -1,0 +1,131 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tuneparts import seeding
+from tuneparts.errors import ConfigError
+from tuneparts.superweights import fit
+
+SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20}
+
+
+def _net(width=16, seed=0):
+    with seeding.isolated(seed, "init"):
+        return nn.Sequential(
+            nn.Linear(6, width),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, 3),
+        )
+
+
+def _data():
+    x = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
+    return x, x[:, :3].argmax(dim=1)
+
+
+def test_members_are_plain_nets_and_the_given_ones_are_untouched():
+    nets = [_net(16), _net(12, seed=1)]
+    before = [copy.deepcopy(net.state_dict()) for net in nets]
+    x, y = _data()
+    seen = []
+    ensemble = fit(nets, x, y, budget=300, report=seen.append, **SETTINGS)
+    for net, old, member in zip(nets, before, ensemble.members, strict=True):
+        assert all(torch.equal(v, old[k]) for k, v in net.state_dict().items())
+        assert [type(m) for m in member.modules()] == [type(m) for m in net.modules()]
+        assert member.state_dict().keys() == old.keys()
+        for name, parameter in member.named_parameters():
+            assert not torch.equal(parameter, old[name]), name
+    assert seen == ensemble.history
+    probabilities = torch.stack([net(x).double().softmax(1) for net in ensemble.members]).mean(0)
+    assert torch.allclose(ensemble.predict(x.numpy()).exp(), probabilities)
+    accuracy = (ensemble.predict(x).argmax(1) == y).double().mean()
+    assert accuracy > 0.6
+
+
+def test_sizes_are_within_the_budget_and_add_up():
+    nets = [_net(16), _net(16, seed=1)]
+    ensemble = fit(nets, *_data(), budget=360, **SETTINGS)
+    sizes = ensemble.sizes
+    alone = sum(p.numel() for net in nets for p in net.parameters())
+    shareable = 2 * (6 * 16 + 16 * 16)
+    assert sizes.plain == alone
+    assert sizes.private == alone - shareable
+    assert 352 <= sizes.templates <= 360
+    assert sizes.templates < sizes.shared < sizes.templates + 40
+    assert sizes.shared + sizes.private == ensemble.history[-1]["size/parameters"]
+    assert ensemble.private[0].keys() == {"1", "5"}
+    assert ensemble.private[0]["5"] == "is the head"
+
+
+def test_composed_weights_of_equal_layers_come_from_the_same_templates():
+    # One template and one coefficient vector for all: the very same weight in both members.
+    ensemble = fit(
+        [_net(16), _net(16, seed=1)],
+        *_data(),
+        budget=352,
+        sharing={"clusters": "depth", "coefficients": "shared", "beta": None, "num_bins": 2},
+        **SETTINGS,
+    )
+    one, two = ensemble.members
+    assert torch.equal(one[0].weight, two[0].weight)
+    assert torch.equal(one[3].weight, two[3].weight)
+    assert not torch.equal(one[5].weight, two[5].weight)
+
+
+def test_a_function_builds_each_member_from_a_seed_of_its_own():
+    def build():
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    x, y = _data()
+    state = torch.get_rng_state()
+    first = fit(build, x, y, members=2, **SETTINGS)
+    again = fit(build, x, y, members=2, **SETTINGS)
+    other = fit(build, x, y, members=2, seed=1, **SETTINGS)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.history == again.history != other.history
+    assert not torch.equal(first.members[0][2].weight, first.members[1][2].weight)
+    mine = first.member(0)
+    assert mine is not first.members[0]
+    assert torch.equal(mine(x), first.members[0](x))
+
+
+@pytest.mark.parametrize(
+    ("nets", "fields", "message"),
+    [
+        (_net(), {}, "got one Sequential"),
+        ([], {}, "0 nets"),
+        ([_net()], {"members": 2}, "1 nets and `members` 2"),
+        (_net, {}, "`members` is None"),
+        (_net, {"members": 0}, "`members` is 0"),
+        (lambda: "net", {"members": 1}, "got a str"),
+        ([_net()], {"budget": 10}, "the budget must hold"),
+        ([_net()], {"budget": 400, "allocation": {"budget": 300}}, "given once"),
+        ([_net()], {"pases": 3}, "Did you mean `passes`"),
+        ([_net()], {"passes": 2}, "leave it a pass"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(nets, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        fit(nets, *_data(), **fields)
+
+
+def test_members_that_cannot_share_are_refused_by_layer_and_reason():
+    x, y = _data()
+    with pytest.raises(ConfigError, match="member 0 has none: `0` is the head"):
+        fit([nn.Sequential(nn.Linear(6, 3))], x, y, **SETTINGS)
+    with pytest.raises(ConfigError, match="has 2 for 3 classes"):
+        fit([nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))], x, y, **SETTINGS)
+
+
+def test_frozen_layers_stay_as_they_are():
+    net = _net()
+    net[3].weight.requires_grad_(False)
+    ensemble = fit([net, _net(seed=1)], *_data(), **SETTINGS)
+    assert ensemble.private[0]["3"] == "does not require gradients"
+    assert torch.equal(ensemble.members[0][3].weight, net[3].weight)
+    assert "3" not in ensemble.private[1]

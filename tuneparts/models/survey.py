@@ -1,0 +1,246 @@
+"""Which layers of an unknown net a method can take over, and why not the others.
+
+A method that replaces layers, or lends them other weights, relies on what torch does not promise:
+that a layer computes with its own weight when it is called, and that nobody else reads it.
+Attention reads the weight of a layer that it never calls, a tied weight has two owners, and a net
+may keep its layers in a list of its own. So a net is looked at, and run, before it is changed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from tuneparts import seeding
+from tuneparts.errors import ConfigError
+
+PROBE = 8
+"""Examples that a net is run on."""
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+Lend = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]
+"""From a net and tensors by parameter name to a net that computes with these tensors."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The layers of a net that can be taken over, and what else has parameters."""
+
+    layers: tuple[str, ...]
+    """Plain Linear and Conv2d layers that own their weights, in the order of the first calls."""
+    left_out: dict[str, str]
+    """Any other layer, or parameter outside layers, by name: the reason."""
+    last: str | None
+    """The Linear or Conv2d layer, of either kind, that is called last."""
+
+
+def survey(net: nn.Module, x: Tensor) -> Survey:
+    """Look at the layers of a net, and at which of them a pass over `x` calls.
+
+    Args:
+        net: from inputs (B, ...) to logits (B, K); it is not changed.
+        x: a few inputs, on the net's device.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+        >>> found = survey(net, torch.zeros(4, 2))
+        >>> found.layers
+        ('0', '2')
+        >>> found.left_out
+        {'1': 'is a BatchNorm1d, not a plain Linear or Conv2d'}
+    """
+    _refuse_lazy(net)
+    called = _called(net, x)
+    owners = _owners(net)
+    left_out: dict[str, str] = {}
+    usable: set[str] = set()
+    for name, module in net.named_modules():
+        own = {key: p for key, p in module._parameters.items() if p is not None}
+        if own and (not name or any(child is not None for child in module.children())):
+            reason = f"is a parameter of a {type(module).__name__} itself, outside its layers"
+            left_out |= {_joined(name, key): reason for key in own}
+        elif own:
+            why_not = _reason(name, module, own, owners)
+            if why_not is None and name not in called:
+                why_not = "is never called in a forward pass"
+            if why_not is None:
+                usable.add(name)
+            else:
+                left_out[name] = why_not
+    layers = tuple(name for name in called if name in usable)
+    return Survey(layers, left_out, called[-1] if called else None)
+
+
+def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
+    """Like `survey`, without layers that do not work when they are lent other weights.
+
+    Args:
+        net: it is not changed.
+        x: a few inputs, on the net's device.
+        lend: the way in which the method gives weights to layers.
+        keys: which of a layer's parameters the method takes over.
+    """
+    found = survey(net, x)
+
+    def works(layers: Sequence[str]) -> bool:
+        lent = [
+            f"{layer}.{key}"
+            for layer in layers
+            for key, _ in net.get_submodule(layer).named_parameters()
+            if key in keys
+        ]
+        return is_lent(net, x, lent, lend)
+
+    if works(found.layers):
+        return found
+    left = {layer: "is read past its own call" for layer in found.layers if not works([layer])}
+    layers = tuple(layer for layer in found.layers if layer not in left)
+    if layers and not works(layers):
+        raise ConfigError(
+            "layers must be called through the net's own attributes, but other weights in "
+            f"{', '.join(f'`{layer}`' for layer in layers)} do not change the net as they should."
+        )
+    return Survey(layers, found.left_out | left, found.last)
+
+
+def copied(net: nn.Module) -> nn.Module:
+    """A deep copy; refuses nets that torch cannot copy."""
+    try:
+        return deepcopy(net)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the net must be copyable by `copy.deepcopy`, but that raised: {error} If it uses "
+            "`torch.nn.utils.weight_norm`, use that of `torch.nn.utils.parametrizations`."
+        ) from error
+
+
+@contextmanager
+def slow_attention() -> Iterator[None]:
+    """Let transformer layers call their own layers inside the block, as they do in training.
+
+    In evaluation torch passes all their weights to one kernel instead.
+    """
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_fast)
+
+
+def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
+    """Logits (B, K) of a net that may be left changed; refuses a net that makes none."""
+    net.train(training)
+    try:
+        with seeding.isolated(0, "probe"), torch.no_grad(), slow_attention():
+            logits_BK = net(x)
+    except Exception as error:  # whatever somebody else's forward raises
+        raise ConfigError(
+            f"the net must take float32 inputs of shape {tuple(x.shape)}, but its forward raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
+        kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
+        raise ConfigError(
+            f"the net must make logits (B, K) of inputs (B, ...), but {len(x)} inputs gave {kind}."
+        )
+    return logits_BK
+
+
+def check_logits(net: nn.Module, x: Tensor, num_classes: int) -> None:
+    """Refuse a net that has fewer outputs than there are classes; it is not changed."""
+    width = outputs(deepcopy(net), x, training=False).shape[1]
+    if width < num_classes:
+        raise ConfigError(
+            f"the net must have an output for each class, but has {width} for {num_classes} "
+            "classes (labels count from 0). Widen its last layer, or correct the labels."
+        )
+
+
+def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
+    """Whether a net that is lent other weights computes what a net that owns them does.
+
+    Args:
+        net: it is not changed.
+        x: a few inputs.
+        names: of the parameters to lend.
+        lend: may change the net that it gets.
+    """
+    generator = torch.Generator().manual_seed(0)
+    owner = deepcopy(net)
+    values: dict[str, Tensor] = {}
+    with torch.no_grad():
+        for name in names:
+            parameter = owner.get_parameter(name)
+            noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+            parameter.add_(noise * parameter.abs().mean().clamp(min=0.01))
+            values[name] = parameter.detach().clone()
+    try:
+        return all(
+            torch.equal(
+                outputs(lend(deepcopy(net).train(training), values), x, training=training),
+                outputs(deepcopy(owner), x, training=training),
+            )
+            for training in (False, True)
+        )
+    except (ConfigError, AttributeError, KeyError):
+        return False
+
+
+def _called(net: nn.Module, x: Tensor) -> list[str]:
+    """Names of the Linear and Conv2d layers that a pass calls, first calls first."""
+    net = deepcopy(net)
+    called: dict[str, None] = {}
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            module.register_forward_pre_hook(lambda _m, _x, name=name: called.setdefault(name))
+    for training in (False, True):
+        outputs(net, x, training=training)
+    return list(called)
+
+
+def _owners(net: nn.Module) -> dict[int, list[str]]:
+    """The layers that hold each parameter, by the parameter's id."""
+    owners: dict[int, list[str]] = {}
+    for name, module in net.named_modules():
+        for key, parameter in module._parameters.items():
+            if parameter is not None:
+                owners.setdefault(id(parameter), []).append(_joined(name, key))
+    return owners
+
+
+def _reason(
+    name: str,
+    module: nn.Module,
+    own: Mapping[str, nn.Parameter],
+    owners: Mapping[int, Sequence[str]],
+) -> str | None:
+    kind = type(module)
+    if kind not in {nn.Linear, nn.Conv2d}:
+        return f"is a {kind.__name__}, not a plain Linear or Conv2d"
+    for key, parameter in own.items():
+        others = [other for other in owners[id(parameter)] if other != _joined(name, key)]
+        if others:
+            return f"shares its {key} with `{others[0]}`"
+        if parameter.dtype != torch.float32:
+            return f"has a {key} of type {str(parameter.dtype).removeprefix('torch.')}, not float32"
+    if set(own) - {"weight", "bias"} or any(getattr(module, hooks) for hooks in _HOOKS):
+        return "has hooks or parameters of its own"
+    return "has a forward of its own" if "forward" in module.__dict__ else None
+
+
+def _refuse_lazy(net: nn.Module) -> None:
+    for name, parameter in net.named_parameters():
+        if is_lazy(parameter):
+            raise ConfigError(
+                f"the net must know its shapes, but `{name}` is not initialised. Run a batch "
+                "through the net first."
+            )
+
+
+def _joined(layer: str, parameter: str) -> str:
+    return f"{layer}.{parameter}" if layer else parameter

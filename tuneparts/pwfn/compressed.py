@@ -1,0 +1,197 @@
+"""Compression of one's own net with one's own arrays, without a search around it."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import atomic, seeding
+from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.given import Arrays, given_examples, given_task
+from tuneparts.data.task import Examples
+from tuneparts.errors import ConfigError
+from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.survey import PROBE, check_logits, copied, slow_attention, takeable
+from tuneparts.pwfn import codefile, fixing
+from tuneparts.pwfn.gaussian import tensors, to_gaussian
+from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.scores import logits_of, scores
+
+_NOT_FIELDS = {
+    "pretrained": "the net starts with the weights that it has",
+    "hypers": "they act around a net and would not be part of the compressed one",
+    "train_on": "validation data are given apart, or not at all",
+    "ensemble": "it is scored on test data, and there are none",
+}
+"""Fields of `PwfnConfig` that a call cannot have, with the reason."""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A net whose weights have few distinct values, and what that cost."""
+
+    net: nn.Module
+    """An ordinary net like the one that was given, in evaluation mode."""
+    before: Mapping[str, float]
+    """Accuracy, nll, ece and brier of the net that was given."""
+    after: Mapping[str, float]
+    """The same of the compressed net."""
+    num_values: int
+    """Distinct values of the covered weights."""
+    entropy: float
+    """Bits per covered weight."""
+    num_bytes: int
+    """Of the file, whether written or not: coded weights, and everything else as it is."""
+    num_float_bytes: int
+    """Of the same tensors without coding."""
+    covered: float
+    """Share of the net's parameters that are coded; the others stay in float, trained as well."""
+    left_out: Mapping[str, str]
+    """Layers, and parameters outside layers, that stay in float: name to reason."""
+    history: list[Mapping[str, float]] = field(repr=False)
+    """What each interval reported."""
+
+
+def compress(
+    net: nn.Module,
+    train: tuple[Arrays, Arrays],
+    val: tuple[Arrays, Arrays] | None = None,
+    *,
+    file: Path | str | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    report: Callable[[Mapping[str, float]], None] | None = None,
+    **fields: Any,
+) -> Compressed:
+    """Train a net on so that its weights take few values, and code them.
+
+    Plain Linear and Conv2d layers that own their weights are covered. Norms, embeddings, attention,
+    tied weights and the like train along, stay in float, and are named in the result.
+
+    Args:
+        net: from inputs (B, ...) to logits (B, K), trained or not; it is not changed.
+        train: inputs (N, ...), scaled as the net wants them, and labels (N,), 0 to K - 1.
+        val: the same for scores; training data are scored if None.
+        file: where to write the compressed net, for `load`.
+        seed: of the batches, the augmentation and the draws of weights.
+        device: where to train; the net's own if None.
+        report: called with the metrics of each interval.
+        fields: those of `PwfnConfig`, such as `passes`, `quantiser`, `finetune`. Without `pretrain`
+            the passes all go to fixing; an untrained net needs some, such as 0.5 of the passes.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        >>> small = compress(net, (x, y), passes=40, batch_size=20, pretrain=0.5)
+        >>> small.covered, small.left_out
+        (1.0, {})
+        >>> len(torch.cat([p.flatten() for p in small.net.parameters()]).unique()) == (
+        ...     small.num_values
+        ... )
+        True
+    """
+    _refuse_fields(fields)
+    examples = given_examples(*train)
+    scored = None if val is None else given_examples(*val)
+    task = given_task(examples, scored)
+    at = torch.device(device or _device_of(net))
+    net = copied(net).to(at)
+    probe = torch.as_tensor(examples.inputs[:PROBE], device=at)
+    check_logits(net, probe, task.num_classes)
+    gaussian, left_out = _gaussian(net, probe)
+    config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: gaussian))
+    with seeding.isolated(seed, "given net"), slow_attention():
+        learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
+        history = _run(learner, report)
+    content = codefile.encode(learner.net)
+    if file is not None:
+        atomic.write_bytes(Path(file), content)
+    small = deepcopy(net)
+    codefile.decode(content, small)
+    of = examples if scored is None else scored
+    size = codefile.measure(fixing.means(learner.net))
+    return Compressed(
+        net=small.eval(),
+        before=_scores(net, of, at),
+        after=_scores(small, of, at),
+        num_values=size.num_unique,
+        entropy=size.entropy,
+        num_bytes=len(content),
+        num_float_bytes=codefile.num_plain_bytes(net),
+        covered=_num_coded(learner.net) / sum(p.numel() for p in net.parameters()),
+        left_out=left_out,
+        history=history,
+    )
+
+
+def load(file: Path | str, net: nn.Module) -> nn.Module:
+    """Load a file that `compress` wrote into a net of the same architecture, and return the net.
+
+    Args:
+        file: the path that `compress` was given.
+        net: its weights and buffers are replaced; unchanged if the file is refused.
+    """
+    codefile.read(Path(file), net)
+    return net
+
+
+def _refuse_fields(fields: Mapping[str, Any]) -> None:
+    for name in fields:
+        if name in _NOT_FIELDS:
+            raise ConfigError(f"`compress` takes no `{name}`: {_NOT_FIELDS[name]}. Leave it out.")
+
+
+def _device_of(net: nn.Module) -> torch.device:
+    return next((p.device for p in net.parameters()), torch.device("cpu"))
+
+
+def _gaussian(net: nn.Module, x: Tensor) -> tuple[nn.Module, dict[str, str]]:
+    """Copy a net with Gaussian weights where it can have them, and name what stays as it is."""
+    found = takeable(net, x, _with_means, ("weight", "bias"))
+    if not found.layers:
+        reasons = "; ".join(f"`{name}` {reason}" for name, reason in found.left_out.items())
+        raise ConfigError(
+            "only plain Linear and Conv2d layers inside a net, that own their weights, can be "
+            f"compressed, but {type(net).__name__} has none: {reasons or 'it has no parameters'}."
+        )
+    gaussian = deepcopy(net)
+    to_gaussian(gaussian, found.layers)
+    codefile.check(gaussian, net)
+    return gaussian, found.left_out
+
+
+def _with_means(net: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
+    """Give the layers behind these parameters Gaussian weights with these means."""
+    to_gaussian(net, {name.rpartition(".")[0] for name in values})
+    with torch.no_grad():
+        for name, tensor in tensors(net).items():
+            tensor.mu.copy_(values[name])
+    return net
+
+
+def _run(
+    learner: PwfnLearner, report: Callable[[Mapping[str, float]], None] | None
+) -> list[Mapping[str, float]]:
+    history: list[Mapping[str, float]] = []
+    while not learner.finished:
+        history.append(learner.advance())
+        if report is not None:
+            report(history[-1])
+    return history
+
+
+def _num_coded(net: nn.Module) -> int:
+    return sum(tensor.mu.numel() for tensor in tensors(net).values())
+
+
+def _scores(net: nn.Module, examples: Examples, device: torch.device) -> dict[str, float]:
+    on_device = DeviceExamples(examples, mean=(0.0,), std=(1.0,), device=device)
+    return scores(*logits_of(net.eval(), on_device))

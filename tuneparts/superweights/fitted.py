@@ -1,0 +1,235 @@
+"""An ensemble of one's own nets from one budget of weights, without a search around it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts import seeding
+from tuneparts.data.given import Arrays, float_inputs, given_examples, given_task
+from tuneparts.data.task import Task
+from tuneparts.errors import ConfigError
+from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.reweighted import reweighted
+from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeable
+from tuneparts.superweights.clusters import Layer, layers_of
+from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.predictions import mean_log_probs
+
+Nets = Sequence[nn.Module] | Callable[[], nn.Module]
+"""The members, or a function that builds one."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of trainable weights."""
+
+    templates: int
+    """What the budget bounds."""
+    shared: int
+    """Templates, and the coefficients that combine them."""
+    private: int
+    """What each member has alone: norms, biases, heads, and layers that cannot share."""
+    plain: int
+    """Of the same members without sharing."""
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """Nets that were trained with shared weights, each an ordinary net now."""
+
+    members: tuple[nn.Module, ...]
+    """In evaluation mode; the order is that of the nets that were given."""
+    sizes: Sizes
+    private: tuple[Mapping[str, str], ...]
+    """For each member the layers, and parameters outside layers, that share nothing: reasons."""
+    history: list[Mapping[str, float]] = field(repr=False)
+    """What each interval reported."""
+    learner: SuperweightsLearner = field(repr=False)
+
+    @torch.no_grad()
+    def predict(self, inputs: Arrays) -> Tensor:
+        """Log of the members' mean probabilities: float64 (B, K)."""
+        first = next(self.members[0].parameters())
+        x = torch.as_tensor(float_inputs(inputs), device=first.device)
+        return mean_log_probs(torch.stack([net(x) for net in self.members]))
+
+    def member(self, number: int) -> nn.Module:
+        """A copy of one member, to train on or to keep by itself."""
+        return deepcopy(self.members[number])
+
+
+def fit(
+    nets: Nets,
+    inputs: Arrays,
+    labels: Arrays,
+    *,
+    budget: int | None = None,
+    members: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    report: Callable[[Mapping[str, float]], None] | None = None,
+    **fields: Any,
+) -> FittedEnsemble:
+    """Train an ensemble whose convolution and linear weights are shared templates.
+
+    Shared weights start anew from the templates, whatever the nets held. Heads, norms, biases and
+    layers that cannot share stay private, start as they are, and are named in the result.
+
+    Args:
+        nets: modules of one or several architectures, from inputs (B, ...) to logits (B, K), which
+            are not changed; or a function that builds one, called once per member.
+        inputs: float images (N, C, H, W) or vectors (N, D), scaled as the nets want them.
+        labels: whole numbers (N,), 0 to K - 1.
+        budget: weights of all templates; as many as the largest member's shared layers if None.
+        members: number of members, for a function.
+        seed: of templates, the function's initialisation, batches and augmentation.
+        device: where to train; that of the first net if None.
+        report: called with the metrics of each interval.
+        fields: those of `SuperweightsConfig`, such as `passes`, `sharing`, `optimiser`.
+
+    Example:
+        >>> x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> def build():
+        ...     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        >>> ensemble = fit(build, x, y, members=3, budget=64, passes=30, batch_size=20)
+        >>> ensemble.sizes.templates, ensemble.sizes.plain
+        (64, 342)
+        >>> ensemble.predict(x).shape
+        torch.Size([40, 2])
+    """
+    own, home = _nets(nets, members, seed)
+    task = given_task(given_examples(inputs, labels))
+    surveys = [_survey(net, number, task) for number, net in enumerate(own)]
+    config = given_config(
+        SuperweightsConfig,
+        _with_budget(fields, budget),
+        members=tuple(GivenNet(partial(deepcopy, net)) for net in own),
+    )
+    at = torch.device(device or home)
+    with seeding.isolated(seed, "given nets"):
+        context = Context(task=task, seed=seed, device=at)
+        learner = _GivenLearner(config, context, [found.layers for found in surveys])
+        history = _run(learner, report)
+    trained = tuple(_with_state(net, learner.model.plain(m)) for m, net in enumerate(own))
+    shared = count_parameters(learner.model.bank)
+    sizes = Sizes(
+        templates=learner.model.bank.plan.num_weights,
+        shared=shared,
+        private=count_parameters(learner.model) - shared,
+        plain=sum(count_parameters(net) for net in own),
+    )
+    private = tuple(found.left_out for found in surveys)
+    return FittedEnsemble(trained, sizes, private, history, learner)
+
+
+def _with_state(net: nn.Module, trained: nn.Module) -> nn.Module:
+    """Copy a net as it was given, its parameters in their order, with weights that were trained."""
+    copy = deepcopy(net).to(next(trained.parameters()).device)
+    copy.load_state_dict(trained.state_dict())
+    return copy.eval()
+
+
+class _GivenLearner(SuperweightsLearner):
+    """Shares the layers that were found to be shareable, in the order in which nets call them."""
+
+    def __init__(
+        self, config: SuperweightsConfig, context: Context, shared: Sequence[Sequence[str]]
+    ) -> None:
+        self._shared = shared
+        super().__init__(config, context)
+
+    def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:
+        return layers_of(net, member, self._shared[member])
+
+
+def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], torch.device]:
+    """Copy or build the members on the CPU; also the device that the first one came from."""
+    if isinstance(nets, nn.Module):
+        raise ConfigError(
+            "an ensemble is made of several nets, or of a function that builds one, but got one "
+            f"{type(nets).__name__}. Pass a list of nets."
+        )
+    if callable(nets):
+        if members is None or members < 1:
+            raise ConfigError(
+                f"a function must be called for at least one member, but `members` is {members}. "
+                "Say how many."
+            )
+        given = []
+        for number in range(members):
+            with seeding.isolated(seed, "init", "given", number):
+                given.append(nets())
+    else:
+        given = list(nets)
+        if not given or members not in {None, len(given)}:
+            raise ConfigError(
+                f"each net of a list is one member, but got {len(given)} nets and `members` "
+                f"{members}. Leave `members` out, or pass a function."
+            )
+    for net in given:
+        if not isinstance(net, nn.Module):
+            raise ConfigError(f"members are torch modules, but got a {type(net).__name__}.")
+    home = next((p.device for p in given[0].parameters()), torch.device("cpu"))
+    return [copied(net).cpu() for net in given], home
+
+
+def _survey(net: nn.Module, number: int, task: Task) -> Survey:
+    """Find the layers of a member that can share weights: all that can be lent, but the head."""
+    x = torch.as_tensor(task.train.inputs[:PROBE])
+    check_logits(net, x, task.num_classes)
+    found = takeable(net, x, reweighted, ("weight",))
+    frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
+    left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
+    shared = tuple(name for name in found.layers if name not in {found.last, *frozen})
+    if found.last in found.layers and found.last not in frozen:
+        left_out[found.last] = "is the head"
+    if not shared:
+        reasons = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
+        raise ConfigError(
+            "a member needs a plain Linear or Conv2d layer that owns its weight before its head, "
+            f"but member {number} has none: {reasons or 'it has no parameters'}. Use another net."
+        )
+    try:
+        count_flops(net, task.in_shape)
+    except Exception as error:  # whatever somebody else's forward raises
+        raise ConfigError(
+            "operations are counted by a pass over shapes alone, without values, but member "
+            f"{number} raised {type(error).__name__}: {error}"
+        ) from error
+    return Survey(shared, left_out, found.last)
+
+
+def _weight(net: nn.Module, layer: str) -> nn.Parameter:
+    return net.get_parameter(f"{layer}.weight")
+
+
+def _with_budget(fields: Mapping[str, Any], budget: int | None) -> dict[str, Any]:
+    """Put the budget where the config has it; bins are merged when it is short."""
+    allocation = fields.get("allocation", {})
+    if not isinstance(allocation, Mapping):
+        allocation = allocation.model_dump()
+    if budget is not None and allocation.get("budget") is not None:
+        raise ConfigError(
+            "the budget is given once, but is in `allocation` as well. Leave one out."
+        )
+    given = {} if budget is None else {"budget": budget}
+    return {**fields, "allocation": {"when_short": "merge", **allocation, **given}}
+
+
+def _run(
+    learner: SuperweightsLearner, report: Callable[[Mapping[str, float]], None] | None
+) -> list[Mapping[str, float]]:
+    history: list[Mapping[str, float]] = []
+    while not learner.finished:
+        history.append(learner.advance())
+        if report is not None:
+            report(history[-1])
+    return history
