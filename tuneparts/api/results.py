@@ -215,7 +215,8 @@ class Results:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
             )
-        return restore_learner(self.search, self.run.storage, trial, record.config)
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, record.config)
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
