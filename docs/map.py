@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tuneparts"
 FOLDERS = {
     "searches/": "One file per question, and `studies/` that several share.",
+    "examples/": "How to bring one's own; run by the tests.",
     "dashboards/": "The live dashboard (Streamlit): searches, trials, comparisons, reports.",
     "deploy/": "`ray up`, KubeRay, SLURM, and an MLflow server on PostgreSQL.",
     "docs/": "Log of findings, decisions, glossary, clusters, scale, the MLflow UI.",

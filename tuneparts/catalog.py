@@ -1,13 +1,15 @@
 """The names of our own methods, and how any method's config class is found.
 
-A method is named by a word of `METHODS`, or by the import path of its config class,
-`package.module:ConfigClass`. The name stands in the `method` field of the config, so that a config
-that was written as JSON finds its class again, in this process or in a worker.
+A method is named by a word of `METHODS`, by the name of an entry point of an installed package, or
+by the import path of its config class, `package.module:ConfigClass`. The name stands in the field
+`method` of the config, so that a config that was written as JSON finds its class again, in this
+process or in a worker.
 """
 
-from importlib import import_module
+from importlib import metadata
 from typing import TYPE_CHECKING
 
+from tuneparts import import_path
 from tuneparts.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need it
@@ -34,14 +36,36 @@ METHODS: dict[str, str] = {
 """Name -> import path; nothing is imported until a method is asked for."""
 
 
+GROUP = "tuneparts.methods"
+"""The entry points by which an installed package gives names to methods of its own."""
+
+
+def methods() -> dict[str, str]:
+    """List the import path of every method that has a name: ours, and those of installed packages.
+
+    Raises:
+        ConfigError: Two methods have one name.
+    """
+    found = dict(METHODS)
+    for point in metadata.entry_points(group=GROUP):
+        if found.setdefault(point.name, point.value) != point.value:
+            package = point.dist.name if point.dist is not None else "a package"
+            raise ConfigError(
+                f"every method has a name of its own, but `{point.name}` is {found[point.name]}, "
+                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
+                "package."
+            )
+    return found
+
+
 def config_class(name: str) -> "type[MethodConfig]":
     """The config class of a method.
 
     Args:
-        name: a key of `METHODS`, or `package.module:ConfigClass`.
+        name: a name of `methods()`, or `package.module:ConfigClass`.
 
     Raises:
-        UnknownNameError: for a word that is not in `METHODS`; it lists them.
+        UnknownNameError: for a word that is no method's name; it lists them.
         ConfigError: for an import path that leads to no config class of a method.
 
     Example:
@@ -51,16 +75,17 @@ def config_class(name: str) -> "type[MethodConfig]":
         >>> catalog.config_class("tuneparts.bench.null:NullConfig").__name__
         'NullConfig'
     """
-    if name not in METHODS and ":" not in name:
-        raise UnknownNameError("method", name, METHODS)
     path = METHODS.get(name, name)
-    module, _, attribute = path.partition(":")
+    if ":" not in path:
+        known = methods()
+        if name not in known:
+            raise UnknownNameError("method", name, known)
+        path = known[name]
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        found = import_path.find(path)
+    except ConfigError as error:
         raise ConfigError(
-            f"a method's import path reads `package.module:ConfigClass` and can be imported here, "
-            f"but `{name}` cannot: {error}."
+            f"a method's import path reads `package.module:ConfigClass`, and {error}"
         ) from error
     from tuneparts.training.learner import MethodConfig
 
@@ -70,3 +95,33 @@ def config_class(name: str) -> "type[MethodConfig]":
             f"{found!r}."
         )
     return found
+
+
+def check(config: "MethodConfig") -> None:
+    """Refuse a config whose class a worker could not find again.
+
+    Raises:
+        ConfigError: The field `method` of the config does not lead to its class.
+
+    Example:
+        >>> from tuneparts.bench.null import NullConfig
+        >>> check(NullConfig())
+    """
+    cls = type(config)
+    path = import_path.of(cls)
+    name = str(getattr(config, "method", None))
+    try:
+        found = import_path.of(config_class(name))
+    except (ConfigError, UnknownNameError) as error:
+        raise ConfigError(
+            f"a worker finds a config's class by its field `method`, but for {cls.__name__}: "
+            f"{error} {_CURE}"
+        ) from error
+    if found != path:
+        raise ConfigError(
+            f"every method has a name of its own, but `{name}` of {path} is {found} already. "
+            f"{_CURE}"
+        )
+
+
+_CURE = "Leave the field `method` out of the class: it is then the class's import path."

@@ -4,7 +4,7 @@ import pytest
 
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.search import load
+from tuneparts.search import code, load
 from tuneparts.search.spec import Search
 
 FILES = load.available()
@@ -141,7 +141,7 @@ def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
     (tmp_path / "b" / "c.py").write_text("def late():\n    import d\n")
     (tmp_path / "d.py").touch()
     (tmp_path / "e.py").touch()
-    names = [found.name for found in load.neighbours(path)]
+    names = [found.name for found in code.neighbours(path)]
     assert names == ["a.py", "b", "d.py", "package"]
 
 

@@ -1,11 +1,15 @@
 import os
+import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from tuneparts.journal import Event
+from tuneparts.search.code import importable
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
 from tuneparts.training.final_module import FinalModule
@@ -58,3 +62,42 @@ def test_a_model_is_logged_once_loads_predicts_and_registers(
         assert torch.equal(loaded.state_dict()[name], weights)
     answers = served.predict(example.astype(np.float32))
     np.testing.assert_allclose(answers, module(x).numpy(), rtol=1e-6)
+
+
+OWN = """
+from torch import nn
+
+class OwnNet(nn.Linear):
+    pass
+"""
+
+
+def test_a_model_of_a_class_of_ones_own_brings_its_code(
+    uri: str,
+    make_tracker: Callable[[], Tracker],
+    feed: Callable[[Tracker, Sequence[Event]], Tracker],
+    events: list[Event],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import mlflow
+
+    tracker = feed(make_tracker(), events)
+    assert tracker.close() == []
+    trials = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
+    file = tmp_path / "code" / "own_class.py"
+    file.parent.mkdir()
+    file.write_text(OWN)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # loading a model adds to it
+    example = np.ones((2, 6), dtype=np.float32)
+    with importable(file.parent):
+        module = import_module("own_class").OwnNet(6, 3).requires_grad_(False)
+        run_id = trials["run_id"]["random/seed0/00000"]
+        model_uri = models.log(uri, run_id, module, example, code=[file])
+    del sys.modules["own_class"]
+    file.unlink()
+    with models._store(uri):
+        loaded = mlflow.pytorch.load_model(model_uri)
+    assert type(loaded).__name__ == "OwnNet"
+    assert torch.equal(loaded.weight, module.weight)
+    del sys.modules["own_class"]

@@ -200,7 +200,11 @@ class Results:
         if found is not None:
             return found
         example = np.asarray(self.search.data.load().test.inputs[:4])
-        return models.log(uri, run_id, self.learner(trial).final_module(), example)
+        code = self.run.folder / "code"
+        with self.run.code.importable():
+            module = self.learner(trial).final_module()
+            brought = sorted(code.iterdir()) if code.is_dir() else []
+            return models.log(uri, run_id, module, example, code=brought)
 
     def learner(self, trial: TrialId) -> "Learner":
         """A trial's learner in its last state, on the CPU.
@@ -215,7 +219,8 @@ class Results:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
             )
-        return restore_learner(self.search, self.run.storage, trial, record.config)
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, record.config)
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""

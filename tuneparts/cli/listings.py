@@ -1,32 +1,38 @@
 """`tuneparts methods | searches | data`: what there is."""
 
 import ast
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-import tuneparts
 from tuneparts import catalog
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search import load
 
 
 def methods() -> None:
-    """Name, first sentence and config of every method; reads source, imports nothing."""
-    rows = [
-        [name, _sentence(*target.split(":")), target] for name, target in catalog.METHODS.items()
-    ]
+    """Name, first sentence and config of every method; reads source, imports no method."""
+    rows = [[name, _sentence(*path.split(":")), path] for name, path in catalog.methods().items()]
     headers = ["method", "what it is", "config"]
     show(Console(), Table.of_rows(headers, rows, prose=["what it is"]))
 
 
 def _sentence(module: str, cls: str) -> str:
-    """The first sentence of a class's docstring."""
-    path = Path(tuneparts.__file__).parent.parent.joinpath(*module.split("."))
-    tree = ast.parse(path.with_suffix(".py").read_text("utf-8"))
-    found = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls)
-    return (ast.get_docstring(found) or "").partition("\n\n")[0].replace("\n", " ")
+    """The first sentence of a class's docstring; nothing where the source is not found."""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    if spec is None or spec.origin is None:
+        return ""
+    path = Path(spec.origin).parent.joinpath(*rest) if rest else Path(spec.origin)
+    path = path / "__init__.py" if rest and path.is_dir() else path.with_suffix(".py")
+    if not path.is_file():
+        return ""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == cls:
+            return (ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
+    return ""
 
 
 def searches() -> None:

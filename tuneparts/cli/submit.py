@@ -14,13 +14,12 @@ import tuneparts
 from tuneparts import credentials, provenance
 from tuneparts.errors import ConfigError, SecurityError
 from tuneparts.redaction import Redactor, redact
-from tuneparts.search import load
+from tuneparts.search import code, load
 from tuneparts.search.storage import refuse_keys
 
 STOPPED = 130
 """Exit code of a job that somebody stopped."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LITTER = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 def submit(
@@ -80,14 +79,9 @@ def staged(search_file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tuneparts-submit-") as name:
         folder = Path(name)
         package = Path(tuneparts.__file__).parent
-        shutil.copytree(package, folder / "tuneparts", ignore=_LITTER)
+        shutil.copytree(package, folder / "tuneparts", ignore=shutil.ignore_patterns(*code.LITTER))
         (folder / "searches").mkdir()
-        for path in (search_file, *load.neighbours(search_file)):
-            goal = folder / "searches" / path.name
-            if path.is_dir():
-                shutil.copytree(path, goal, ignore=_LITTER)
-            else:
-                shutil.copy(path, goal)
+        code.copy([search_file, *code.neighbours(search_file)], folder / "searches")
         yield folder
 
 

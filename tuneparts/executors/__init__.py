@@ -17,6 +17,7 @@ from tuneparts.errors import BusyError, ConfigError
 from tuneparts.journal import Journal, Observer
 
 if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it
+    from tuneparts.search.code import Code
     from tuneparts.search.plan import Plan
     from tuneparts.search.spec import Search
 
@@ -69,6 +70,7 @@ def execute(
         >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
         ['none/seed0/00000']
     """
+    from tuneparts.search import code
     from tuneparts.search.plan import Plan
 
     if executor == "local" and address is not None:
@@ -80,11 +82,20 @@ def execute(
         )
     start = time.monotonic()
     with lock(folder):
+        brought = code.keep(search, folder / "code")
         journal = Journal(folder / "journal.jsonl")
         try:
             plan = Plan(search, journal, observers)
             if not plan.done:
-                _run(plan, folder, executor, address=address, storage=storage, workers=workers)
+                _run(
+                    plan,
+                    folder,
+                    executor,
+                    code=brought,
+                    address=address,
+                    storage=storage,
+                    workers=workers,
+                )
             status: Literal["done", "interrupted"] = "done"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -140,6 +151,7 @@ def _run(
     folder: Path,
     executor: Literal["ray", "local"],
     *,
+    code: "Code",
     address: str | None,
     storage: str | None,
     workers: int | None,
@@ -150,8 +162,8 @@ def _run(
     if executor == "local":
         from tuneparts.executors import local
 
-        local.run(plan, storage, workers)
+        local.run(plan, storage, workers, code=code)
     else:
         from tuneparts.executors.ray import executor as on_ray
 
-        on_ray.run(plan, folder, address, storage)
+        on_ray.run(plan, folder, address, storage, code=code)

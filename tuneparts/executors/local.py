@@ -28,6 +28,7 @@ from tuneparts.executors.worker import (
     lost_worker,
 )
 from tuneparts.journal import TrialId
+from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
@@ -37,7 +38,7 @@ _PAUSE = 1.0
 """Seconds before storage that did not answer is tried again."""
 
 
-def run(plan: Plan, storage: str, workers: int | None = None) -> None:
+def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | None = None) -> None:
     """Run the plan to its end.
 
     Args:
@@ -45,6 +46,7 @@ def run(plan: Plan, storage: str, workers: int | None = None) -> None:
         storage: where checkpoints lie.
         workers: processes beside this one; 1 runs all in this process. As many as the machine has
             room for when not given.
+        code: what the search brings along.
 
     Raises:
         StorageError: A disk is full.
@@ -55,7 +57,7 @@ def run(plan: Plan, storage: str, workers: int | None = None) -> None:
     workers = room if workers is None else workers
     if workers < 1:
         raise ConfigError(f"a search needs at least one worker, but got {workers}.")
-    setting = TrialSetting.of(plan.search, storage)
+    setting = TrialSetting.of(plan.search, storage, code)
     if workers == 1:
         for _ in in_this_process(plan, setting):
             pass

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,9 +23,11 @@ from tuneparts.errors import DataMissingError, HangError, StorageError
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
+from tuneparts.models import check_own_nets
 from tuneparts.redaction import redact
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
@@ -44,15 +46,27 @@ class TrialSetting:
     storage: str
     score_test_always: bool
     interval_limit: float
+    code: Code = field(default_factory=Code)
+    """What the search brings along; a worker imports from it."""
 
     @classmethod
-    def of(cls, search: Search, storage: str) -> "TrialSetting":
-        """Load the data of a search, and read the limits from the settings of this process."""
+    def of(cls, search: Search, storage: str, code: Code | None = None) -> "TrialSetting":
+        """Load the data of a search, and read the limits from the settings of this process.
+
+        Raises:
+            ConfigError: A net of the user's own does not fit the data.
+        """
+        code = code or Code()
+        with code.importable():
+            task = search.data.load()
+            for arm in search.arms:
+                check_own_nets(arm.config, task.in_shape, task.num_classes)
         return cls(
-            task=search.data.load(),
+            task=task,
             storage=storage,
             score_test_always=search.score_test_always,
             interval_limit=settings.current().interval_limit,
+            code=code,
         )
 
 
@@ -123,7 +137,7 @@ class SegmentExecution:
             if self._log is None:
                 torch.set_num_threads(self._threads)
                 self._log = TrialLog(self._folder, self._segment.trial)
-            with self._log.listen():
+            with self._log.listen(), self._setting.code.importable():
                 learner = self._learner or self._build(self._log)
                 if not self._is_over(learner):
                     self._advance(learner)

@@ -1,26 +1,25 @@
 """From a search file's name to a resolved, validated `Search`."""
 
 import ast
+import importlib.machinery
 import importlib.util
 import json
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import sysconfig
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 import tuneparts
 from tuneparts.config import parse, sentence
 from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.search import code
 
-_LOADING = threading.RLock()
-"""Held while a search file is loaded, because `sys.path` belongs to all threads."""
-_NEIGHBOURS: set[str] = set()
-"""Names in `sys.modules` of what the last search file imported from its own folder."""
+if TYPE_CHECKING:  # brings torch, which a listing can do without
+    from tuneparts.search.spec import Search
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,26 @@ def load(
     if scale not in list(Scale):
         raise UnknownNameError("scale", scale, list(Scale))
     try:
-        with _importable(path.resolve().parent):
+        with code.importable(path.resolve().parent, afresh=True):
             search = _module(path).search(Scale(scale))
+            if not isinstance(search, Search):
+                raise ConfigError(
+                    f"`search(scale)` of {path} must return a Search, not {type(search)}."
+                )
+            return _changed(search, trials=trials, seeds=seeds, arms=arms, changes=list(changes))
     except ValidationError as error:
         raise ConfigError(f"{path}: {sentence(Search, error)}") from error
-    if not isinstance(search, Search):
-        raise ConfigError(f"`search(scale)` of {path} must return a Search, not {type(search)}.")
-    changes = list(changes)
+
+
+def _changed(
+    search: "Search",
+    *,
+    trials: int | None,
+    seeds: Sequence[int] | None,
+    arms: Sequence[str] | None,
+    changes: Sequence[str],
+) -> "Search":
+    """A search with what was changed on the command line."""
     if arms is None and seeds is None and trials is None and not changes:
         return search
     tree = search.model_dump(mode="json")
@@ -118,73 +130,35 @@ def load(
             arm["algorithm"] = algorithm.model_dump(mode="json")
     for change in changes:
         _apply(tree, change)
-    return parse(Search, tree)
+    return parse(type(search), tree)
 
 
 def _module(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"tuneparts_search_{path.stem}", path)
+    """Import a search file under its own name, by which workers import what it defines."""
+    name = path.stem if _is_free(path) else f"tuneparts_search_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    if name == path.stem:
+        sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     if not callable(getattr(module, "search", None)):
         raise ConfigError(f"a search file defines `search(scale) -> Search`, but {path} does not.")
     return module
 
 
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Put a folder first on the import path.
-
-    What the search file before imported from its folder is forgotten: another folder may use the
-    same name for another module, and the same module may have been edited since.
-    """
-    with _LOADING:
-        for name in _NEIGHBOURS:
-            sys.modules.pop(name, None)
-        _NEIGHBOURS.clear()
-        known = set(sys.modules)
-        sys.path.insert(0, str(folder))
-        importlib.invalidate_caches()
-        try:
-            yield
-        finally:
-            sys.path.remove(str(folder))
-            _NEIGHBOURS.update(
-                name
-                for name in set(sys.modules) - known
-                if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder)
-            )
-
-
-def neighbours(path: Path) -> list[Path]:
-    """Files and package folders beside a search file that it imports, also by way of each other.
-
-    Read from the import statements; nothing is run.
-    """
-    found: dict[str, Path] = {}
-    unread = [path]
-    while unread:
-        for name in _imported_names(unread.pop()) - set(found):
-            module, package = path.parent / f"{name}.py", path.parent / name
-            if package.is_dir():
-                found[name] = package
-                unread += package.rglob("*.py")
-            elif module.is_file() and module != path:
-                found[name] = module
-                unread.append(module)
-    return [found[name] for name in sorted(found)]
-
-
-def _imported_names(path: Path) -> set[str]:
-    """First parts of all absolute imports of a file."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-    return {name.partition(".")[0] for name in names}
+def _is_free(path: Path) -> bool:
+    """Whether a file can be imported by its name without hiding another module of that name."""
+    name = path.stem
+    if "." in name or name in {*sys.stdlib_module_names, *sys.modules}:
+        return False
+    installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]
+    return importlib.machinery.PathFinder.find_spec(name, installed) is None
 
 
 def _question(path: Path) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tuneparts import atomic
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError, StorageError
+from tuneparts.search import code
+from tuneparts.search.code import Code
 
 if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
     from tuneparts.search.spec import Search
@@ -62,7 +64,13 @@ class Run:
         """The resolved search, as it was when the run began."""
         from tuneparts.search.spec import Search
 
-        return parse(Search, self.card["search"])
+        with self.code.importable():
+            return parse(Search, self.card["search"])
+
+    @cached_property
+    def code(self) -> Code:
+        """What the search brought along, as it was when the run began."""
+        return Code.of(self.folder / "code")
 
 
 def default_storage(folder: Path) -> str:
@@ -86,6 +94,7 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     card = {"search": search.model_dump(mode="json"), "digest": search.digest, **facts}
     try:
         run.folder.mkdir(parents=True, exist_ok=False)
+        card["code"] = code.keep(search, run.folder / "code").digest
         atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2))
     except OSError as error:
         raise StorageError(f"no run can begin in {root.absolute()}: {error}") from error

@@ -112,7 +112,9 @@ class Arm(Config):
     @classmethod
     def _parse_method(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return parse(catalog.config_class(str(value.get("method"))), value)
+            found = catalog.config_class(str(value.get("method")))
+            # A method of an installed package has a name, and its import path is one too.
+            return parse(found, {**value, "method": found.model_fields["method"].default})
         return value
 
     @field_validator("algorithm", mode="before")
@@ -129,6 +131,7 @@ class Arm(Config):
 
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
+        catalog.check(self.config)
         if self.algorithm.has_space != bool(self.space):
             raise ValueError(
                 f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "

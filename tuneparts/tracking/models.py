@@ -7,8 +7,9 @@ loading needs this package and runs its code: load only what you trust.
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,14 @@ NAME = "model"
 _VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
 
 
-def log(uri: str, run_id: str, module: "nn.Module", example: "np.ndarray[Any, Any]") -> str:
+def log(
+    uri: str,
+    run_id: str,
+    module: "nn.Module",
+    example: "np.ndarray[Any, Any]",
+    *,
+    code: Sequence[Path] = (),
+) -> str:
     """Log a module as the model of a run, unless the run has one.
 
     Args:
@@ -32,6 +40,8 @@ def log(uri: str, run_id: str, module: "nn.Module", example: "np.ndarray[Any, An
         run_id: The run of the trial.
         module: From inputs (B, ...) to logits (B, K).
         example: A few inputs as data sets hold them; the signature is read off them.
+        code: Files and package folders that the module's classes are imported from; they are kept
+            with the model, and loading it imports them.
 
     Returns:
         The URI that `mlflow.pytorch.load_model` takes.
@@ -58,6 +68,7 @@ def log(uri: str, run_id: str, module: "nn.Module", example: "np.ndarray[Any, An
                 f"tuneparts=={tuneparts.__version__}",
                 f"torch=={torch.__version__.partition('+')[0]}",
             ],
+            code_paths=[str(path) for path in code] or None,
             serialization_format="pickle",
         )
     return str(info.model_uri)

@@ -1,13 +1,15 @@
 """The one contract of every method: a frozen config that builds a `Learner`."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from pydantic import Field
 from torch import nn
 
+from tuneparts import import_path
 from tuneparts.config import Config
 from tuneparts.data.task import Task
 from tuneparts.training.artifacts import Columns
@@ -113,12 +115,26 @@ def available_device() -> torch.device:
 
 
 class MethodConfig(Config):
-    """What every method's config has: a budget in passes and a reporting interval."""
+    """What every method's config has: a budget in passes and a reporting interval.
+
+    The field `method` names the method, so that a config that was written as JSON finds its class
+    again. A class outside of this package that builds a learner and has no such field gets one: its
+    own import path. `examples/own_method.py` shows such a class.
+    """
 
     passes: int = Field(default=400, gt=0)
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls)
+        is_ours = cls.__module__.partition(".")[0] == "tuneparts"
+        if not is_ours and "method" not in own and cls.build is not MethodConfig.build:
+            path = import_path.name_of(cls)
+            cls.__annotations__ = {**own, "method": Literal[path]}
+            cls.method = path  # type: ignore[attr-defined]
 
     def task_bundles(self) -> list[dict[str, float]]:
         """Resources that a trial reserves for tasks besides its own: name to amount, each."""

@@ -13,13 +13,16 @@ from tuneparts.executors.placement import bundles, refuse_unplaceable
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.worker import MAX_RESTARTS, TrialSetting
 from tuneparts.redaction import RedactingFilter
+from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 
 if TYPE_CHECKING:  # importing it imports Ray, which must find its environment prepared
     from tuneparts.executors.ray.stopper import DiskFullStopper
 
 
-def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
+def run(
+    plan: Plan, folder: Path, address: str | None, storage: str, *, code: Code | None = None
+) -> None:
     """Run the plan to its end, on the Ray that this process has joined, or on one joined here.
 
     Args:
@@ -27,6 +30,7 @@ def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
         folder: the run's folder, for Ray's log.
         address: HOST:PORT of a cluster; a local one is started when not given.
         storage: where checkpoints lie; every node reaches it.
+        code: what the search brings along; it is sent to the workers.
 
     Raises:
         StorageError: A disk is full.
@@ -43,7 +47,7 @@ def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
         try:
             if is_ours:
                 cluster.connect(address)
-            _tune(plan, folder, storage, stopper)
+            _tune(plan, folder, storage, stopper, code)
         finally:
             if is_ours:
                 ray.shutdown()
@@ -55,7 +59,9 @@ def run(plan: Plan, folder: Path, address: str | None, storage: str) -> None:
         raise RuntimeError(f"Ray stopped before the search was done; see {folder / 'ray.log'}.")
 
 
-def _tune(plan: Plan, folder: Path, storage: str, stopper: "DiskFullStopper") -> None:
+def _tune(
+    plan: Plan, folder: Path, storage: str, stopper: "DiskFullStopper", code: Code | None
+) -> None:
     import ray
     from ray import tune
 
@@ -67,7 +73,7 @@ def _tune(plan: Plan, folder: Path, storage: str, stopper: "DiskFullStopper") ->
     width = max(1, int(ray.cluster_resources().get("CPU", 1)))
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
     trainable = tune.with_resources(
-        tune.with_parameters(LearnerTrainable, setting=TrialSetting.of(plan.search, storage)),
+        tune.with_parameters(LearnerTrainable, setting=TrialSetting.of(plan.search, storage, code)),
         lambda config: tune.PlacementGroupFactory(config["bundles"]),
     )
     tuner = tune.Tuner(

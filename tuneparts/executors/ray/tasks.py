@@ -12,9 +12,18 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from tuneparts.search.code import Code
+
 
 class RayTasks:
-    """The `TaskRunner` of a trial."""
+    """The `TaskRunner` of a trial.
+
+    Args:
+        code: what the search brings along; tasks import from it too.
+    """
+
+    def __init__(self, code: Code | None = None) -> None:
+        self._code = code or Code()
 
     def share(self, value: Any) -> Any:
         """A reference into Ray's object store, which keeps one copy per node."""
@@ -32,14 +41,17 @@ class RayTasks:
         timeout: float | None,
     ) -> list[Any]:
         # A job that failed would fail again, and one that was killed is late already: no retries.
-        remote = ray.remote(function).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
+        remote = ray.remote(_with_code).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
         waiting = deque(enumerate(jobs))
         running: dict[Any, tuple[int, float]] = {}
         results: list[Any] = [None] * len(jobs)
         while waiting or running:
             while waiting and len(running) < at_once:
                 position, job = waiting.popleft()
-                running[remote.remote(*shared, job)] = (position, time.monotonic())
+                running[remote.remote(self._code, function, *shared, job)] = (
+                    position,
+                    time.monotonic(),
+                )
             oldest = min(start for _, start in running.values())
             left = None if timeout is None else max(0.0, oldest + timeout - time.monotonic())
             done, _ = ray.wait(list(running), num_returns=1, timeout=left)
@@ -50,6 +62,11 @@ class RayTasks:
                 for position in _end_late(running, timeout):
                     results[position] = TimeoutError(f"no answer within {timeout:g} s")
         return results
+
+
+def _with_code(code: Code, function: Callable[..., Any], *arguments: Any) -> Any:
+    with code.importable():
+        return function(*arguments)
 
 
 def _result(reference: Any) -> Any:

@@ -29,7 +29,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
             Segment.from_json(new_config["segment"]),
             self._setting,
             threads=max(1, int(new_config["cpus"])),
-            tasks=RayTasks(),
+            tasks=RayTasks(self._setting.code),
         )
         return True
 

@@ -1,0 +1,130 @@
+"""Nets of one's own: what is taken, and what is refused with its reason."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.config import Config, parse
+from tuneparts.errors import ConfigError
+from tuneparts.models import Mlp, Net, Own, check_own_nets
+
+
+class Holder(Config):
+    net: Net = Mlp()
+
+
+class Perceptron(nn.Module):
+    """A builder may be a class."""
+
+    def __init__(self, in_shape: tuple[int, ...], num_classes: int, widths: Any = (4,)) -> None:
+        super().__init__()
+        self.first = nn.Linear(in_shape[0], widths[0])
+        self.last = nn.Linear(widths[0], num_classes)
+        self.norm = nn.BatchNorm1d(widths[0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.norm(self.first(x)))
+
+
+def linear(in_shape: tuple[int, ...], num_classes: int, bias: bool = True) -> nn.Module:
+    return nn.Linear(in_shape[0], num_classes, bias=bias)
+
+
+def too_many(in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Linear(in_shape[0], num_classes + 1)
+
+
+def no_module(in_shape: tuple[int, ...], num_classes: int) -> str:
+    return "a net"
+
+
+def images_only(in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    channels, height, width = in_shape
+    return nn.Linear(channels * height * width, num_classes)
+
+
+NOT_A_BUILDER = 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        linear,
+        f"{__name__}:linear",
+        {"name": linear},
+        {"name": f"{__name__}:linear"},
+        Own(linear),
+        Own(name=f"{__name__}:linear"),
+    ],
+)
+def test_a_builder_is_named_in_many_ways(value) -> None:
+    assert Holder(net=value).net == Own(linear)
+
+
+def test_a_config_survives_json_and_its_arguments_are_fields() -> None:
+    holder = Holder(net=Own(Perceptron, widths=(5,)))
+    again = Holder.model_validate_json(holder.model_dump_json())
+    assert again == holder
+    assert again.net.arguments == {"widths": [5]}
+    assert holder.replaced({"net.widths": [7]}).net.build((3,), 2).first.out_features == 7
+    assert holder.replaced({"net": "mlp"}).net == Mlp()
+
+
+def test_the_check_of_a_net_leaves_no_trace() -> None:
+    net = Own(Perceptron).build((3,), 2)
+    assert net.training
+    assert net.norm.num_batches_tracked == 0
+    before = torch.get_rng_state()
+    check_own_nets(StandardConfig(net=Perceptron), (3,), 2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_sizes_can_be_asked_for_without_memory() -> None:
+    with torch.device("meta"):
+        assert Own(linear).build((3,), 2).weight.is_meta
+
+
+def local_builder() -> Any:
+    def inner(in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        return nn.Linear(in_shape[0], num_classes)
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("value", "law"),
+    [
+        (lambda in_shape, num_classes: nn.Linear(1, 1), "is a lambda, or stands inside a function"),
+        (local_builder(), "Define it with `class` or `def` at the top of a file"),
+        (nn.Linear(2, 2), "an nn.Module class; but got Linear"),
+        (Mlp, "a config such as `Mlp"),
+        ("nowhere.at.all:net", "No module named 'nowhere'"),
+        (f"{__name__}:nothing", "has no attribute 'nothing'"),
+        (f"{__name__}:NOT_A_BUILDER", "is a function or an nn.Module class"),
+        ({"name": linear, "width": 3}, "unexpected keyword argument 'width'"),
+        ({"name": linear, "bias": object()}, "travel as JSON"),
+        ({"name": local_builder}, "takes .* and got .*too many positional arguments"),
+    ],
+)
+def test_what_cannot_be_built_in_a_worker_is_refused(value, law: str) -> None:
+    with pytest.raises(ValidationError, match=law):
+        Holder(net=value)
+    with pytest.raises(ConfigError, match=law):
+        parse(Holder, {"net": value})
+
+
+@pytest.mark.parametrize(
+    ("builder", "law"),
+    [
+        (too_many, r"logits .*\(2, 4\) .* gave \(2, 5\)\. End it with"),
+        (no_module, "returns an nn.Module, but .*no_module` returned 'a net'"),
+        (images_only, r"images_only` with \{\} raised ValueError: not enough values"),
+    ],
+)
+def test_a_net_that_does_not_fit_the_data_is_refused(builder, law: str) -> None:
+    with pytest.raises(ConfigError, match=law):
+        check_own_nets(StandardConfig(net=builder), (3,), 4)

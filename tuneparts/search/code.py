@@ -1,0 +1,247 @@
+"""The code that a search brings along: its file, and the modules beside it that it imports.
+
+Every run keeps a copy in its folder `code`, so that it can be resumed, reported and served when
+the file has been edited since. Workers import from that copy, or from one that was sent to them.
+"""
+
+import ast
+import atexit
+import hashlib
+import importlib
+import io
+import json
+import shutil
+import sys
+import sysconfig
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tuneparts
+from tuneparts import import_path
+from tuneparts.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:  # brings torch, and a listing of searches does not need it
+    from tuneparts.search.spec import Search
+
+LITTER = ("__pycache__", "*.pyc", ".*")
+"""What is never copied along with code."""
+MOST_BYTES = 10_000_000
+"""How large the code of a search may be: it is sent to every worker."""
+_LOCK = threading.RLock()
+"""Held while modules can be imported from a folder, because `sys.path` belongs to all threads."""
+_IMPORTED: dict[str, Path] = {}
+"""Modules in `sys.modules` that were imported from the folder of a search -> that folder."""
+_UNPACKED: dict[str, Path] = {}
+"""Digest of code that was sent to this process -> the folder where it lies."""
+
+
+@contextmanager
+def importable(folder: Path, *, afresh: bool = False) -> Iterator[None]:
+    """Put a folder first on the import path.
+
+    What was imported from the folder of another search is forgotten: both may use the same name
+    for different modules.
+
+    Args:
+        folder: where modules lie.
+        afresh: forget also what was imported from this folder; it may have been edited since.
+    """
+    folder = folder.resolve()
+    with _LOCK:
+        for name in [n for n, home in _IMPORTED.items() if afresh or home != folder]:
+            del _IMPORTED[name]
+            sys.modules.pop(name, None)
+        known = set(sys.modules)
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(str(folder))
+            for name in set(sys.modules) - known:
+                file = getattr(sys.modules[name], "__file__", None)
+                if file and Path(file).resolve().is_relative_to(folder):
+                    _IMPORTED[name] = folder
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a run, as it is sent to workers; nothing for a search that brings none."""
+
+    folder: str = ""
+    """Where it lies on the driver's machine."""
+    archive: bytes = b""
+    """A zip file of it, for workers that do not see that folder."""
+
+    @classmethod
+    def of(cls, folder: Path) -> "Code":
+        """Read the code that a run keeps."""
+        if not folder.is_dir():
+            return cls()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as file:
+            for path in _files(folder):
+                # The time is left out, so that the same code has the same digest.
+                file.writestr(zipfile.ZipInfo(str(path.relative_to(folder))), path.read_bytes())
+        return cls(str(folder.resolve()), buffer.getvalue())
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that change with the code; empty where there is none."""
+        return hashlib.sha256(self.archive).hexdigest()[:12] if self.archive else ""
+
+    @contextmanager
+    def importable(self) -> Iterator[None]:
+        """Let this process import it meanwhile."""
+        if not self.archive:
+            yield
+            return
+        with importable(self._here()):
+            yield
+
+    def _here(self) -> Path:
+        """The folder of the driver, or a copy of it where this machine does not see it."""
+        if Path(self.folder).is_dir():
+            return Path(self.folder)
+        with _LOCK:
+            if self.digest not in _UNPACKED:
+                goal = Path(tempfile.mkdtemp(prefix="tuneparts-code-"))
+                atexit.register(shutil.rmtree, goal, ignore_errors=True)
+                with zipfile.ZipFile(io.BytesIO(self.archive)) as file:
+                    file.extractall(goal)
+                _UNPACKED[self.digest] = goal
+            return _UNPACKED[self.digest]
+
+
+def keep(search: "Search", folder: Path) -> Code:
+    """Copy the code that a search brings along into a folder, unless it is there already.
+
+    Raises:
+        ConfigError: It is too large to travel.
+        StorageError: It cannot be written.
+    """
+    if not folder.exists():
+        sources = _sources(search)
+        if not sources:
+            return Code()
+        try:
+            _copy(sources, folder)
+        except OSError as error:
+            raise StorageError(f"the code of a search is kept in {folder}, but: {error}") from error
+    return Code.of(folder)
+
+
+def copy(paths: list[Path], folder: Path) -> None:
+    """Copy files and package folders into a folder, side by side."""
+    for path in paths:
+        if path.is_dir():
+            ignore = shutil.ignore_patterns(*LITTER)
+            shutil.copytree(path, folder / path.name, ignore=ignore, dirs_exist_ok=True)
+        else:
+            shutil.copy(path, folder / path.name)
+
+
+def neighbours(path: Path) -> list[Path]:
+    """Files and package folders beside a search file that it imports, also by way of each other.
+
+    Read from the import statements; nothing is run.
+    """
+    found: dict[str, Path] = {}
+    unread = _files(path)
+    while unread:
+        for name in _imported_names(unread.pop()) - set(found):
+            module, package = path.parent / f"{name}.py", path.parent / name
+            if package.is_dir() and package != path:
+                found[name] = package
+                unread += package.rglob("*.py")
+            elif module.is_file() and module != path:
+                found[name] = module
+                unread.append(module)
+    return [found[name] for name in sorted(found)]
+
+
+def _copy(sources: list[Path], folder: Path) -> None:
+    """Copy all or nothing: a folder that is there is taken to be whole."""
+    size = sum(file.stat().st_size for path in sources for file in _files(path))
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"the code of a search is sent to every worker and has at most {MOST_BYTES:,} bytes, "
+            f"but {', '.join(map(str, sources))} have {size:,}. Move data out of the packages "
+            "beside the search file, or install them where workers run."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
+        half = Path(name) / "code"
+        half.mkdir()
+        copy(sources, half)
+        half.rename(folder)
+
+
+def _sources(search: "Search") -> list[Path]:
+    """The files and package folders of all that a search names by import path."""
+    found: dict[Path, None] = {}
+    for path in _import_paths(json.loads(search.model_dump_json())):
+        source = _source(path)
+        if source is not None:
+            found |= dict.fromkeys([source, *neighbours(source)])
+    return list(found)
+
+
+def _import_paths(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _import_paths(value)
+    elif isinstance(tree, str) and import_path.PATTERN.fullmatch(tree):
+        yield tree
+
+
+def _source(path: str) -> Path | None:
+    """The top module or package of an import path; None if it is installed, or no module."""
+    top = path.partition(":")[0].partition(".")[0]
+    module = import_path.loaded(top)
+    places = [*getattr(module, "__path__", []), getattr(module, "__file__", None)]
+    if places[0] is None:
+        return None
+    source = Path(places[0]).resolve()
+    homes = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    is_installed = any(source.is_relative_to(Path(home).resolve()) for home in homes)
+    # Whatever lies beside this package is found wherever this package is found.
+    is_beside_us = source.parent == Path(tuneparts.__file__).resolve().parent.parent
+    return None if is_installed or is_beside_us else source
+
+
+def _files(path: Path) -> list[Path]:
+    """All files of a package that are copied, or the one file."""
+    if path.is_file():
+        return [path]
+    return sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file()
+        and not any(part.match(litter) for part in _below(file, path) for litter in LITTER)
+    )
+
+
+def _below(file: Path, folder: Path) -> list[Path]:
+    return [Path(part) for part in file.relative_to(folder).parts]
+
+
+def _imported_names(path: Path) -> set[str]:
+    """First parts of all absolute imports of a file; nothing if it is no Python."""
+    names: list[str] = []
+    if path.suffix != ".py":
+        return set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
