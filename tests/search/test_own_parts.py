@@ -195,7 +195,7 @@ def test_a_class_inside_a_function_is_refused() -> None:
     class Hidden(RandomSearch):
         pass
 
-    with pytest.raises(ValueError, match=r"the top of a module, .* stands inside a function"):
+    with pytest.raises(ValueError, match="stands inside a function"):
         Hidden(num_trials=1)
 
 

@@ -1,13 +1,12 @@
 """Algorithms and dimensions in the JSON of a search: how the `kind` there leads to their class."""
 
-import functools
 from abc import ABC
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from pydantic import field_validator
 
+from tuneparts import import_path
 from tuneparts.config import Config, parse
 from tuneparts.errors import ConfigError, UnknownNameError
 
@@ -42,12 +41,7 @@ class Named(Config, ABC):
         Raises:
             ConfigError: The class stands inside a function, so that no import leads to it.
         """
-        path = f"{cls.__module__}:{cls.__qualname__}"
-        if "<locals>" in path:
-            raise ConfigError(
-                f"the class of {cls.noun} stands at the top of a module, where an import finds "
-                f"it, but `{path}` stands inside a function."
-            )
+        path = import_path.of(cls)
         return next((name for name, target in cls.known.items() if target == path), path)
 
     @classmethod
@@ -67,14 +61,7 @@ class Named(Config, ABC):
         """
         if not isinstance(kind, str) or (kind not in cls.known and ":" not in kind):
             raise UnknownNameError(cls.noun.split()[-1], str(kind), cls.known)
-        module, _, attribute = cls.known.get(kind, kind).partition(":")
-        try:
-            found = functools.reduce(getattr, attribute.split("."), import_module(module))
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"the import path of {cls.noun} reads `package.module:Class` and can be "
-                f"imported here, but `{kind}` cannot: {error}."
-            ) from error
+        found = import_path.find(cls.known.get(kind, kind))
         if not (isinstance(found, type) and issubclass(found, cls)):
             raise ConfigError(
                 f"the import path of {cls.noun} leads to a subclass of {cls.__name__}, but "
