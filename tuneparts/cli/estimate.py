@@ -39,7 +39,7 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
     torch.set_num_threads(1)
     with console.status("measuring a few passes of each arm"):
-        context = Context(task=search.data.load(), seed=0, device=available_device())
+        context = Context(task=search.load_data(), seed=0, device=available_device())
         return {arm.name: _seconds_per_pass(arm, context) for arm in search.arms}
 
 

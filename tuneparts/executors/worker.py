@@ -47,9 +47,15 @@ class TrialSetting:
 
     @classmethod
     def of(cls, search: Search, storage: str) -> "TrialSetting":
-        """Load the data of a search, and read the limits from the settings of this process."""
+        """Load the data of a search, and read the limits from the settings of this process.
+
+        Raises:
+            ConfigError: An arm cannot run here.
+        """
+        for arm in search.arms:
+            arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
         return cls(
-            task=search.data.load(),
+            task=search.load_data(),
             storage=storage,
             score_test_always=search.score_test_always,
             interval_limit=settings.current().interval_limit,
@@ -220,7 +226,7 @@ def restore_learner(
             f"a model is made from the last checkpoint of its trial, but {trial} has none in "
             f"{storage}. Run the search again, with `keep_models=True` in its file."
         )
-    context = Context(task=search.data.load(), seed=trial.seed, device=torch.device("cpu"))
+    context = Context(task=search.load_data(), seed=trial.seed, device=torch.device("cpu"))
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner
