@@ -16,6 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from tuneparts import api, schema
+from tuneparts.cli import estimate
 from tuneparts.config import parse
 from tuneparts.data.task import NO_DATA
 from tuneparts.errors import CheckpointError, ConfigError, DivergedError
@@ -366,7 +367,7 @@ def test_a_report_that_is_refused_is_a_failed_trial(tmp_path: Path) -> None:
     [
         (lambda config: 0.0, "outside of any function"),
         (functools.partial(parabola), "top level of a module"),
-        (Descent({"lr": 0.1, "seed": 0}).load_state_dict, "leads to something else"),
+        (Descent({"lr": 0.1, "seed": 0}).load_state_dict, "top level of a module"),
         ("parabola", "package.module:function"),
         (3, "function"),
     ],
@@ -472,3 +473,11 @@ def test_the_report_answers_by_the_objective(tmp_path: Path) -> None:
     assert api.tracking_card(made).data is None
     with pytest.raises(ConfigError, match="no model to keep"):
         results.learner(results.selected_trial("arm")).final_module()
+
+
+def test_the_cost_of_a_search_is_told_before(capsys: pytest.CaptureFixture[str]) -> None:
+    space = {"params.x": Uniform(low=-1, high=1)}
+    arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(num_trials=5), space=space)
+    estimate.print_plan(search_of(arm))
+    assert "minutes on one CPU" in capsys.readouterr().out
+    assert {-1 < call["x"] < 1 for call in CALLS} == {True}

@@ -301,17 +301,13 @@ def path_of(objective: Objective) -> str:
     """
     name = str(getattr(objective, "__qualname__", repr(objective)))
     module = str(getattr(objective, "__module__", "") or "")
-    if "<" in name or not module:
+    if "<" in name or not module or inspect.ismethod(objective):
         raise ConfigError(
             f"an objective stands at the top level of a module, so that workers can import it, but "
-            f"got {name}. Define it with `def` outside of any function."
+            f"got {name}. Define it with `def` outside of any function and any object."
         )
     path = f"{_script() if module == '__main__' else module}:{name}"
-    if resolve(path) is not objective and module != "__main__":
-        raise ConfigError(
-            f"an objective is what its import path leads to, but `{path}` leads to something else. "
-            "A method of an object cannot be imported; use a function or a class."
-        )
+    resolve(path)
     return path
 
 

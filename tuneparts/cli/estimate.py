@@ -45,7 +45,7 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
     """Two short intervals and one longer one separate training from evaluation."""
-    config = arm.config
+    config = arm.config.replaced(algorithms.draw(arm, 0, 0))  # it may lack what the space gives
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
