@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tuneparts import schema
-from tuneparts.search import algorithms
+from tuneparts import api, executors, schema
+from tuneparts.search import algorithms, runs
 from tuneparts.search.spec import Scale
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -24,7 +24,10 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_it_finds_what_a_loop_finds(example: Any, tmp_path: Path) -> None:
-    results = example.main(tmp_path, Scale.SMOKE)
+    facts = {"command": "", "commit": "", "versions": {}, "storage": None}
+    run = runs.create(tmp_path, example.search(Scale.SMOKE), **facts)
+    executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+    results = api.Results(run)
     arm = results.search.arm("random")
     for seed in (0, 1):
         draws = [algorithms.draw(arm, seed, index) for index in range(12)]
