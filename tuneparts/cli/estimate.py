@@ -11,6 +11,7 @@ from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search import algorithms
 from tuneparts.search.spec import Arm, Asha
+from tuneparts.seeding import numpy_generator
 
 
 def cpus() -> int:
@@ -45,7 +46,8 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
     """Two short intervals and one longer one separate training from evaluation."""
-    config = arm.config.replaced(algorithms.draw(arm, 0, 0))  # it may lack what the space gives
+    rng = numpy_generator(0, "measure")  # a draw, for the config may lack what the space gives
+    config = arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
