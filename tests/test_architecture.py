@@ -15,6 +15,7 @@ LEVELS = {
     "data": 1, "models": 1, "augment": 1,
     "training": 2,
     "partition": 3, "baselines": 3, "ensembles": 3, "superweights": 3, "pwfn": 3,
+    "objective": 3,
     "federated": 4, "journal": 4,
     "catalog": 5, "frames": 5,
     "search": 6, "tracking": 6,

@@ -4,7 +4,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tuneparts import frames
+from tuneparts import frames, schema
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 
 FIRST, SECOND = TrialId("random", 0, 0), TrialId("random", 0, 1)
@@ -82,7 +82,10 @@ def test_steps_are_those_of_a_plain_loop_over_the_rows(path: Path) -> None:
     pd.testing.assert_frame_equal(some, found[found["metric"] == "val/nll"].reset_index(drop=True))
 
 
-def test_metrics_outside_the_schema_are_left_out(path: Path) -> None:
+def test_metrics_outside_the_schema_are_left_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "METRICS", dict(schema.METRICS))
     write(
         path,
         TrialStarted(FIRST, CONFIG, 0.0),
@@ -90,6 +93,9 @@ def test_metrics_outside_the_schema_are_left_out(path: Path) -> None:
     )
     assert "odd/number" not in frames.trials(path)
     assert frames.steps(path)["metric"].tolist() == ["val/nll"]
+    schema.declare(schema.Metric("odd/number", schema.Direction.NONE, "", 1, "declared later"))
+    assert frames.trials(path)["odd/number"].tolist() == [2.0]
+    assert frames.steps(path)["metric"].tolist() == ["odd/number", "val/nll"]
 
 
 def test_a_torn_last_line_is_ignored_and_left_in_place(path: Path) -> None:

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from tuneparts import schema
+from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.schema import Direction
+from tuneparts.schema import Direction, Metric
 
 
 def test_families_match_by_their_stem() -> None:
@@ -35,3 +38,61 @@ def test_every_metric_is_described() -> None:
         assert metric.decimals >= 0
         assert isinstance(metric.direction, Direction)
         assert "/" in metric.name
+
+
+@pytest.fixture
+def own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test declares is forgotten after it."""
+    monkeypatch.setattr(schema, "METRICS", dict(schema.METRICS))
+
+
+REGRET = Metric("val/regret", Direction.DOWN, "", 3, "distance to the optimum")
+
+
+@pytest.mark.usefixtures("own_schema")
+class TestDeclare:
+    def test_a_declared_metric_can_be_looked_up_and_selected_by(self) -> None:
+        assert schema.find("val/regret") is None
+        schema.declare(REGRET)
+        schema.declare(REGRET)
+        assert schema.lookup("val/regret") is REGRET
+        assert schema.selection_metric("val/regret") is REGRET
+
+    def test_a_declared_family_matches_by_its_stem(self) -> None:
+        family = replace(REGRET, name="val/regret.*")
+        schema.declare(family)
+        assert schema.lookup("val/regret.7") is family
+
+    def test_own_test_metrics_and_descriptions_are_not_selected_by(self) -> None:
+        schema.declare(replace(REGRET, name="test/regret"))
+        schema.declare(replace(REGRET, name="val/size", direction=Direction.NONE))
+        for name in ("test/regret", "val/size"):
+            with pytest.raises(ConfigError, match="held-out validation data"):
+                schema.selection_metric(name)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"direction": Direction.UP}, "`val/regret` is .*smaller is better.*larger is better"),
+            ({"unit": "nats"}, "in one way only"),
+            ({"name": "val/accuracy"}, "`val/accuracy` is"),
+            ({"name": "lml/term.2"}, "`lml/term.2` is"),
+            ({"name": "regret"}, "family/quantity"),
+            ({"name": "val/a b"}, "family/quantity"),
+            ({"name": "val/new", "decimals": -1}, "decimals >= 0"),
+            ({"name": "val/new", "meaning": ""}, "a meaning"),
+        ],
+    )
+    def test_another_metric_of_a_taken_name_is_refused(self, changes, message: str) -> None:
+        schema.declare(REGRET)
+        with pytest.raises(ConfigError, match=message):
+            schema.declare(replace(REGRET, **changes))
+        assert schema.lookup("val/regret") is REGRET
+
+    def test_a_config_declares_the_metrics_of_its_method(self) -> None:
+        class Mine(NullConfig):
+            metrics = (REGRET,)
+
+        assert schema.find("val/regret") is None
+        Mine()
+        assert schema.lookup("val/regret") is REGRET

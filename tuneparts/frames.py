@@ -17,14 +17,12 @@ Example:
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tuneparts import redaction, schema
-from tuneparts.errors import UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records
 
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
@@ -123,11 +121,6 @@ def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":
     return pd.to_datetime((1000 * seconds.astype(float)).round(), unit="ms", utc=True)
 
 
-@cache
 def _is_known(metric: str) -> bool:
     """Whether the schema has the metric; how an unknown one is shown would be a guess."""
-    try:
-        schema.lookup(metric)
-    except UnknownNameError:
-        return False
-    return True
+    return schema.find(metric) is not None

@@ -1,10 +1,13 @@
 """Metric names: direction, unit, decimals and meaning; the only list.
 
 A name is `family/quantity`. A name that ends in `.*` stands for a numbered or named family
-(`lml/term.2`, `hyper/keep.0`). Learners may report nothing that is not listed here.
+(`lml/term.2`, `hyper/keep.0`). Learners may report nothing that is not listed here. A method that
+reports more declares it beside itself, in `MethodConfig.metrics`; a config of it adds that to the
+list of the process that it is made in.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -131,11 +134,56 @@ _METRICS = [
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
 ]
 METRICS = {metric.name: metric for metric in _METRICS}
+"""Name -> metric: the built-in ones, then what methods have declared in this process."""
+BUILT_IN = frozenset(METRICS)
+_NAME = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9_]+(\.\*|\.[A-Za-z0-9_]+)?")
+
+
+def declare(*metrics: Metric) -> None:
+    """Add metrics to the list; one that is there already may be declared again.
+
+    Raises:
+        ConfigError: A name is no `family/quantity`, or another metric has it.
+
+    Example:
+        >>> declare(Metric("val/excess", Direction.DOWN, "", 4, "distance to the optimum"))
+        >>> lookup("val/excess").selectable
+        True
+    """
+    for metric in metrics:
+        if not _NAME.fullmatch(metric.name):
+            raise ConfigError(
+                f"a metric's name reads `family/quantity`, such as `val/loss`, but got "
+                f"`{metric.name}`."
+            )
+        if metric.decimals < 0 or not metric.meaning:
+            raise ConfigError(
+                f"a metric has a meaning and `decimals >= 0`, but `{metric.name}` has "
+                f"{metric.meaning!r} and {metric.decimals}."
+            )
+        known = find(metric.name)
+        if known is not None and known != metric:
+            raise ConfigError(
+                f"a metric is declared in one way only, but `{metric.name}` is {_words(known)} and "
+                f"also {_words(metric)}. Choose another name, or start Python anew if you have "
+                "just edited it."
+            )
+        METRICS[metric.name] = metric
+
+
+def _words(metric: Metric) -> str:
+    facts = (metric.direction.value, metric.unit, f"{metric.decimals} decimals", metric.meaning)
+    return f"({'; '.join(fact for fact in facts if fact)})"
+
+
+def find(name: str) -> Metric | None:
+    """The metric behind a reported name, or None; families match by their stem."""
+    return METRICS.get(name) or METRICS.get(name.rpartition(".")[0] + ".*")
 
 
 def lookup(name: str) -> Metric:
-    """The metric behind a reported name; families match by their stem."""
-    metric = METRICS.get(name) or METRICS.get(name.rpartition(".")[0] + ".*")
+    """The metric behind a reported name; an unknown one is refused."""
+    metric = find(name)
     if metric is None:
         raise UnknownNameError("metric", name, METRICS)
     return metric
@@ -145,7 +193,7 @@ def selection_metric(name: str) -> Metric:
     """The metric a search selects by; refuses test data and descriptions."""
     metric = lookup(name)
     if not metric.selectable:
-        usable = ", ".join(m.name for m in _METRICS if m.selectable)
+        usable = ", ".join(m.name for m in METRICS.values() if m.selectable)
         raise ConfigError(
             f"selection uses held-out validation data or L_ML only, but got `{name}`. "
             f"Use one of: {usable}."

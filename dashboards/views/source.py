@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts import frames, settings
+from tuneparts import frames, schema, settings
 from tuneparts.errors import DataMissingError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.journal import TrialId
@@ -127,9 +127,12 @@ def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: 
 def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | None:
     """A trial's row and steps; None when there is no such trial."""
     try:
-        return store_frames.trial(place, run_id)
+        row, steps = store_frames.trial(place, run_id)
     except DataMissingError:
         return None
+    if any(schema.find(name) is None for name in steps["metric"].unique()):
+        metadata(place, str(row["parent_run_id"]))  # declares the metrics of its method
+    return row, steps
 
 
 @st.cache_data(ttl=SECONDS, max_entries=50, show_spinner=False)

@@ -1,4 +1,8 @@
+import json
+
+from tuneparts import schema
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.schema import Direction, Metric
 
 
 def test_survives_json(metadata):
@@ -10,3 +14,18 @@ def test_leaders_nearest_first():
         ArmMetadata(n, "m", 1, (0,), follows=f) for n, f in [("a", None), ("b", "a"), ("c", "b")]
     ]
     assert ReportMetadata("s", "q", tuple(arms)).leaders("c") == ("b", "a")
+
+
+def test_metrics_of_methods_are_declared_for_readers_without_the_methods(monkeypatch):
+    monkeypatch.setattr(schema, "METRICS", dict(schema.METRICS))
+    own = Metric("val/regret", Direction.DOWN, "s", 2, "distance to the optimum")
+    told = ReportMetadata("s", "q", (), metric="val/regret", metrics=(own,))
+    assert schema.find("val/regret") is None
+    assert ReportMetadata.from_json(told.to_json()) == told
+    assert schema.selection_metric("val/regret") == own
+
+
+def test_what_earlier_versions_wrote_is_read(metadata):
+    tree = json.loads(metadata.to_json())
+    del tree["metrics"]
+    assert ReportMetadata.from_json(json.dumps(tree)) == metadata

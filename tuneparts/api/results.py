@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tuneparts import frames, settings
+from tuneparts import frames, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, records
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
@@ -19,9 +19,10 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
+    from tuneparts.data.config import DataConfig
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
-    from tuneparts.tracking.card import SearchCard
+    from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
 LONGEST_DESCRIPTION = 7000
@@ -199,10 +200,10 @@ class Results:
         found = models.logged(uri, run_id)
         if found is not None:
             return found
-        example = np.asarray(self.search.data.load().test.inputs[:4])
         code = self.run.folder / "code"
         with self.run.code.importable():
-            module = self.learner(trial).final_module()
+            module = self.learner(trial).final_module()  # an objective has none, and says so
+            example = np.asarray(self.search.load_data().test.inputs[:4])
             brought = sorted(code.iterdir()) if code.is_dir() else []
             return models.log(uri, run_id, module, example, code=brought)
 
@@ -258,6 +259,14 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         command=facts["command"],
         versions=facts["versions"],
         parent_run_id=parent_run_id,
+        metrics=tuple(
+            dict.fromkeys(
+                metric
+                for arm in search.arms
+                for metric in arm.config.declared_metrics()
+                if metric.name not in schema.BUILT_IN
+            )
+        ),
         arms=tuple(
             ArmMetadata(
                 name=arm.name,
@@ -277,10 +286,9 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
 def tracking_card(run: runs.Run) -> "SearchCard":
     """What the parent run in MLflow shows."""
     from tuneparts.reports.figures.style import arm_styles
-    from tuneparts.tracking.card import DataFacts, SearchCard
+    from tuneparts.tracking.card import SearchCard
 
     facts, search, told = run.card, run.search, metadata(run)
-    data = search.data.model_dump_json()
     return SearchCard(
         name=search.name,
         scale=str(search.scale),
@@ -291,9 +299,16 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         question=search.question,
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
-        data=DataFacts(
-            name=f"rotated_{search.data.name}" if search.data.rotated else search.data.name,
-            digest=hashlib.sha256(data.encode()).hexdigest()[:12],
-            config=data,
-        ),
+        data=None if search.data is None else _data_facts(search.data),
+    )
+
+
+def _data_facts(data: "DataConfig") -> "DataFacts":
+    from tuneparts.tracking.card import DataFacts
+
+    config = data.model_dump_json()
+    return DataFacts(
+        name=f"rotated_{data.name}" if data.rotated else data.name,
+        digest=hashlib.sha256(config.encode()).hexdigest()[:12],
+        config=config,
     )

@@ -9,6 +9,7 @@ from rich.console import Console
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search.spec import Arm
+from tuneparts.seeding import numpy_generator
 
 
 def cpus() -> int:
@@ -24,13 +25,14 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
     torch.set_num_threads(1)
     with console.status("measuring a few passes of each arm"):
-        context = Context(task=search.data.load(), seed=0, device=available_device())
+        context = Context(task=search.load_data(), seed=0, device=available_device())
         return {arm.name: _seconds_per_pass(arm, context) for arm in search.arms}
 
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
     """Two short intervals and one longer one separate training from evaluation."""
-    config = arm.config
+    rng = numpy_generator(0, "measure")  # a draw, for the config may lack what the space gives
+    config = arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up

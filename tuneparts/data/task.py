@@ -71,3 +71,8 @@ class Task:
     def in_shape(self) -> tuple[int, ...]:
         """Shape of one input: (C, H, W) or (D,)."""
         return tuple(self.train.inputs.shape[1:])
+
+
+_NOTHING = Examples(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
+NO_DATA = Task("none", _NOTHING, _NOTHING, _NOTHING, num_classes=0, mean=(0.0,), std=(1.0,))
+"""The task of a search whose arms learn from no data."""

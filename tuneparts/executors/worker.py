@@ -54,11 +54,13 @@ class TrialSetting:
         """Load the data of a search, and read the limits from the settings of this process.
 
         Raises:
-            ConfigError: A net of the user's own does not fit the data.
+            ConfigError: An arm cannot run here, or a net of the user's own does not fit the data.
         """
         code = code or Code()
         with code.importable():
-            task = search.data.load()
+            for arm in search.arms:
+                arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
+            task = search.load_data()
             for arm in search.arms:
                 check_own_nets(arm.config, task.in_shape, task.num_classes)
         return cls(
@@ -234,7 +236,7 @@ def restore_learner(
             f"a model is made from the last checkpoint of its trial, but {trial} has none in "
             f"{storage}. Run the search again, with `keep_models=True` in its file."
         )
-    context = Context(task=search.data.load(), seed=trial.seed, device=torch.device("cpu"))
+    context = Context(task=search.load_data(), seed=trial.seed, device=torch.device("cpu"))
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tuneparts import schema
 from tuneparts.errors import UnknownNameError
 
 
@@ -54,6 +55,8 @@ class ReportMetadata:
     command: str = ""
     ui_command: str = "tuneparts ui"
     versions: Mapping[str, str] = field(default_factory=dict)
+    metrics: tuple[schema.Metric, ...] = ()
+    """What the methods of the search declared, for readers who do not have the methods."""
 
     def arm(self, name: str) -> ArmMetadata:
         """The arm of this name."""
@@ -73,11 +76,19 @@ class ReportMetadata:
 
     def to_json(self) -> str:
         """Return indented JSON text, with the fields in the order of the class."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        tree = asdict(self)
+        for metric in tree["metrics"]:
+            metric["direction"] = metric["direction"].name
+        return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "ReportMetadata":
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote, and declare the metrics of the search in this process."""
         tree: dict[str, Any] = json.loads(text)
         arms = tuple(ArmMetadata(**{**arm, "seeds": tuple(arm["seeds"])}) for arm in tree["arms"])
-        return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"])})
+        metrics = tuple(
+            schema.Metric(**{**metric, "direction": schema.Direction[metric["direction"]]})
+            for metric in tree.get("metrics", ())  # earlier versions wrote none
+        )
+        schema.declare(*metrics)
+        return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"]), "metrics": metrics})

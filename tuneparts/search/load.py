@@ -191,7 +191,7 @@ def _apply(tree: dict[str, Any], change: str) -> None:
     target, equals, text = change.partition("=")
     owner, dot, path = target.partition(".")
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
-    owners = {"data": tree["data"], **arms}
+    owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
     if not equals or not dot:
         raise ConfigError(f"a change reads `arm.field=value`, but got `{change}`.")
     if owner not in owners:

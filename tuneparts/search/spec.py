@@ -14,6 +14,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from tuneparts import catalog
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
+from tuneparts.data.task import NO_DATA, Task
 from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import (
     Algorithm,
@@ -159,7 +160,8 @@ class Search(Config):
     notes: str = ""
     """What the paper did and what differs here."""
     scale: Scale
-    data: DataConfig
+    data: DataConfig | None = None
+    """What is learnt from; None where no arm needs any."""
     metric: str
     """The metric that selects one trial of each replicate; never one of test data."""
     passes: int = Field(gt=0)
@@ -172,11 +174,20 @@ class Search(Config):
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
 
-    @field_validator("metric")
-    @classmethod
-    def _check_metric(cls, value: str) -> str:
-        selection_metric(value)
-        return value
+    @model_validator(mode="after")
+    def _check_metric(self) -> "Search":
+        # After the arms, because their methods may declare it.
+        selection_metric(self.metric)
+        for arm in self.arms:
+            reported = [metric.name for metric in arm.config.declared_metrics()]
+            if arm.config.needs_data and self.data is None:
+                raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+            if not arm.config.needs_data and self.metric not in reported:
+                raise ValueError(
+                    f"every arm reports the selection metric `{self.metric}`, but `{arm.name}` "
+                    f"reports {', '.join(reported)}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_arms(self) -> "Search":
@@ -212,6 +223,10 @@ class Search(Config):
     def seeds_of(self, arm: Arm) -> tuple[int, ...]:
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
+
+    def load_data(self) -> Task:
+        """Read and split the data; a task without examples where the search has none."""
+        return NO_DATA if self.data is None else self.data.load()
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""

@@ -3,13 +3,13 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
-from tuneparts import import_path
+from tuneparts import import_path, schema
 from tuneparts.config import Config
 from tuneparts.data.task import Task
 from tuneparts.training.artifacts import Columns
@@ -126,6 +126,30 @@ class MethodConfig(Config):
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
+    metrics: ClassVar[tuple[schema.Metric, ...]] = ()
+    """What its learner reports besides the built-in metrics."""
+    needs_data: ClassVar[bool] = True
+    """Whether its learner reads the data of the search."""
+
+    @model_validator(mode="after")
+    def _declare_metrics(self) -> Self:
+        # Driver, workers and readers of a run all parse the config, so all know the metrics.
+        schema.declare(*self.declared_metrics())
+        return self
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        """What a learner of this very config reports besides the built-in metrics."""
+        return self.metrics
+
+    def check_runnable(self, *, copies_state: bool) -> None:
+        """Refuse in the driver what no worker could run, before anything is started.
+
+        Args:
+            copies_state: whether trials load states of others, as in population-based training.
+
+        Raises:
+            ConfigError: It cannot run, with the reason and the cure.
+        """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

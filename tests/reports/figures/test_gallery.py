@@ -1,9 +1,13 @@
+import sys
+from dataclasses import replace
+
 import pytest
 
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import FIGURES, draw, parse
 from tuneparts.reports.run_data import RunData
+from tuneparts.reports.write import write
 from tuneparts.search.spec import Search
 
 DEFAULT_FIGURES = Search.model_fields["figures"].default
@@ -47,3 +51,64 @@ def test_wrong_requests_are_refused_with_the_cure():
         parse("sweep:param.lr,test/acuracy")
     with pytest.raises(UnknownNameError, match="hyper/rotation"):
         parse("sweep:hyper/rotaton")
+
+
+OWN = """
+import pandas as pd
+import plotly.graph_objects as go
+from tuneparts.reports.figures.drawing import Drawing
+
+def counts(run_data):
+    data = run_data.trials.groupby("arm", as_index=False).size()
+    bars = go.Figure(go.Bar(x=data["arm"], y=data["size"]))
+    return Drawing("Trials", bars, "Trials of each arm.", data)
+
+def breaks(run_data):
+    return run_data.trials["no such column"]
+
+def words(run_data):
+    return "a picture"
+
+def two(run_data, metric):
+    return counts(run_data)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own_figures(tmp_path, monkeypatch):
+    """A module of somebody's own; returns the run data to draw."""
+    (tmp_path / "own_figures.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_figures", None)
+
+
+@pytest.mark.usefixtures("own_figures")
+def test_a_function_of_ones_own_is_drawn_and_written(trials, steps, metadata, tmp_path):
+    asked = replace(metadata, figures=("own_figures:counts", "own_figures:breaks"))
+    drawing = draw("own_figures:counts", RunData(metadata, trials, steps))
+    expected = trials["arm"].value_counts()
+    assert dict(zip(drawing.data["arm"], drawing.data["size"], strict=True)) == expected.to_dict()
+    paths = write(RunData(asked, trials, steps), tmp_path / "report")
+    assert "figures/own_figures-counts.csv" in paths
+    text = paths["report.html"].read_text("utf-8")
+    assert "Trials of each arm." in text
+    assert "It cannot be drawn here: KeyError" in text
+
+
+@pytest.mark.usefixtures("own_figures")
+@pytest.mark.parametrize("request_", ["nowhere:plot", "own_figures:no", "own_figures:number"])
+def test_what_is_no_figure_is_refused_before_and_noted_after(request_, trials, steps, metadata):
+    with pytest.raises(ConfigError, match=r"package.module:function.*Ours: accuracy"):
+        parse(request_)
+    assert isinstance(draw(request_, RunData(metadata, trials, steps)), Note)
+
+
+@pytest.mark.usefixtures("own_figures")
+def test_what_takes_or_returns_something_else_is_told(trials, steps, metadata):
+    with pytest.raises(ConfigError, match="called with the run's data"):
+        parse("own_figures:two")
+    note = draw("own_figures:words", RunData(metadata, trials, steps))
+    assert "this returned 'a picture'" in note.text

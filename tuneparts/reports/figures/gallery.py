@@ -3,10 +3,14 @@
 Arguments stand after a colon: `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
 Two figures are not made from one run and are not listed here: `tasks` draws several runs
 (`tuneparts ranks --plot`), and `complexity` draws a bench (`tuneparts bench complexity --plot`).
+
+A figure of one's own is asked for by the import path of its function, `package.module:function`. It
+takes the `RunData` and returns a `Drawing`, or a `Note` where its data is missing.
 """
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeAlias
 
 from tuneparts import schema
@@ -14,7 +18,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.figures.accuracy import accuracy
 from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.communication import communication
-from tuneparts.reports.figures.drawing import Drawing, Note
+from tuneparts.reports.figures.drawing import PANEL_HEIGHT, Drawing, Note
 from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.members import anytime, interpolation, membership
@@ -51,6 +55,8 @@ def parse(request: str) -> tuple[Figure, list[str]]:
     It needs no data, so that a mistake is found before a search runs and not after.
     """
     name, _, rest = request.partition(":")
+    if _is_own(request):
+        return _imported(request), []
     if name not in FIGURES:
         raise UnknownNameError("figure", name, FIGURES)
     arguments = [part.strip() for part in rest.split(",")] if rest else []
@@ -78,5 +84,41 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """
+    if _is_own(request):
+        return _draw_own(request, run_data)
     figure, arguments = parse(request)
     return figure(run_data, *arguments)
+
+
+def _is_own(request: str) -> bool:
+    """Whether it reads `package.module:function`; no argument of our own figures is one word."""
+    name, _, rest = request.partition(":")
+    return name not in FIGURES and rest.isidentifier()
+
+
+def _imported(request: str) -> Figure:
+    module, _, name = request.partition(":")
+    try:
+        figure: Figure = getattr(import_module(module), name)
+        inspect.signature(figure).bind(None)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "a figure is one of ours or `package.module:function`, which can be imported here and "
+            f"is called with the run's data, but `{request}` is not: {error}. Ours: "
+            f"{', '.join(sorted(FIGURES))}."
+        ) from error
+    return figure
+
+
+def _draw_own(request: str, run_data: RunData) -> Drawing | Note:
+    """Draw a figure of somebody else's; what goes wrong in it must not cost the report."""
+    try:
+        drawing = parse(request)[0](run_data)
+    except Exception as error:
+        return Note(request, f"It cannot be drawn here: {type(error).__name__}: {error}")
+    if not isinstance(drawing, Drawing | Note):
+        text = f"A figure returns a Drawing or a Note, but this returned {drawing!r:.100}."
+        return Note(request, text)
+    if isinstance(drawing, Drawing) and drawing.figure.layout.height is None:
+        drawing.figure.update_layout(height=PANEL_HEIGHT)
+    return drawing
