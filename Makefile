@@ -11,7 +11,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 # A worker per core and one more, since the tests of Ray wait more than they compute. Tests that share
 # something costly stay together (tests/conftest.py).
 WORKERS := $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 8) + 1)")
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .PHONY: help install quickstart quick test test-slow test-all faults map lint format clean
 .DEFAULT_GOAL := help

@@ -1,4 +1,6 @@
 import os
+import re
+import shutil
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -16,30 +18,44 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups tests for a parallel run (`--dist loadgroup`): one group stays on one worker.
-
-    Tests that use `local_ray` share one Ray, and those of a file share the fixtures of the file.
-    What takes longest as a group comes first: it waits more than it computes, so the other workers
-    compute meanwhile.
-    """
+    """What takes longest as a group comes first: it waits more than it computes."""
+    first = ("ray", "browser")
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
-        if any(item.get_closest_marker(name) for name in ("ray", "browser", "slow")):
+        if any(item.get_closest_marker(name) for name in (*first, "slow")):
             # Ray, Playwright and servers of their own: what they deprecate is theirs to mend.
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
-    first = ("ray", "browser")
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
 
 
-def _group(item: pytest.Item) -> str:
-    if "local_ray" in getattr(item, "fixturenames", ()):
+@pytest.hookimpl(optionalhook=True)  # known to pytest-xdist only
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keeps tests on one worker that share something costly."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)
+
+
+RAY_FILES = ("tests/integration/", "tests/executors/test_ray", "tests/executors/test_cluster")
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test in a parallel run; a group stays on one worker.
+
+    Tests of Ray share one Ray, tests of a file the fixtures of the file, and the contract is
+    checked method by method.
+    """
+    file, _, rest = nodeid.partition("::")
+    if file.startswith(RAY_FILES):
         return "ray"
-    if item.get_closest_marker("ray") is not None:
-        return "drivers"  # each starts a Ray of its own: one at a time is enough for a machine
-    return item.location[0]
+    method = re.search(r"\[(\w+)", rest)
+    if file == "tests/contracts/test_learners.py" and method:
+        return f"{file}[{method[1]}"
+    return file
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -56,6 +72,21 @@ def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "mlflow.db"
     store.prepare(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture
+def results(template_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of results with a store that is ready, as commands of this test find it."""
+    empty_results(tmp_path, template_store, monkeypatch)
+    return tmp_path
+
+
+def empty_results(folder: Path, template_store: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let commands keep their results in this folder, and in a store that lies there."""
+    shutil.copy(template_store, folder / "mlflow.db")
+    patch.setenv("TUNEPARTS_RESULTS", str(folder))
+    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
+        patch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

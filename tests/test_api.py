@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from rich.console import Console
 
 import tuneparts
+from tests.conftest import empty_results
 from tuneparts import executors
 from tuneparts.errors import ConfigError, DataMissingError, InterruptedRunError, UnknownNameError
 from tuneparts.journal import records
@@ -19,11 +21,11 @@ pytestmark = pytest.mark.mlflow
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
+def results(
+    tmp_path_factory: pytest.TempPathFactory, template_store: Path
+) -> Iterator[tuneparts.Results]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TUNEPARTS_RESULTS", str(tmp_path_factory.mktemp("results")))
-        for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
-            patch.delenv(name, raising=False)
+        empty_results(tmp_path_factory.mktemp("results"), template_store, patch)
         search = search_files.load("rotated_digits", scale="smoke", seeds=[0, 1])
         yield tuneparts.run(search, workers=1, console=Console(quiet=True))
 
@@ -57,8 +59,9 @@ def test_figures_and_the_report(results: tuneparts.Results) -> None:
     assert results.figure("accuracy").data
     with pytest.raises(DataMissingError, match="cannot be drawn"):
         results.figure("communication")
-    assert results.report().name == "report.html"
-    assert results.report().is_file()
+    report = results.report()
+    assert report.name == "report.html"
+    assert report.is_file()
 
 
 def test_a_finished_run_is_loaded_and_resumed_without_running_again(
@@ -73,9 +76,12 @@ def test_a_finished_run_is_loaded_and_resumed_without_running_again(
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_continued(
-    results: tuneparts.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: tuneparts.Results,
+    template_store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    empty_results(tmp_path, template_store, monkeypatch)
     search = search_files.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
     quiet = Console(quiet=True)
     with monkeypatch.context() as cut:
@@ -101,8 +107,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert {"run", "load", "Search"} <= set(dir(tuneparts))
 
 
-@pytest.mark.parametrize("module", ["tuneparts", "tuneparts.partition", "tuneparts.search.spec"])
-def test_neither_ray_nor_mlflow_is_imported_for(module: str) -> None:
-    code = f"import {module}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
+def test_neither_ray_nor_mlflow_is_imported_for_a_search_or_a_fit() -> None:
+    modules = "tuneparts, tuneparts.partition, tuneparts.search.spec"
+    code = f"import {modules}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -20,17 +20,17 @@ WAIT = 300_000
 """Milliseconds that anything may take to appear on a busy machine."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups of a parallel run are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before marks are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Everything here needs the browser, and shares one search."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("browser"))
             item.add_marker(pytest.mark.timeout(1800))
             if CHROMIUM is None:
                 item.add_marker(pytest.mark.skip(reason="Chromium is not installed"))
+    yield
 
 
 @pytest.fixture(scope="package")

@@ -18,14 +18,6 @@ from tuneparts.tracking.models import _store, logged
 from tuneparts.tracking.tracker import Tracker
 
 
-@pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
 def create(results: Path, search: Search) -> runs.Run:
     return runs.create(results, search, command="", commit="", versions={}, storage=None)
 

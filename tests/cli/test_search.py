@@ -26,13 +26,9 @@ ARGUMENTS = {
 }
 
 
-@pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
 
 
 @pytest.fixture
@@ -97,6 +93,7 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
 
 def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["none"])
+    (results / "mlflow.db").unlink()
     made = runs.create(results, search, command="", commit="", versions={}, storage=None)
     with (made.folder / "lock").open("a+") as held:  # as another process would hold it
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -17,14 +17,11 @@ pytestmark = pytest.mark.mlflow
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> runs.Run:
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+def run(results: Path, monkeypatch: pytest.MonkeyPatch) -> runs.Run:
     monkeypatch.setenv("COLUMNS", "200")
-    for name in ("TUNEPARTS_TRACKING_URI", "MLFLOW_TRACKING_URI"):
-        monkeypatch.delenv(name, raising=False)
     search = load.load("rotated_digits", scale="smoke")
     facts = {"command": "", "commit": "", "versions": {}, "storage": None}
-    made = runs.create(tmp_path, search, **facts)
+    made = runs.create(results, search, **facts)
     trial = TrialId("none", 0, 0)
     journal = Journal(made.folder / "journal.jsonl")
     journal.append(TrialStarted(trial, {"lr": 0.1}, 100.0))

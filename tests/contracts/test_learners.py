@@ -19,11 +19,7 @@ from tuneparts.data.task import Task
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner, MethodConfig
 
-# A group per method: its run below is then trained by one worker of a parallel suite only.
-METHODS = [
-    pytest.param(method, marks=pytest.mark.xdist_group(f"contract-{method}"))
-    for method in catalog.METHODS
-]
+METHODS = list(catalog.METHODS)
 pytestmark = [pytest.mark.contract, pytest.mark.parametrize("method", METHODS)]
 GOLDEN = Path(__file__).parent.parent / "golden"
 TINY = {"passes": 12, "interval": 4, "batch_size": 16}
