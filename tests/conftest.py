@@ -13,6 +13,8 @@ import hypothesis
 import pytest
 import torch
 
+pytest.register_assert_rewrite("tuneparts.testing")  # a failed law shows the values
+
 # The same examples in every run: a failure is never a matter of luck.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")

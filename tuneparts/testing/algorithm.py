@@ -1,7 +1,4 @@
-"""Contract tests for what one brings along: inherit a class, and pytest runs its tests.
-
-Our own suite uses the same classes.
-"""
+"""The contract of a search algorithm."""
 
 import json
 import math
