@@ -1,45 +1,113 @@
 """What must never be written down: passwords, tokens and keys, wherever they stand in a text.
 
-Two nets. One knows shapes: a password in a URI, `token=...`, `Authorization: Bearer ...`. The other
-knows values: what the environment and the credential files of this process hold is removed from
-any text, whatever stands around it. Everything that leaves for MLflow, a log or a card passes here.
+Two nets. One knows shapes: a password in a URI, `token=...`, `--password ...`, an `Authorization`
+header, keys of well-known makers. The other knows values: what the environment and the credential
+files of this process hold is removed from any text, whatever stands around it. Everything that
+leaves for MLflow, a log or a card passes here.
+
+Trials may print anything, so every pattern takes time linear in the text: it starts at a fixed
+word or sign, and what it repeats is bounded.
 """
 
 import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 MASK = "***"
-SHORTEST = 8
-"""Known values with fewer characters are left alone: they would be found inside ordinary words."""
+SHORTEST = 4
+"""Known values with fewer characters are left alone: they are no secrets."""
+_SAFE_INSIDE_WORDS = 8
+"""Known values with fewer characters are masked as whole words only."""
 
 _WORD = (
-    r"(?:password|passwd|token|secret|credentials?|signature"
-    r"|(?:api|access|secret|private)[_-]?key)"
+    r"(?:password|passwd|passphrase|pwd|token|secret|credentials?|signature"
+    r"|(?:api|access|secret|private|account)[_-]?key)"
 )
-_SECRET_NAME = re.compile(rf"{_WORD}", re.IGNORECASE)
-_PLACE_NAME = re.compile(r"_(?:path|file|dir)$", re.IGNORECASE)
-_SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
-    # scheme://user:password@host, where the password may hold an @ of its own
-    (re.compile(r"([a-z][a-z0-9+.\-]*://[^\s/@:'\"]*):[^\s/'\"]+@", re.IGNORECASE), rf"\1:{MASK}@"),
-    # https://long-token@host
-    (re.compile(r"([a-z][a-z0-9+.\-]*://)[^\s/@:'\"]{16,}@", re.IGNORECASE), rf"\1{MASK}@"),
-    # token=value, --db-password=value, ?access_key=value&
+_NO_SECRET = frozenset({"none", "null", "true", "false", "yes", "no"})
+_NAME_PARTS = re.compile(
+    r"(?:^|_)(?:PASS(?:WORD|WD|PHRASE)?|PWD|PAT|KEY|TOKEN|SECRET|CREDENTIALS?|AUTH|DSN|SIGNATURE"
+    r"|APIKEY|CONNECTION_STRING)(?:_|$)",
+    re.IGNORECASE,
+)
+_NO_SECRET_NAME = re.compile(
+    r"^(?:OLD)?PWD$|_(?:NAME|PATH|FILE|DIR|TYPE|MODE|URL|ID|SOCK|ENABLED|TIMEOUT)$", re.IGNORECASE
+)
+
+
+def _masked_value(match: re.Match[str]) -> str:
+    """`name=value` with its value masked; small numbers and `none` are no secrets."""
+    name, value = match["name"], match["value"]
+    bare = value.strip("\\'\"")
+    is_setting = bare.isdigit() and len(bare) < 6 and "pass" not in name.lower()
+    if is_setting or bare.lower() in _NO_SECRET or bare == MASK:
+        return match[0]
+    opening = re.match(r"b?\\?['\"]?", value)
+    quotes = opening[0] if opening else ""
+    return f"{name}{quotes}{MASK}{quotes.removeprefix('b')}"
+
+
+_VALUE = (
+    r"(?P<value>b?(?:\\?\"[^\"\\\n]{1,4096}\\?\"|\\?'[^'\\\n]{1,4096}\\?')"
+    r"|[^\s&'\",;)}\]\\]{1,4096})"
+)
+_SHAPES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    # ://user:password@host. A password may hold an @ or a slash, a port is none.
     (
-        re.compile(rf"(?<![a-z])((?:[\w\-]*[_\-])?{_WORD}=)[^\s&'\",;]+", re.IGNORECASE),
+        re.compile(
+            r"(://[^\s/@:'\"]{0,128}):(?!\d{1,5}[/?#])(?:[^\s/'\"]{1,256}|[^\s'\"]{1,256})@"
+        ),
+        rf"\1:{MASK}@",
+    ),
+    # ://long-token@host
+    (re.compile(r"(://)[^\s/@:'\"]{16,256}@"), rf"\1{MASK}@"),
+    # Authorization: Token abc
+    (
+        re.compile(
+            r"(\bAuthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:[A-Za-z]{1,16}\s{1,4})?+)"
+            r"(?!\*)[^\s'\",;]{4,4096}",
+            re.IGNORECASE,
+        ),
         rf"\1{MASK}",
     ),
-    # "token": "value" inside JSON
+    (re.compile(r"(\bBearer\s{1,4})[\w.~+/\-]{16,4096}={0,2}", re.IGNORECASE), rf"\1{MASK}"),
+    # token=value, "token": "value", db_pass: value, ?sig=value
     (
-        re.compile(rf"(['\"](?:[\w\-]*[_\-])?{_WORD}['\"]\s*:\s*)(['\"])[^'\"]+\2", re.IGNORECASE),
-        rf"\1\2{MASK}\2",
+        re.compile(
+            rf"(?P<name>(?:(?<![a-z]){_WORD}|(?<=[_\-])pass|(?<=[?&])sig|AccountKey)"
+            rf"\\?['\"]?\s{{0,4}}[=:]\s{{0,4}}){_VALUE}",
+            re.IGNORECASE,
+        ),
+        _masked_value,
     ),
-    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/\-]{8,}=*", re.IGNORECASE), rf"\1 {MASK}"),
+    # --token value
+    (
+        re.compile(
+            rf"(?P<name>(?<!\S)--?(?:\w{{1,32}}-){{0,4}}{_WORD}\s{{1,4}}(?!-)){_VALUE}",
+            re.IGNORECASE,
+        ),
+        _masked_value,
+    ),
+    # Keys of well-known makers, which carry their own mark.
+    (
+        re.compile(
+            r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_\w{20,255}|github_pat_\w{20,255}"
+            r"|sk-[\w\-]{16,255}|hf_\w{20,255}|xox[abprs]-[\w\-]{10,255}|AIza[\w\-]{35}"
+            r"|eyJ[\w\-]{10,512}\.[\w\-]{10,1024}\.[\w\-]{10,1024})"
+        ),
+        MASK,
+    ),
+    (
+        re.compile(
+            r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]{1,16384}"
+            r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+        ),
+        rf"\1{MASK}",
+    ),
 )
 
 
@@ -51,7 +119,7 @@ class Redactor:
             form for value in values if len(value) >= SHORTEST for form in _written_forms(value)
         }
         longest_first = sorted(known, key=len, reverse=True)
-        self._values = re.compile("|".join(map(re.escape, longest_first))) if known else None
+        self._values = re.compile("|".join(map(_pattern, longest_first))) if known else None
 
     def text(self, text: str) -> str:
         """The text with every secret masked."""
@@ -116,8 +184,9 @@ def has_password(uri: str) -> bool:
 def _known_values(environment: Mapping[str, str]) -> set[str]:
     known: set[str] = set()
     for name, value in environment.items():
-        is_named = _SECRET_NAME.search(name) is not None
-        if is_named and not _PLACE_NAME.search(name):
+        is_named = _NAME_PARTS.search(name) is not None and _NO_SECRET_NAME.search(name) is None
+        is_place = value.startswith(("/", "~", "./"))
+        if is_named and not is_place and value.strip().lower() not in _NO_SECRET:
             known.add(value.strip())
         if "://" in value:
             known |= _passwords(value)
@@ -125,6 +194,12 @@ def _known_values(environment: Mapping[str, str]) -> set[str]:
         if environment.get(name):
             known |= _content(Path(environment[name]).expanduser())
     return known
+
+
+def _pattern(value: str) -> str:
+    """How a known value is searched: a short one would be found inside ordinary words."""
+    escaped = re.escape(value)
+    return escaped if len(value) >= _SAFE_INSIDE_WORDS else rf"(?<!\w){escaped}(?!\w)"
 
 
 def _written_forms(value: str) -> set[str]:
