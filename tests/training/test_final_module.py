@@ -17,8 +17,7 @@ from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.members.learner import MembersLearner
-from tuneparts.training.members.predictions import mean_log_probs
-from tuneparts.training.scores import logits_of, scores
+from tuneparts.training.scores import outputs_of
 from tuneparts.training.supervised import SupervisedLearner
 
 BATCH_NORM = {"name": "wide_resnet", "depth": 10, "width": 0.25}
@@ -61,11 +60,11 @@ def scored_logits(learner: Any) -> Tensor:
     if isinstance(learner, MembersLearner):
         learner.model.eval()
         with learner.model.prepared():
-            return mean_log_probs(learner._logits(learner._test)[0])
+            return learner.target.combined(learner._logits(learner._test)[0])
     assert isinstance(learner, SupervisedLearner)
     learner.net.eval()
     generator = learner.generator("evaluate test")
-    return logits_of(lambda x: learner.predict(x, generator), learner._test)[0]
+    return outputs_of(lambda x: learner.predict(x, generator), learner._test)[0]
 
 
 @pytest.mark.parametrize("method", list(catalog.METHODS))
@@ -80,7 +79,7 @@ def test_it_predicts_what_the_learner_is_scored_by(method: str, toy: Task) -> No
     for one in (learner, loaded):
         logits_NK = one.final_module()(pixels)
         torch.testing.assert_close(logits_NK, scored_logits(one), atol=1e-5, rtol=1e-5)
-        found = scores(logits_NK, labels_N)
+        found = learner.target.scores(logits_NK, labels_N)
         assert found["nll"] == pytest.approx(row["test/nll"], rel=1e-5)
         assert found["accuracy"] == row["test/accuracy"]
 

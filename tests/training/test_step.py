@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tuneparts.data.target import Classes
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.step import gradient_step, gradients, loss_on
 
@@ -22,7 +23,9 @@ def test_a_step_is_zero_grad_backward_and_step() -> None:
     other, _ = net_and_batch()
     mine, theirs = (torch.optim.SGD(n.parameters(), lr=0.3, momentum=0.9) for n in (net, other))
     for _ in range(3):
-        found = loss_on((x, y_B), net=net, hypers=Hypers(), generator=torch.Generator())
+        found = loss_on(
+            (x, y_B), net=net, hypers=Hypers(), target=Classes(), generator=torch.Generator()
+        )
         gradient_step(found, mine)
         theirs.zero_grad()
         expected = F.cross_entropy(other(x), y_B)
@@ -56,7 +59,14 @@ def test_old_gradients_are_forgotten_and_unused_or_frozen_leaves_have_none() -> 
 def test_examples_are_averaged_summed_or_kept_apart() -> None:
     net, batch = net_and_batch()
     mean, total, each_B = (
-        loss_on(batch, net=net, hypers=Hypers(), generator=torch.Generator(), reduction=reduction)
+        loss_on(
+            batch,
+            net=net,
+            hypers=Hypers(),
+            target=Classes(),
+            generator=torch.Generator(),
+            reduction=reduction,
+        )
         for reduction in ("mean", "sum", "none")
     )
     assert each_B.shape == (5,)

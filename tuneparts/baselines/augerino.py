@@ -94,7 +94,13 @@ class AugerinoLearner(
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         batch = self.train_data.take(self._batches.next())
-        loss = loss_on(batch, net=self.net, hypers=self.hypers, generator=self._augmentation)
+        loss = loss_on(
+            batch,
+            net=self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._augmentation,
+        )
         rewarded = reward(self.widths(), reg=self.config.reg, safe=self.config.safe)
         gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
         # Without the reward, so that losses compare between methods.

@@ -22,7 +22,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.step import gradient_step, loss, loss_on
+from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -137,7 +137,11 @@ class LaplaceLearner(
         batch = self.train_data.take(self._batches.next())
         with self.hypers.detached():
             likelihood_loss = loss_on(
-                batch, net=self.net, hypers=self.hypers, generator=self._augmentation
+                batch,
+                net=self.net,
+                hypers=self.hypers,
+                target=self.target,
+                generator=self._augmentation,
             )
         energy = sum(
             self.log_precision[name].detach().exp() * p.square().sum()
@@ -151,7 +155,7 @@ class LaplaceLearner(
         num, size = len(self.train_data), self.config.evidence_batch
         x, y_B = self.train_data.take(self._evidence_batches.next())
         logits_BK, diagonal = self._diagonal(x, self._evidence_augmentation, differentiable=True)
-        likelihood = -loss(logits_BK, y_B) * num
+        likelihood = -self.target.loss(logits_BK, y_B) * num
         estimate = {name: h * (num / size) for name, h in diagonal.items()}
         self._remember({name: h.detach() for name, h in estimate.items()})
         evidence = log_evidence(likelihood, self._weights(), self._curvature, self.log_precision)
@@ -170,7 +174,7 @@ class LaplaceLearner(
         likelihood = torch.zeros((), dtype=torch.float64, device=self.context.device)
         for x, y_B in self.train_data.iterate(self.config.evidence_batch):
             logits_BK, diagonal = self._diagonal(x, generator, differentiable=False)
-            likelihood -= loss(logits_BK.double(), y_B, reduction="sum")
+            likelihood -= self.target.loss(logits_BK.double(), y_B, reduction="sum")
             for name, h in diagonal.items():
                 curvature[name] += h
         with torch.no_grad():

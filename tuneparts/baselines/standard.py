@@ -43,6 +43,12 @@ class StandardLearner(
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._fixed_augmentation)
-        loss = loss_on((x, y_B), net=self.net, hypers=self.hypers, generator=self._augmentation)
+        loss = loss_on(
+            (x, y_B),
+            net=self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._augmentation,
+        )
         gradient_step(loss, self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

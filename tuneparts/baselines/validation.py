@@ -108,7 +108,11 @@ class ValidationLearner(
         batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
         with self.hypers.detached():
             loss = loss_on(
-                batch, net=self.net, hypers=self.hypers, generator=self._weight_augmentation
+                batch,
+                net=self.net,
+                hypers=self.hypers,
+                target=self.target,
+                generator=self._weight_augmentation,
             )
         gradient_step(loss, self.optimiser)
         return loss.detach()
@@ -119,7 +123,13 @@ class ValidationLearner(
         batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
         # In evaluation mode the norms neither see nor remember the held-out batch.
         self.net.eval()
-        loss = loss_on(batch, net=self.net, hypers=self.hypers, generator=self._hyper_augmentation)
+        loss = loss_on(
+            batch,
+            net=self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._hyper_augmentation,
+        )
         self.net.train()
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
@@ -131,6 +141,7 @@ class ValidationLearner(
             self.net,
             self.hypers,
             self.train_data,
+            target=self.target,
             optimiser=config.finetune.optimiser or config.optimiser,
             batch_size=config.batch_size,
             seed=self.context.seed,

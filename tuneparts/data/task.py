@@ -1,11 +1,13 @@
 """The data of a learner: train, validation and test arrays of one data set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.data.stored import StoredImages
+from tuneparts.data.target import Classes, Target
 
 Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | StoredImages
 
@@ -48,7 +50,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Task:
-    """One data set, split, with the numbers of classes and channels that a net is built for.
+    """One data set, split, with what a net is to predict from it.
 
     Example:
         >>> images = np.zeros((6, 1, 8, 8), np.uint8)
@@ -63,14 +65,40 @@ class Task:
     val: Examples
     test: Examples
     num_classes: int
+    """Of a target of classes; 0 for any other."""
     mean: tuple[float, ...]
     """Of each channel, for inputs scaled to [0, 1]; `(0.0,)` for vectors."""
     std: tuple[float, ...]
+    target: Target = field(default_factory=Classes)
+    """The loss that learners minimise, and the scores that they report."""
 
     @property
     def in_shape(self) -> tuple[int, ...]:
         """Shape of one input: (C, H, W) or (D,)."""
         return tuple(self.train.inputs.shape[1:])
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs that a net for this task has."""
+        return self.num_classes or self.target.count_outputs(self.train.labels)
+
+    # A target of one's own is made anew where it is first asked for: a worker unpickles its task
+    # before it can import the code of a search.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        if "target" in state:
+            state["_target"] = state.pop("target").model_dump()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "target" or "_target" not in vars(self):
+            raise AttributeError(name)
+        vars(self)["target"] = Target.made_from(vars(self).pop("_target"))
+        return vars(self)["target"]
 
 
 _NOTHING = Examples(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))

@@ -61,7 +61,7 @@ class DeepEnsembleLearner(MembersLearner):
                 nets,
                 config.parameter_budget,
                 in_shape=task.in_shape,
-                num_classes=task.num_classes,
+                num_classes=task.num_outputs,
             )
         self.model = DeepEnsemble(*self.initial_nets(nets)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)

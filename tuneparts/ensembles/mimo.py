@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tuneparts import seeding
 from tuneparts.models import Net
@@ -82,7 +81,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         task, num_members = context.task, config.num_members
         in_shape = (task.in_shape[0] * num_members, *task.in_shape[1:])
         with seeding.isolated(context.seed, "init"):
-            net = config.net.build(in_shape, task.num_classes * num_members)
+            net = config.net.build(in_shape, task.num_outputs * num_members)
         self.model = Mimo(net, num_members, count_flops(net, in_shape)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)
         self._orders = self.generator("mimo")
@@ -95,7 +94,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         ]
         logits_MBK = self.model.jointly([x[order] for order in orders])
         losses = [
-            F.cross_entropy(logits, y_B[order])
+            self.target.loss(logits, y_B[order])
             for logits, order in zip(logits_MBK, orders, strict=True)
         ]
         return torch.stack(losses)

@@ -19,7 +19,6 @@ from typing import Literal
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tuneparts import seeding
 from tuneparts.data.batches import Batches
@@ -222,10 +221,10 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         """Compute the loss of the widest net on labels, then of the others on its predictions."""
         teacher_BK: Tensor = self.model.nets[0](x)
         taught_BK = teacher_BK.detach().softmax(dim=1)
-        losses = [F.cross_entropy(teacher_BK, y_B)]
+        losses = [self.target.loss(teacher_BK, y_B)]
         for config in (self._narrowest, *self._between()):
             logits_BK = self.model.at_width(x, self._skeleton(config))
-            losses.append(F.cross_entropy(logits_BK, taught_BK))
+            losses.append(self.target.loss(logits_BK, taught_BK))
         return torch.stack(losses)
 
     def evaluate(self) -> dict[str, float]:
@@ -257,7 +256,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
     def _skeleton(self, config: NetConfig) -> Skeleton:
         task = self.context.task
         if config not in self._skeletons:
-            self._skeletons[config] = Skeleton(config, task.in_shape, task.num_classes)
+            self._skeletons[config] = Skeleton(config, task.in_shape, task.num_outputs)
         return self._skeletons[config]
 
 

@@ -62,7 +62,7 @@ class TrialSetting:
                 arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
             task = search.load_data()
             for arm in search.arms:
-                check_own_nets(arm.config, task.in_shape, task.num_classes)
+                check_own_nets(arm.config, task.in_shape, task.num_outputs)
         return cls(
             task=task,
             storage=storage,

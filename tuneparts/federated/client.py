@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.target import Target
 from tuneparts.errors import DivergedError
 from tuneparts.federated.assignments import Assignment
 from tuneparts.federated.exchange import Broadcast, Update
@@ -34,6 +35,7 @@ class Client:
         parts: holds the server's values between clients, and again after each.
         hypers: read by local training; differentiated for the gradient.
         examples: the training data of all clients.
+        target: of the task.
         clients: by client, the indices (n,) of its examples.
         optimiser: of local training; each partition of each client starts it afresh.
         batch_size: B; the last batch of an epoch may be smaller.
@@ -46,6 +48,7 @@ class Client:
         hypers: Hypers,
         examples: DeviceExamples,
         *,
+        target: Target,
         clients: Sequence[Tensor],
         optimiser: OptimiserConfig,
         batch_size: int,
@@ -54,6 +57,7 @@ class Client:
         self._parts = parts
         self._hypers = hypers
         self._examples = examples
+        self._target = target
         self._clients = clients
         self._optimiser = optimiser
         self._batch_size = batch_size
@@ -141,6 +145,7 @@ class Client:
             self._examples.take(indices_B),
             net=lambda inputs: self._parts.run(view, inputs),
             hypers=self._hypers,
+            target=self._target,
             generator=generator,
             reduction=reduction,
         )

@@ -185,6 +185,7 @@ class FederatedLearner(
             self.parts,
             self.hypers,
             self.train_data,
+            target=self.target,
             clients=self.clients,
             optimiser=config.optimiser,
             batch_size=config.batch_size,

@@ -92,7 +92,7 @@ def _check(net: nn.Module, task: Task, *, num_held: int) -> None:
     copy = copied(net).cpu()
     x = torch.as_tensor(task.train.inputs[:PROBE])
     names = list(roles_of(copy, num_held=num_held))
-    check_logits(copy, x, task.num_classes)
+    check_logits(copy, x, task.num_outputs)
 
     def works(names: Sequence[str]) -> bool:
         return is_lent(

@@ -166,6 +166,7 @@ class PartitionedLearner(
                 self.train_data.take(indices_B),
                 net=lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
                 hypers=self.hypers,
+                target=self.target,
                 generator=self._weight_augmentation,
             )
         lr = self.config.optimiser.lr_at(self.progress)
@@ -184,6 +185,7 @@ class PartitionedLearner(
                 self.train_data.take(indices_B),
                 net=batch.run,
                 hypers=self.hypers,
+                target=self.target,
                 generator=self._weight_augmentation,
                 reduction="none",
             )
@@ -203,6 +205,7 @@ class PartitionedLearner(
             self.train_data.take(indices_B),
             net=self.subnetwork(k - 1),
             hypers=self.hypers,
+            target=self.target,
             generator=self._hyper_augmentation,
         )
         gradient_step(loss, self._hyper_optimiser)
@@ -219,6 +222,7 @@ class PartitionedLearner(
             ),
             self.train_data,
             self.chunks,
+            target=self.target,
             batch_size=max(1, EVAL_BATCH // self.hypers.num_samples(training=False)),
         )
         self.net.train(was_training)
@@ -259,4 +263,4 @@ class PartitionedLearner(
     def _rebuild(self) -> nn.Module:
         task = self.context.task
         with seeding.isolated(self.context.seed, "init"):
-            return self.config.net.build(task.in_shape, task.num_classes)
+            return self.config.net.build(task.in_shape, task.num_outputs)

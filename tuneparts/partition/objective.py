@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.training.step import loss
+from tuneparts.data.target import Target
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,16 @@ def evidence(
     examples: DeviceExamples,
     chunks: Chunks,
     *,
+    target: Target,
     batch_size: int,
 ) -> Evidence:
     """Evaluate L_ML on the whole of chunks 2..C, in double precision.
 
     Args:
-        predict: (level, inputs) to logits (B, K) of that subnetwork.
+        predict: (level, inputs) to outputs (B, K) of that subnetwork.
         examples: all training data.
         chunks: its chunks; those of size zero have no term.
+        target: its loss is taken for the negative log-likelihood.
         batch_size: inputs per call of `predict`.
     """
     sums: dict[int, float] = {}
@@ -63,7 +65,7 @@ def evidence(
         terms = []
         for indices_B in torch.split(indices_N, batch_size):
             x, y_B = examples.take(indices_B)
-            terms.append(-loss(predict(k - 1, x).double(), y_B, reduction="sum"))
+            terms.append(-target.loss(predict(k - 1, x).double(), y_B, reduction="sum"))
         sums[k] = float(torch.stack(terms).sum())
         counts[k] = len(indices_N)
     return Evidence(sums, counts)

@@ -84,6 +84,7 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             self.net,
             self.hypers,
             self.train_data,
+            target=self.target,
             optimiser=self.config.release.optimiser or self.config.optimiser,
             batch_size=self.config.batch_size,
             seed=self.context.seed,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tuneparts import atomic, seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.given import Arrays, given_examples, given_task
+from tuneparts.data.target import Target
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
@@ -20,7 +21,7 @@ from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn.gaussian import tensors, to_gaussian
 from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
 from tuneparts.training.learner import Context
-from tuneparts.training.scores import logits_of, scores
+from tuneparts.training.scores import outputs_of
 
 _NOT_FIELDS = {
     "pretrained": "the net starts with the weights that it has",
@@ -105,7 +106,7 @@ def compress(
     at = torch.device(device or _device_of(net))
     net = copied(net).to(at)
     probe = torch.as_tensor(examples.inputs[:PROBE], device=at)
-    check_logits(net, probe, task.num_classes)
+    check_logits(net, probe, task.num_outputs)
     gaussian, left_out = _gaussian(net, probe)
     config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: gaussian))
     with seeding.isolated(seed, "given net"), slow_attention():
@@ -120,8 +121,8 @@ def compress(
     size = codefile.measure(fixing.means(learner.net))
     return Compressed(
         net=small.eval(),
-        before=_scores(net, of, at),
-        after=_scores(small, of, at),
+        before=_scores(net, of, task.target, at),
+        after=_scores(small, of, task.target, at),
         num_values=size.num_unique,
         entropy=size.entropy,
         num_bytes=len(content),
@@ -192,6 +193,8 @@ def _num_coded(net: nn.Module) -> int:
     return sum(tensor.mu.numel() for tensor in tensors(net).values())
 
 
-def _scores(net: nn.Module, examples: Examples, device: torch.device) -> dict[str, float]:
+def _scores(
+    net: nn.Module, examples: Examples, target: Target, device: torch.device
+) -> dict[str, float]:
     on_device = DeviceExamples(examples, mean=(0.0,), std=(1.0,), device=device)
-    return scores(*logits_of(net.eval(), on_device))
+    return target.scores(*outputs_of(net.eval(), on_device))

@@ -241,7 +241,13 @@ class PwfnLearner(
     def _backward(self) -> Tensor:
         x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._augmentation)
-        loss = loss_on((x, y_B), net=self.net, hypers=self.hypers, generator=self._augmentation)
+        loss = loss_on(
+            (x, y_B),
+            net=self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._augmentation,
+        )
         gradients(loss, self.net.parameters())
         return loss.detach()
 
@@ -352,6 +358,7 @@ class PwfnLearner(
             ),
             self._test,
             "test",
+            target=self.target,
         )
         self.net.train()
         return {

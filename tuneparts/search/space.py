@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from tuneparts.search.named import Named
+from tuneparts.named import Named
 
 if TYPE_CHECKING:  # half a second that a search without Optuna need not pay
     from optuna.distributions import BaseDistribution

@@ -20,7 +20,6 @@ from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeabl
 from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
 from tuneparts.training.learner import Context
-from tuneparts.training.members.predictions import mean_log_probs
 
 Nets = Sequence[nn.Module] | Callable[[], nn.Module]
 """The members, or a function that builds one."""
@@ -58,7 +57,7 @@ class FittedEnsemble:
         """Log of the members' mean probabilities: float64 (B, K)."""
         first = next(self.members[0].parameters())
         x = torch.as_tensor(float_inputs(inputs), device=first.device)
-        return mean_log_probs(torch.stack([net(x) for net in self.members]))
+        return self.learner.target.combined(torch.stack([net(x) for net in self.members]))
 
     def member(self, number: int) -> nn.Module:
         """A copy of one member, to train on or to keep by itself."""
@@ -184,7 +183,7 @@ def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], 
 def _survey(net: nn.Module, number: int, task: Task) -> Survey:
     """Find the layers of a member that can share weights: all that can be lent, but the head."""
     x = torch.as_tensor(task.train.inputs[:PROBE])
-    check_logits(net, x, task.num_classes)
+    check_logits(net, x, task.num_outputs)
     found = takeable(net, x, reweighted, ("weight",))
     frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
     left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")

@@ -200,7 +200,7 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
     def _read_layers(self) -> list[Layer]:
         task = self.context.task
         with seeding.isolated(self.context.seed, "init", "shapes"):
-            nets = [net.build(task.in_shape, task.num_classes) for net in self.config.members]
+            nets = [net.build(task.in_shape, task.num_outputs) for net in self.config.members]
         self._flops = [count_flops(net, task.in_shape) for net in nets]
         return [layer for m, net in enumerate(nets) for layer in self.shared_layers(net, m)]
 
@@ -240,7 +240,7 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
         nets = []
         for member, config in enumerate(self.config.members):
             with seeding.isolated(seed, "init", stream, member):
-                nets.append(config.build(task.in_shape, task.num_classes))
+                nets.append(config.build(task.in_shape, task.num_outputs))
         bank = TemplateBank(
             plan,
             tied,
@@ -266,7 +266,7 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
     def _compare(self) -> Tensor:
         """Add one batch to the gradient sums, alternately to two halves; return its mean loss."""
         loss, gradients = self.model.layer_gradients(
-            *self.next_batch(), norms=self.config.stages.norms
+            *self.next_batch(), target=self.target, norms=self.config.stages.norms
         )
         self._sums.add(gradients, half=self.passes % 2)
         return loss

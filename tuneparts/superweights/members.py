@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from tuneparts.data.target import Target
 from tuneparts.models.reweighted import give_up, reweighted, standalone
 from tuneparts.superweights.bank import TemplateBank
 from tuneparts.training.members.model import NetMembers
@@ -45,7 +45,9 @@ class SuperweightMembers(NetMembers):
         finally:
             self._prepared = None
 
-    def layer_gradients(self, x: Tensor, y_B: Tensor, *, norms: str) -> tuple[Tensor, list[Tensor]]:
+    def layer_gradients(
+        self, x: Tensor, y_B: Tensor, *, target: Target, norms: str
+    ) -> tuple[Tensor, list[Tensor]]:
         """Compute the mean loss, and its gradient for the weight that each layer alone uses.
 
         Nothing changes: no parameter, no `.grad`, no running statistics.
@@ -53,6 +55,7 @@ class SuperweightMembers(NetMembers):
         Args:
             x: inputs (B, ...).
             y_B: labels.
+            target: of the task.
             norms: whether norms use their running statistics (`eval`) or the batch (`train`).
 
         Returns:
@@ -61,7 +64,7 @@ class SuperweightMembers(NetMembers):
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
         with self._norms(is_training=norms == "train"):
-            losses = [F.cross_entropy(logits_BK, y_B) for logits_BK in self._run(x, weights)]
+            losses = [target.loss(logits_BK, y_B) for logits_BK in self._run(x, weights)]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
             gradients = list(torch.autograd.grad(total, weights))

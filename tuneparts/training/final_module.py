@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts import seeding
+from tuneparts.data.target import Target
 from tuneparts.training.hyper import Hypers
-from tuneparts.training.members.predictions import mean_log_probs
 
 
 class FinalModule(nn.Module):
@@ -63,13 +63,13 @@ class UnderHypers(nn.Module):
 
 
 class MeanOfMembers(nn.Module):
-    """Predicts the mean of several members' probabilities."""
+    """Predicts what the target makes of several members: the mean of probabilities or values."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, target: Target) -> None:
         super().__init__()
         self.model = model
+        self.target = target
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, K)."""
-        logits_MBK = self.model(x)
-        return mean_log_probs(logits_MBK)
+        return self.target.combined(self.model(x))

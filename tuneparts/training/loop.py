@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tuneparts.data.target import Target
 from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.final_module import FinalModule
@@ -48,8 +49,13 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
     def state_device(self) -> torch.device:
         return self.context.device
 
+    @property
+    def target(self) -> Target:
+        """What the loss and the scores are of."""
+        return self.context.task.target
+
     def predictor(self) -> nn.Module:
-        """What scores are of, as an ordinary module from normalised inputs to logits (B, K)."""
+        """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""
         raise ConfigError(
             "a model is kept of methods that train one net or several members, but "
             f"{type(self).__name__} has none. Keep the model of another arm."

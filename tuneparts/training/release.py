@@ -11,6 +11,7 @@ from torch import nn
 from tuneparts.config import Config
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.target import Target
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
@@ -39,12 +40,13 @@ class ReleaseConfig(Config):
 
 
 class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
-    """Cross-entropy steps of a net at hypers that no longer move.
+    """Ordinary steps of a net at hypers that no longer move.
 
     Args:
         net: all its parameters that require gradients are trained, from where they stand.
         hypers: read, never moved.
         examples: all data.
+        target: of the task.
         optimiser: fresh state, schedule over this stage.
         batch_size: examples per step, drawn without replacement.
         seed: of the run, for the order of the data.
@@ -59,6 +61,7 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
         hypers: Hypers,
         examples: DeviceExamples,
         *,
+        target: Target,
         optimiser: OptimiserConfig,
         batch_size: int,
         seed: int,
@@ -67,6 +70,7 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
         self._net = net
         self._hypers = hypers
         self._examples = examples
+        self._target = target
         self._config = optimiser
         self._optimiser = optimiser.build(net)
         self._batches = Batches(
@@ -83,6 +87,12 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
         set_lr(self._optimiser, self._config.lr_at(progress))
         batch = self._examples.take(self._batches.next())
         with self._hypers.detached():
-            loss = loss_on(batch, net=self._net, hypers=self._hypers, generator=self._augmentation)
+            loss = loss_on(
+                batch,
+                net=self._net,
+                hypers=self._hypers,
+                target=self._target,
+                generator=self._augmentation,
+            )
         gradient_step(loss, self._optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

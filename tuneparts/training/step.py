@@ -1,30 +1,22 @@
-"""The one loss and the one gradient step that every method trains by.
+"""The loss of a batch and the one gradient step that every method trains by.
 
 A step of any method reads a batch, predicts it with a net under hypers, and moves parameters down
 the gradient of the loss. Methods differ in the net they predict with (the whole one, a subnetwork,
 several members), in what they add to the loss, and in who moves by the gradient.
 
-Shapes: B examples, K classes.
+Shapes: B examples.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from tuneparts.data.target import Reduction, Target
 from tuneparts.training.hyper import Hypers
 
 Batch = tuple[Tensor, Tensor]
 """Normalised inputs (B, ...) and labels (B,)."""
-
-
-def loss(
-    logits_BK: Tensor, y_B: Tensor, *, reduction: Literal["mean", "sum", "none"] = "mean"
-) -> Tensor:
-    """The training loss of predictions: their cross-entropy with labels or probabilities."""
-    return F.cross_entropy(logits_BK, y_B, reduction=reduction)
 
 
 def loss_on(
@@ -32,21 +24,23 @@ def loss_on(
     *,
     net: Callable[[Tensor], Tensor],
     hypers: Hypers,
+    target: Target,
     generator: torch.Generator,
-    reduction: Literal["mean", "sum", "none"] = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """The training loss of a net under its hypers.
 
     Args:
         batch: inputs and labels.
-        net: from inputs to logits; may be a subnetwork.
+        net: from inputs to outputs; may be a subnetwork.
         hypers: differentiated with the rest, unless inside `hypers.detached()`.
+        target: of the task.
         generator: source of the hypers' draws.
         reduction: mean or sum over examples, or one loss for each.
     """
     x, y_B = batch
-    logits_BK = hypers.predict(net, x, generator=generator, training=True)
-    return loss(logits_BK, y_B, reduction=reduction)
+    outputs_BK = hypers.predict(net, x, generator=generator, training=True)
+    return hypers.loss(outputs_BK, y_B, target.loss, reduction=reduction)
 
 
 def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None]:

@@ -42,7 +42,7 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         super().__init__(config, context)
         task = context.task
         with seeding.isolated(context.seed, "init"):
-            net = config.net.build(task.in_shape, task.num_classes)
+            net = config.net.build(task.in_shape, task.num_outputs)
         self.hypers: Hypers = config.hypers.build(
             learnable=learns_hypers, net=net, in_shape=task.in_shape
         ).to(context.device)
@@ -58,7 +58,7 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         return seeding.torch_generator(self.context.seed, stream, device=self.context.device)
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Logits (B, K) as used for scores; methods with other forward views override it."""
+        """Outputs (B, K) as used for scores; methods with other forward views override it."""
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
     def trained_net(self) -> nn.Module:
@@ -86,7 +86,11 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         self.net.eval()
         batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
         scores = evaluate(
-            lambda x: self.predict(x, generator), examples, split, batch_size=batch_size
+            lambda x: self.predict(x, generator),
+            examples,
+            split,
+            target=self.target,
+            batch_size=batch_size,
         )
         self.net.train(was_training)
         return scores

@@ -4,10 +4,10 @@ import torch
 
 from tuneparts.augment.corruptions import corrupt
 from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.scores import class_scores
 from tuneparts.data.task import Examples
 from tuneparts.seeding import torch_generator
 from tuneparts.training.members.corrupted import corrupted_scores
-from tuneparts.training.scores import scores
 
 MEAN, STD = (0.4,), (0.3,)
 
@@ -41,7 +41,7 @@ def test_scores_are_means_over_kinds_and_severities_of_images_in_range() -> None
         for severity in range(1, 6):
             generator = torch_generator(0, "corrupt", kind, severity)
             bad = corrupt(x, kind, severity, generator)
-            expected.append(scores(predict((bad - MEAN[0]) / STD[0]), y)["nll"])
+            expected.append(class_scores(predict((bad - MEAN[0]) / STD[0]), y)["nll"])
     assert found(("contrast", "gaussian_noise"))["corrupted/nll"] == pytest.approx(
         np.mean(expected), rel=1e-5
     )

@@ -8,8 +8,6 @@ from tuneparts.data.task import Examples, Task
 from tuneparts.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
 from tuneparts.errors import ConfigError
 from tuneparts.training.learner import Context
-from tuneparts.training.members.predictions import mean_log_probs
-from tuneparts.training.scores import scores
 
 CPU = torch.device("cpu")
 SIZES = {"passes": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", "digits_cnn")}
@@ -33,7 +31,7 @@ def test_scores_are_those_of_the_mean_prediction(toy: Task) -> None:
     x, y = next(run._test.iterate(20))
     run.model.eval()
     with torch.no_grad():
-        expected = scores(mean_log_probs(run.model(x)), y)
+        expected = run.target.scores(run.target.combined(run.model(x)), y)
     for name, value in expected.items():
         assert last[f"test/{name}"] == pytest.approx(value)
 

@@ -1,12 +1,11 @@
 import pytest
 import torch
 
+from tuneparts.data.target import Classes
 from tuneparts.training.members.predictions import (
-    mean_log_probs,
     operating_points,
     subsets,
 )
-from tuneparts.training.scores import scores
 
 
 @pytest.mark.parametrize("num", [1, 2, 4, 6])
@@ -26,7 +25,7 @@ def test_costs_add_up_and_the_full_set_is_the_ensemble() -> None:
     points = operating_points(logits, labels, [10, 1, 100])
     assert [point.flops for point in points] == [1, 10, 11, 100, 101, 110, 111]
     assert points[2].name == "0_1"
-    whole = scores(mean_log_probs(logits), labels)
+    whole = Classes().scores(Classes().combined(logits), labels)
     assert (points[-1].accuracy, points[-1].nll) == (whole["accuracy"], whole["nll"])
-    alone = scores(logits[1], labels)
+    alone = Classes().scores(logits[1], labels)
     assert points[0].nll == pytest.approx(alone["nll"])

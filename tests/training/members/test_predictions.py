@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tuneparts.training.members.predictions import differences, mean_log_probs
+from tuneparts.data.target import Classes
+from tuneparts.training.members.predictions import differences
 
 
 def logits(*shape: int) -> torch.Tensor:
@@ -15,17 +16,17 @@ def logits(*shape: int) -> torch.Tensor:
 def test_the_prediction_is_the_mean_of_probabilities() -> None:
     logits_MNK = logits(4, 7, 5)
     expected = logits_MNK.softmax(dim=2).mean(dim=0)
-    torch.testing.assert_close(mean_log_probs(logits_MNK).exp(), expected)
+    torch.testing.assert_close(Classes().combined(logits_MNK).exp(), expected)
 
 
 def test_extreme_logits_stay_finite() -> None:
-    found = mean_log_probs(torch.tensor([[[1e4, 0.0]], [[0.0, 1e4]]]))
+    found = Classes().combined(torch.tensor([[[1e4, 0.0]], [[0.0, 1e4]]]))
     torch.testing.assert_close(found, torch.full((1, 2), math.log(0.5), dtype=torch.float64))
 
 
 def test_the_ensemble_is_no_worse_than_its_members_on_average() -> None:
     logits_MNK, labels = logits(3, 50, 4), torch.arange(50) % 4
-    together = F.nll_loss(mean_log_probs(logits_MNK), labels)
+    together = F.nll_loss(Classes().combined(logits_MNK), labels)
     alone = torch.stack([F.cross_entropy(member, labels) for member in logits_MNK]).mean()
     assert together < alone
 

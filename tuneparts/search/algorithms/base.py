@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import TrialId
+from tuneparts.named import Named
 from tuneparts.schema import Metric
-from tuneparts.search.named import Named
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Dimension, Value
 from tuneparts.seeding import numpy_generator

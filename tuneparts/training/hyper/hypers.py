@@ -15,6 +15,7 @@ from tuneparts.augment.concrete import ConcreteDropout, InputMask
 from tuneparts.augment.dropout_slot import DropoutSlot, dropping
 from tuneparts.augment.pixels import Colour, InputNoise
 from tuneparts.augment.temperature import Temperature
+from tuneparts.data.target import Reduction
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
 
@@ -99,6 +100,24 @@ class Hypers(nn.Module):
         if self.temperature is not None and _acts(self.temperature):
             logits = self.temperature.forward(logits)
         return logits
+
+    def loss(
+        self,
+        outputs_BK: Tensor,
+        y_B: Tensor,
+        loss: Callable[..., Tensor],
+        *,
+        reduction: Reduction = "mean",
+    ) -> Tensor:
+        """The training loss of predictions.
+
+        Args:
+            outputs_BK: what `predict` returned.
+            y_B: labels (B, ...).
+            loss: that of the target, `Target.loss`.
+            reduction: mean or sum over examples, or one loss for each.
+        """
+        return loss(outputs_BK, y_B, reduction=reduction)
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""

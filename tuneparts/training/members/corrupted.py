@@ -8,7 +8,7 @@ from torch import Tensor
 from tuneparts import seeding
 from tuneparts.augment.corruptions import SEVERITIES, Kind, corrupt
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.training.scores import scores
+from tuneparts.data.scores import class_scores
 
 
 def corrupted_scores(
@@ -48,7 +48,7 @@ def corrupted_scores(
                 )
             ]  # fmt: skip
             logits_NK, labels_N = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-            found.append(scores(logits_NK, labels_N))
+            found.append(class_scores(logits_NK, labels_N))
     return {f"corrupted/{name}": sum(one[name] for one in found) / len(found) for name in found[0]}
 
 

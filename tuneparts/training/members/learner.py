@@ -28,10 +28,10 @@ from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
 from tuneparts.training.members.model import Members
-from tuneparts.training.members.predictions import differences, mean_log_probs, operating_points
+from tuneparts.training.members.predictions import differences, operating_points
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.scores import EVAL_BATCH, scores
-from tuneparts.training.step import gradient_step, loss
+from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.step import gradient_step
 
 
 class MembersConfig(MethodConfig):
@@ -95,7 +95,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         task, nets = self.context.task, []
         for member, config in enumerate(members):
             with seeding.isolated(self.context.seed, "init", member):
-                nets.append(config.build(task.in_shape, task.num_classes))
+                nets.append(config.build(task.in_shape, task.num_outputs))
         return nets, [count_flops(net, task.in_shape) for net in nets]
 
     @property
@@ -109,10 +109,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return self.config.augmentation(x, self._augmentation), y_B
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
-        """Mean cross-entropy of each member (M,)."""
-        logits_MBK: Tensor = self.model(x)
-        num_members = len(logits_MBK)
-        flat = loss(logits_MBK.flatten(0, 1), y_B.repeat(num_members), reduction="none")
+        """Mean loss of each member (M,)."""
+        outputs_MBK: Tensor = self.model(x)
+        num_members = len(outputs_MBK)
+        repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
+        flat = self.target.loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
         return flat.view(num_members, -1).mean(dim=1)
 
     def objective(self, loss_M: Tensor) -> Tensor:
@@ -126,7 +127,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
     def predictor(self) -> nn.Module:
-        return MeanOfMembers(self.model)
+        return MeanOfMembers(self.model, self.target)
 
     def evaluate(self) -> dict[str, float]:
         metrics = {
@@ -152,7 +153,9 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
 
     def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = scores(mean_log_probs(logits_MNK), labels_N) | differences(logits_MNK, labels_N)
+        found = self.target.scores(self.target.combined(logits_MNK), labels_N) | differences(
+            logits_MNK, labels_N
+        )
         return {f"{split}/{name}": value for name, value in found.items()}
 
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
@@ -167,7 +170,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         if self.config.corruptions:
             task = self.context.task
             metrics |= corrupted_scores(
-                lambda x: mean_log_probs(self.model(x)),
+                lambda x: self.target.combined(self.model(x)),
                 self._test,
                 self.config.corruptions,
                 mean=task.mean,

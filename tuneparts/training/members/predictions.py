@@ -7,7 +7,6 @@ members' costs.
 Legend: M members, N examples, K classes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,16 +14,10 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from tuneparts.training.scores import scores
+from tuneparts.data.target import Classes
 
 ALL_SUBSETS_UP_TO = 6
 """Members; larger ensembles have the points of their first 1, 2, ... members only."""
-
-
-def mean_log_probs(logits_MNK: Tensor) -> Tensor:
-    """Log of the mean of the members' probabilities (N, K), in double precision."""
-    log_probs_MNK = logits_MNK.double().log_softmax(dim=2)
-    return log_probs_MNK.logsumexp(dim=0) - math.log(len(logits_MNK))
 
 
 def differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
@@ -83,9 +76,9 @@ def operating_points(
         labels_N: the classes.
         flops: of each member for one example.
     """
-    points = []
+    points, target = [], Classes()
     for members in subsets(len(logits_MNK)):
-        found = scores(mean_log_probs(logits_MNK[list(members)]), labels_N)
+        found = target.scores(target.combined(logits_MNK[list(members)]), labels_N)
         cost = sum(flops[m] for m in members)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return sorted(points, key=lambda point: (point.flops, point.members))

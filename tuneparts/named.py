@@ -1,4 +1,4 @@
-"""Algorithms and dimensions in the JSON of a search: how the `kind` there leads to their class."""
+"""Algorithms, dimensions and targets in JSON: how the `kind` there leads to their class."""
 
 from abc import ABC
 from collections.abc import Mapping

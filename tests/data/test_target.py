@@ -1,0 +1,145 @@
+"""Losses and scores of each target, and how a target travels."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts import schema
+from tuneparts.data.target import Binary, Classes, OwnLoss, Target, Values, from_anything
+from tuneparts.data.task import Examples, Task
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.schema import Direction, Metric
+
+
+def absolute(outputs: Tensor, y: Tensor) -> Tensor:
+    return (outputs - y).abs().sum(dim=1)
+
+
+class Absolute(Target):
+    scale: float = 1.0
+    metrics = (Metric("mae", Direction.DOWN, "", 4, "mean absolute error"),)
+
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return self.scale * absolute(outputs, y)
+
+    def scores(self, outputs: Tensor, y: Tensor) -> dict[str, float]:
+        return {"mae": self.losses(outputs, y).mean().item()}
+
+
+CASES = [
+    (Classes(), 3, torch.tensor([0, 2, 1, 1])),
+    (Binary(), 1, torch.tensor([0, 1, 1, 0])),
+    (Values(), 2, torch.arange(8.0).view(4, 2)),
+    (OwnLoss(absolute), 2, torch.arange(8.0).view(4, 2)),
+    (Absolute(scale=2.0), 2, torch.arange(8.0).view(4, 2)),
+]
+EACH = pytest.mark.parametrize(("target", "width", "y"), CASES, ids=lambda case: str(case)[:20])
+
+
+def outputs(width: int, *lead: int) -> Tensor:
+    return torch.randn(*lead, 4, width, generator=torch.Generator().manual_seed(1))
+
+
+@EACH
+class TestEvery:
+    def test_losses_are_averaged_summed_or_kept_apart(
+        self, target: Target, width: int, y: Tensor
+    ) -> None:
+        found = outputs(width).requires_grad_()
+        each_B = target.loss(found, y, reduction="none")
+        assert each_B.shape == (4,)
+        torch.testing.assert_close(target.losses(found, y), each_B)
+        torch.testing.assert_close(target.loss(found, y, reduction="sum"), each_B.sum())
+        mean = target.loss(found, y)
+        torch.testing.assert_close(mean, each_B.mean())
+        mean.backward()
+        assert found.grad is not None
+        assert bool((found.grad != 0).any())
+
+    def test_it_reports_what_it_declares(self, target: Target, width: int, y: Tensor) -> None:
+        declared = {metric.name for metric in target.reported()}
+        names = set(target.scores(outputs(width), y))
+        assert {f"{split}/{name}" for split in ("val", "test") for name in names} == declared
+
+    def test_it_survives_json(self, target: Target, width: int, y: Tensor) -> None:
+        del width, y
+        assert Target.made_from(target.model_dump(mode="json")) == target
+
+    def test_equal_members_combine_to_one_of_them(
+        self, target: Target, width: int, y: Tensor
+    ) -> None:
+        one = outputs(width)
+        found = target.combined(torch.stack([one] * 3))
+        assert target.scores(found, y) == pytest.approx(target.scores(one, y))
+
+    def test_outputs_are_counted(self, target: Target, width: int, y: Tensor) -> None:
+        assert target.count_outputs(y.numpy()) == width
+
+
+def test_classes_are_cross_entropy_to_the_bit() -> None:
+    found, y = outputs(3), torch.tensor([0, 2, 1, 1])
+    for reduction in ("mean", "sum", "none"):
+        expected = F.cross_entropy(found, y, reduction=reduction)
+        assert torch.equal(Classes().loss(found, y, reduction=reduction), expected)
+
+
+def test_binary_members_are_combined_by_their_probabilities() -> None:
+    found_MBK = 50 * outputs(1, 3)
+    expected = found_MBK.double().sigmoid().mean(dim=0)
+    torch.testing.assert_close(Binary().combined(found_MBK).sigmoid(), expected)
+
+
+def test_values_of_members_are_averaged() -> None:
+    found = outputs(2, 3)
+    torch.testing.assert_close(Values().combined(found), found.mean(dim=0))
+
+
+def test_class_metrics_are_those_of_the_schema() -> None:
+    for metric in Classes().reported():
+        assert schema.lookup(metric.name) == metric
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("values", Values()),
+        ({"kind": "binary"}, Binary()),
+        (Absolute, Absolute()),
+        (absolute, OwnLoss(function=f"{__name__}:absolute")),
+        (f"{__name__}:Absolute", Absolute()),
+        (Classes(), Classes()),
+    ],
+)
+def test_a_target_is_given_in_several_ways(given, expected: Target) -> None:
+    assert from_anything(given) == expected
+
+
+def test_unknown_names_and_lambdas_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="`regression` is not a known target"):
+        from_anything("regression")
+    with pytest.raises(ConfigError, match="lambda"):
+        from_anything(lambda outputs, y: outputs)
+
+
+class TestInATask:
+    def task(self, target: Target, labels: np.ndarray) -> Task:
+        part = Examples(np.zeros((4, 2), np.float32), labels)
+        return Task("t", part, part, part, num_classes=0, mean=(0.0,), std=(1.0,), target=target)
+
+    def test_it_says_how_many_outputs_a_net_has(self) -> None:
+        assert self.task(Values(), np.zeros((4, 3), np.float32)).num_outputs == 3
+        assert self.task(Binary(), np.array([0, 1, 1, 0])).num_outputs == 1
+        assert self.task(Classes(), np.array([0, 1, 4, 0])).num_outputs == 5
+
+    def test_it_is_pickled_by_name_and_made_when_asked_for(self, monkeypatch) -> None:
+        """A worker has its task before it can import the code of a search."""
+        content = pickle.dumps(self.task(Absolute(scale=3.0), np.zeros((4, 1), np.float32)))
+        monkeypatch.delitem(globals(), "Absolute")
+        twice = pickle.loads(pickle.dumps(pickle.loads(content)))
+        monkeypatch.undo()
+        assert twice.target == Absolute(scale=3.0)
+        assert twice.target is twice.target

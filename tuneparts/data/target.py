@@ -1,0 +1,252 @@
+"""What a net is to predict: the loss that it is trained by and the scores that it is judged by.
+
+Legend: B or N examples, K outputs of the net, M members.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from tuneparts import import_path
+from tuneparts.config import parse
+from tuneparts.named import Named
+from tuneparts.schema import Direction, Metric
+
+if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets does not need it
+    from torch import Tensor
+
+Reduction: TypeAlias = Literal["mean", "sum", "none"]
+"""Mean or sum over examples, or one loss for each."""
+_WHERE = {"val": "held-out validation data", "test": "test data"}
+
+
+class Target(Named):
+    """How outputs (B, K) of a net are compared with the labels of B examples.
+
+    A subclass at the top of a file defines `losses`, `scores` and `metrics`, and is used as
+    `DataConfig(..., target=Mine())`. Its settings are fields, as in any config.
+
+    Example:
+        >>> class Absolute(Target):
+        ...     metrics = (Metric("mae", Direction.DOWN, "", 4, "mean absolute error"),)
+        ...
+        ...     def losses(self, outputs, y):
+        ...         return (outputs[:, 0] - y).abs()
+        ...
+        ...     def scores(self, outputs, y):
+        ...         return {"mae": self.losses(outputs, y).mean().item()}
+        >>> [metric.name for metric in Absolute().reported()]
+        ['val/mae', 'test/mae']
+    """
+
+    noun = "a target"
+    known: ClassVar = {
+        "classes": "tuneparts.data.target:Classes",
+        "binary": "tuneparts.data.target:Binary",
+        "values": "tuneparts.data.target:Values",
+        "own_loss": "tuneparts.data.target:OwnLoss",
+    }
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """What `scores` returns, by name without `val/` or `test/`. Searches select by the first one
+    unless they say otherwise, and reports are about it."""
+
+    @abstractmethod
+    def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
+        """The loss of each example (B,): differentiable, and a mean over outputs if there are more.
+
+        Args:
+            outputs: of the net (B, K).
+            y: labels (B, ...) as the data set has them, integers as int64 and reals as float32.
+        """
+
+    @abstractmethod
+    def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
+        """The metrics of all N examples of a part, by name; one that is not defined is left out."""
+
+    def loss(self, outputs: "Tensor", y: "Tensor", *, reduction: Reduction = "mean") -> "Tensor":
+        """The training loss of a batch."""
+        losses_B = self.losses(outputs, y)
+        match reduction:
+            case "mean":
+                return losses_B.mean()
+            case "sum":
+                return losses_B.sum()
+            case "none":
+                return losses_B
+
+    def count_outputs(self, labels: npt.NDArray[Any]) -> int:
+        """K for these labels: as many outputs as an example has numbers, unless overridden."""
+        return int(np.prod(labels.shape[1:], dtype=np.int64))
+
+    def combined(self, outputs_MBK: "Tensor") -> "Tensor":
+        """One prediction (B, K) from those of several members: the mean, unless overridden."""
+        return outputs_MBK.mean(dim=0)
+
+    def reported(self) -> tuple[Metric, ...]:
+        """The metrics under the names that learners report."""
+        return tuple(
+            Metric(
+                f"{split}/{one.name}",
+                one.direction,
+                one.unit,
+                one.decimals,
+                f"{one.meaning}, {where}",
+            )
+            for split, where in _WHERE.items()
+            for one in self.metrics
+        )
+
+
+_LIKELIHOOD = (
+    Metric("accuracy", Direction.UP, "", 4, "fraction classified right"),
+    Metric("nll", Direction.DOWN, "nats", 4, "mean negative log-likelihood"),
+    Metric("ece", Direction.DOWN, "", 4, "calibration error, 15 bins"),
+    Metric("brier", Direction.DOWN, "", 4, "Brier score over all classes"),
+)
+
+
+class Classes(Target):
+    """One of K classes: an output for each, cross-entropy.
+
+    Example:
+        >>> import torch
+        >>> Classes().loss(torch.zeros(1, 4), torch.tensor([2]))
+        tensor(1.3863)
+    """
+
+    metrics = _LIKELIHOOD
+
+    def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
+        return self.loss(outputs, y, reduction="none")
+
+    def loss(self, outputs: "Tensor", y: "Tensor", *, reduction: Reduction = "mean") -> "Tensor":
+        """Cross-entropy with labels (B,) or probabilities (B, K)."""
+        from torch.nn import functional as F
+
+        return F.cross_entropy(outputs, y, reduction=reduction)
+
+    def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
+        from tuneparts.data.scores import class_scores
+
+        return class_scores(outputs, y)
+
+    def count_outputs(self, labels: npt.NDArray[Any]) -> int:
+        return 1 + int(labels.max(initial=-1))
+
+    def combined(self, outputs_MBK: "Tensor") -> "Tensor":
+        """Log of the mean of the members' probabilities, in double precision."""
+        log_probs_MBK = outputs_MBK.double().log_softmax(dim=2)
+        return log_probs_MBK.logsumexp(dim=0) - math.log(len(outputs_MBK))
+
+
+class Binary(Target):
+    """Class 1 or class 0: one output, the log-odds of class 1; binary cross-entropy.
+
+    Example:
+        >>> import torch
+        >>> Binary().loss(torch.zeros(2, 1), torch.tensor([0, 1]))
+        tensor(0.6931)
+    """
+
+    metrics = (
+        *_LIKELIHOOD,
+        Metric("auc", Direction.UP, "", 4, "area under the ROC curve"),
+    )
+
+    def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
+        from torch.nn import functional as F
+
+        logits_B = outputs.squeeze(1)
+        return F.binary_cross_entropy_with_logits(logits_B, y.to(logits_B.dtype), reduction="none")
+
+    def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
+        from tuneparts.data.scores import binary_scores
+
+        return binary_scores(outputs.squeeze(1), y)
+
+    def combined(self, outputs_MBK: "Tensor") -> "Tensor":
+        """Log-odds of the mean of the members' probabilities, in double precision."""
+        from torch.nn import functional as F
+
+        outputs = outputs_MBK.double()
+        # log p - log (1 - p) of the mean p, from sums of logarithms that do not underflow.
+        return F.logsigmoid(outputs).logsumexp(dim=0) - F.logsigmoid(-outputs).logsumexp(dim=0)
+
+
+class Values(Target):
+    """Real numbers: an output for each, mean squared error in the units of the labels.
+
+    Labels are not scaled: bring them to a size around one in the function that makes the data, or
+    lower the learning rate.
+
+    Example:
+        >>> import torch
+        >>> Values().loss(torch.zeros(2, 1), torch.tensor([[1.0], [3.0]]))
+        tensor(5.)
+    """
+
+    metrics = (
+        Metric("mse", Direction.DOWN, "", 4, "mean squared error"),
+        Metric("rmse", Direction.DOWN, "", 4, "root of the mean squared error"),
+        Metric("r2", Direction.UP, "", 4, "share of the labels' variance explained"),
+    )
+
+    def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
+        return (outputs - y).square().mean(dim=1)
+
+    def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
+        from tuneparts.data.scores import value_scores
+
+        return value_scores(outputs, y)
+
+
+class OwnLoss(Target):
+    """A function `loss(outputs, y)` of one's own, which gives the loss (B,) of each example.
+
+    `DataConfig(..., target=function)` is short for it. A subclass of `Target` has metrics of its
+    own besides.
+
+    Example:
+        >>> OwnLoss(function="my_search:huber", num_outputs=3).model_dump()
+        {'kind': 'own_loss', 'function': 'my_search:huber', 'num_outputs': 3}
+    """
+
+    function: str
+    """Import path; the function itself is taken too."""
+    num_outputs: int | None = Field(default=None, ge=1)
+    """Outputs of the net; as many as an example has labels if None."""
+    metrics = (Metric("loss", Direction.DOWN, "", 4, "mean loss by one's own function"),)
+
+    def __init__(self, function: Callable[..., Any] | None = None, /, **values: Any) -> None:
+        super().__init__(**({} if function is None else {"function": function}), **values)
+
+    @field_validator("function", mode="before")
+    @classmethod
+    def _name_function(cls, value: Any) -> Any:
+        return import_path.of(value) if callable(value) else value
+
+    def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
+        losses_B: Tensor = import_path.find(self.function)(outputs, y)
+        return losses_B
+
+    def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
+        return {"loss": float(self.losses(outputs.double(), y).mean())}
+
+    def count_outputs(self, labels: npt.NDArray[Any]) -> int:
+        return self.num_outputs or super().count_outputs(labels)
+
+
+def from_anything(value: Any) -> Any:
+    """A target from its name, its JSON or a function; anything else is returned as it is."""
+    if isinstance(value, str):
+        return Target.made_from({"kind": value})
+    if isinstance(value, type) and issubclass(value, Target):
+        return value()
+    if callable(value):
+        return parse(OwnLoss, {"function": value})
+    return Target.made_from(value)
