@@ -1,5 +1,6 @@
 """`import tuneparts`: run, continue, load, and what a run gives back."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from rich.console import Console
 import tuneparts
 from tests.conftest import empty_results
 from tuneparts import executors
+from tuneparts.api.results import metadata, tracking_card
 from tuneparts.errors import ConfigError, DataMissingError, InterruptedRunError, UnknownNameError
 from tuneparts.journal import records
 from tuneparts.search import load as search_files
+from tuneparts.search import runs
 
 pytestmark = pytest.mark.mlflow
 
@@ -112,3 +115,13 @@ def test_neither_ray_nor_mlflow_is_imported_for_a_search_or_a_fit() -> None:
     code = f"import {modules}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_secret_in_a_question_reaches_neither_report_nor_store(tmp_path: Path) -> None:
+    search = search_files.load("rotated_digits", scale="smoke", arms=["none"])
+    search = search.model_copy(update={"question": 'Is password="hunter2" right?'})
+    run = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
+    written = [metadata(run).to_json(), tracking_card(run).resolved]
+    for text in written:
+        assert "hunter2" not in text
+        json.loads(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tuneparts import frames, schema, settings
+from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, records
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
@@ -246,11 +246,11 @@ class Results:
 
 def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     """What a report says of a run besides its numbers."""
-    facts, search = run.card, run.search
+    facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
-        question=search.question,
-        notes=search.notes,
+        question=redactor.text(search.question),
+        notes=redactor.text(search.notes),
         scale=str(search.scale),
         metric=search.metric,
         figures=search.figures,
@@ -276,7 +276,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
                 passes=arm.config.passes,
-                budget_note=arm.budget_note,
+                budget_note=redactor.text(arm.budget_note),
             )
             for arm in search.arms
         ),
@@ -294,7 +294,7 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         scale=str(search.scale),
         digest=facts["digest"],
         commit=facts["commit"],
-        resolved=json.dumps(facts["search"], indent=2),
+        resolved=json.dumps(redaction.of_process().tree(facts["search"]), indent=2),
         versions=facts["versions"],
         question=search.question,
         metadata=told.to_json(),
