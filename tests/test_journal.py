@@ -1,3 +1,7 @@
+import os
+import resource
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -5,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneparts.errors import DataError, StorageError
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted, read
+from tuneparts.journal import (
+    Journal,
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRetried,
+    TrialStarted,
+    read,
+    records,
+)
 
 A = TrialId("random", 0, 3)
 EVENTS = [
@@ -45,6 +58,127 @@ def test_the_same_event_twice_is_no_news(tmp_path) -> None:
     assert not any(journal.append(event) for event in later)
     assert journal.events == EVENTS
     journal.close()
+
+
+def start(passes: int | None, lr: float, donor: str | None = None) -> TrialStarted:
+    return TrialStarted(A, {"lr": lr}, 1.0, passes, donor)
+
+
+def test_a_config_that_comes_back_is_the_newest(tmp_path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    told = [start(0, 0.1), start(10, 0.1), start(20, 0.2), start(30, 0.1), start(40, 0.1)]
+    assert [journal.append(event) for event in told] == [True, False, True, True, False]
+    assert not any(journal.append(event) for event in told)  # as after a crash
+    journal.close()
+    again = Journal(tmp_path / "j.jsonl").trials[A]
+    assert again.config == {"lr": 0.1}
+    assert again.configs == [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.1}]
+
+
+def test_a_copy_is_news_though_its_config_is_the_same(tmp_path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    told = [start(0, 0.1), start(10, 0.1, "random/seed0/00004")]
+    assert all(journal.append(event) for event in told)
+    assert not any(journal.append(event) for event in told)
+    journal.close()
+
+
+def test_a_failed_trial_can_be_retried_and_no_other(tmp_path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    again = TrialRetried(A, 9.0)
+    assert not journal.append(again)
+    for event in EVENTS:
+        journal.append(event)
+    assert journal.append(again)
+    assert journal.trials[A].end is None
+    assert not journal.append(again)
+    assert journal.append(TrialEnded(A, "finished", 10.0))
+    assert not journal.append(again)
+    journal.close()
+    assert records(tmp_path / "j.jsonl")[A].end.outcome == "finished"
+
+
+OLD = """{"kind": "start", "trial": "random/seed0/00003", "config": {"lr": 0.1}, "time": 1.0}
+{"kind": "row", "trial": "random/seed0/00003", "step": 10, "metrics": {}, "time": 2.0}
+{"kind": "start", "trial": "random/seed0/00003", "config": {"lr": 0.2}, "time": 3.0}
+"""
+
+
+def test_a_journal_without_a_version_is_read_and_continued(tmp_path) -> None:
+    path = tmp_path / "j.jsonl"
+    path.write_text(OLD)
+    journal = Journal(path)
+    assert sorted(journal.trials[A].starts) == [0, 10]
+    assert not journal.append(start(10, 0.2))
+    assert journal.append(start(20, 0.1))
+    journal.close()
+    assert path.read_text().startswith(OLD)
+    assert Journal(path).trials[A].starts[20].passes == 20
+    assert path.read_text().count('"version": 2') == 1
+
+
+def test_a_new_journal_says_its_version_once(tmp_path) -> None:
+    path = tmp_path / "j.jsonl"
+    Journal(path).close()
+    Journal(path).close()
+    assert path.read_text() == '{"kind": "version", "version": 2}\n'
+
+
+def test_a_journal_of_a_newer_version_is_refused(tmp_path) -> None:
+    path = tmp_path / "j.jsonl"
+    path.write_text('{"kind": "version", "version": 3}\n')
+    with pytest.raises(DataError, match=r"j\.jsonl: .*at most format 2 here, but this one has 3"):
+        Journal(path)
+
+
+def test_events_are_synced_on_request_and_after_a_second(tmp_path, monkeypatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    journal = Journal(tmp_path / "j.jsonl")
+    journal.append(EVENTS[0])
+    assert not synced
+    journal.sync()
+    journal.sync()  # nothing new
+    assert len(synced) == 1
+    clock[0] += 1.5
+    journal.append(EVENTS[1])
+    assert len(synced) == 2
+    journal.append(EVENTS[2])
+    journal.close()
+    assert len(synced) == 3
+
+
+def append(journal: Journal, rows: list[Row]) -> int:
+    return sum(journal.append(row) for row in rows)
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_2000_events_loses_none(tmp_path) -> None:
+    """A file-size limit cuts a line in half as a full disk does; then space is made."""
+    path, size = tmp_path / "j.jsonl", 100_000
+    rows = [Row(A, step, {"val/accuracy": step / 7}, float(step)) for step in range(2000)]
+    journal = Journal(path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        with pytest.raises(StorageError, match="nothing is lost"):
+            append(journal, rows)
+        kept = len(journal.events) - 1  # the last one was refused
+        assert path.stat().st_size == size
+        again = Journal(path)  # opened while the disk is still full
+        assert again.events == rows[:kept]
+        with pytest.raises(StorageError):
+            append(again, rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    whole = Journal(path)
+    assert whole.events == rows[:kept]
+    assert append(whole, rows) == 2000 - kept
+    whole.close()
+    assert list(read(path)) == rows
 
 
 def test_half_a_line_at_the_end_is_dropped_and_overwritten(tmp_path) -> None:

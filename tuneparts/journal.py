@@ -3,18 +3,26 @@
 The driver appends one line per event. The journal is the truth that everything else can be
 rebuilt from: after a crash the plan is replayed against it, and what the MLflow server missed
 while it was away is sent again from it. Appending the same row twice changes nothing.
+
+Its first line says in which version of the format the others are written; a file without such a
+line is of version 1. Lines of older versions are migrated while they are read.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from tuneparts.errors import DataError, StorageError
 
+VERSION = 2
+"""Of the format that is written. 2: a start says at which passes, and whose state it copies."""
+_SECONDS_BETWEEN_SYNCS = 1.0
+"""How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
 
 
@@ -45,6 +53,10 @@ class TrialStarted:
     trial: TrialId
     config: Mapping[str, Any]
     time: float
+    passes: int | None = 0
+    """From where on it has the config; None in files of version 1, where it follows from rows."""
+    donor: str | None = None
+    """The trial whose state it copies here, as text."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,33 @@ class TrialEnded:
     message: str = ""
 
 
-Event: TypeAlias = TrialStarted | Row | TrialEnded
-_KINDS: dict[str, type[Any]] = {"start": TrialStarted, "row": Row, "end": TrialEnded}
+@dataclass(frozen=True)
+class RoundFailed:
+    """A round of a trial failed, and the trial may go on from the state of another one."""
+
+    trial: TrialId
+    passes: int
+    """Where the round began."""
+    message: str
+    time: float
+
+
+@dataclass(frozen=True)
+class TrialRetried:
+    """A trial that had failed is tried again from its last checkpoint: its end is void."""
+
+    trial: TrialId
+    time: float
+
+
+Event: TypeAlias = TrialStarted | Row | TrialEnded | RoundFailed | TrialRetried
+_KINDS: dict[str, type[Any]] = {
+    "start": TrialStarted,
+    "row": Row,
+    "end": TrialEnded,
+    "round_failed": RoundFailed,
+    "retry": TrialRetried,
+}
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
 
@@ -87,33 +124,57 @@ class Observer(Protocol):
 class TrialRecord:
     """All that the journal knows of one trial."""
 
-    configs: list[Mapping[str, Any]] = field(default_factory=list)
+    starts: dict[int, TrialStarted] = field(default_factory=dict)
+    """Passes -> the config that the trial has from there on."""
     start: float | None = None
     """When the first config was given."""
     rows: dict[int, Row] = field(default_factory=dict)
+    failed_rounds: dict[int, str] = field(default_factory=dict)
+    """Passes at which a round began that failed -> why."""
     end: TrialEnded | None = None
 
     def add(self, event: Event) -> bool:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
-            if event.config in self.configs:
-                return False
-            self.configs.append(event.config)
-            self.start = event.time if self.start is None else self.start
-        elif isinstance(event, Row):
+            return self._add_start(event)
+        if isinstance(event, Row):
             if event.step in self.rows:
                 return False
             self.rows[event.step] = event
+        elif isinstance(event, RoundFailed):
+            if event.passes in self.failed_rounds:
+                return False
+            self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, TrialRetried):
+            if self.end is None or self.end.outcome != "failed":
+                return False
+            self.end = None
         else:
             if self.end is not None:
                 return False
             self.end = event
         return True
 
+    def _add_start(self, event: TrialStarted) -> bool:
+        """A config is news where another one was in force, also if the trial had it before."""
+        passes = event.passes if event.passes is not None else max(self.rows, default=0)
+        before = self.starts.get(max((p for p in self.starts if p <= passes), default=-1))
+        is_copy = event.donor is not None and passes not in self.starts
+        if before is not None and before.config == event.config and not is_copy:
+            return False
+        self.starts[passes] = event
+        self.start = event.time if self.start is None else self.start
+        return True
+
     @property
     def config(self) -> Mapping[str, Any]:
         """The newest config."""
-        return self.configs[-1]
+        return self.starts[max(self.starts)].config
+
+    @property
+    def configs(self) -> list[Mapping[str, Any]]:
+        """All configs that it had, oldest first; one that came back stands there again."""
+        return [self.starts[passes].config for passes in sorted(self.starts)]
 
     @property
     def last(self) -> Row | None:
@@ -147,14 +208,24 @@ class Journal:
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
-            for event in read(path):
-                self._apply(event)
+        version = 0
+        for line in _lines(path) if path.exists() else ():
+            version = line.version
+            if line.event is not None:
+                self._apply(line.event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
         self._file = path.open("ab", buffering=0)
+        self._synced_at = time.monotonic()
+        self._is_synced = True
+        if version < VERSION:
+            self._write(json.dumps({"kind": "version", "version": VERSION}).encode() + b"\n")
 
     def append(self, event: Event) -> bool:
         """Write an event unless the journal has it already; returns whether it was written.
+
+        It then survives the death of this process, and after a second at most, or after `sync`,
+        that of the machine.
 
         Raises:
             StorageError: The disk did not take the line. The journal is then closed for good; a
@@ -163,30 +234,50 @@ class Journal:
         if not self._apply(event):
             return False
         self._write(_encode(event).encode() + b"\n")
+        if time.monotonic() - self._synced_at > _SECONDS_BETWEEN_SYNCS:
+            self.sync()
         return True
 
-    def _write(self, line: bytes) -> None:
-        """Hand a line to the operating system, so that it survives the death of this process.
+    def sync(self) -> None:
+        """Wait until all events are on the disk, where a power cut does not take them.
 
-        A power cut may still take the newest lines; workers then report them again from their
-        checkpoints.
+        Called before anything is done that cannot be undone should they be lost: a round that
+        builds on them is started, or checkpoints that could report them again are removed.
+
+        Raises:
+            StorageError: As of `append`.
         """
+        if self._is_synced:
+            return
+        try:
+            os.fsync(self._file.fileno())
+        except (OSError, ValueError) as error:
+            self._refuse(str(error))
+        self._is_synced = True
+        self._synced_at = time.monotonic()
+
+    def _write(self, line: bytes) -> None:
+        """Hand a line to the operating system, so that it survives the death of this process."""
         try:
             written = self._file.write(line)
             reason = None if written == len(line) else "the disk took half a line"
         except (OSError, ValueError) as error:  # ValueError: closed by an earlier failure
             reason = str(error)
         if reason is not None:
-            self._file.close()
-            raise StorageError(
-                f"an event is on disk before anyone hears of it, but {self.path} cannot be "
-                f"written: {reason}. Make space, then run `tuneparts resume`; nothing is lost."
-            )
+            self._refuse(reason)
+        self._is_synced = False
+
+    def _refuse(self, reason: str) -> NoReturn:
+        self._file.close()
+        raise StorageError(
+            f"an event is on disk before anyone hears of it, but {self.path} cannot be "
+            f"written: {reason}. Make space, then run `tuneparts resume`; nothing is lost."
+        )
 
     def close(self) -> None:
         """Wait until every event is on the disk, and close the file."""
         if not self._file.closed:
-            os.fsync(self._file.fileno())
+            self.sync()
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
@@ -205,11 +296,38 @@ class Journal:
 
 
 def read(path: Path) -> Iterator[Event]:
-    """Read the events of a journal file, oldest first; half a line at its end is left out."""
+    """Read the events of a journal file, oldest first; half a line at its end is left out.
+
+    Raises:
+        DataError: A line is damaged, or the file is of a version that is not known here.
+    """
+    return (line.event for line in _lines(path) if line.event is not None)
+
+
+class _Line(NamedTuple):
+    version: int
+    event: Event | None
+    """None for a header."""
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """Read the whole lines; a journal that a newer version continued has headers in its middle."""
+    version = 1
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
-            if line.endswith("\n"):
-                yield _decode(line, path, number)
+            if not line.endswith("\n"):
+                return
+            try:
+                named = header(line)
+                version = version if named is None else named
+                yield _Line(version, decode(line, version) if named is None else None)
+            except DataError as error:
+                raise DataError(f"{path}: {error}") from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise DataError(
+                    f"every line of a journal is one event, but line {number} of {path} is not "
+                    f"({error}). Restore the file, or start the search anew."
+                ) from None
 
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
@@ -226,22 +344,45 @@ def _encode(event: Event) -> str:
     return json.dumps({"kind": _NAMES[type(event)], **values})
 
 
-def decode(line: str) -> Event:
-    """Read one line of a journal as its event; raises a builtin error for anything else."""
+def header(line: str) -> int | None:
+    """The version that a file's first line names; None for any other line.
+
+    Raises:
+        DataError: The version is newer than this code.
+    """
+    if not line.startswith('{"kind": "version"'):
+        return None
+    version = int(json.loads(line)["version"])
+    if version > VERSION:
+        raise DataError(
+            f"a journal has at most format {VERSION} here, but this one has {version}: a newer "
+            "tuneparts wrote it. Read it with that one."
+        )
+    return version
+
+
+def decode(line: str, version: int = VERSION) -> Event:
+    """Read one line of a journal as its event; raises a builtin error for anything else.
+
+    Args:
+        line: not the header.
+        version: of the format that it is written in.
+    """
     values = json.loads(line)
+    for old in range(version, VERSION):
+        values = _MIGRATIONS[old](values)
     cls = _KINDS[values.pop("kind")]
     event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
     return event
 
 
-def _decode(line: str, path: Path, number: int) -> Event:
-    try:
-        return decode(line)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"every line of a journal is one event, but line {number} of {path} is not "
-            f"({error}). Restore the file, or start the search anew."
-        ) from None
+def _from_1(values: dict[str, Any]) -> dict[str, Any]:
+    """Starts did not say at which passes they were."""
+    return {"passes": None, **values} if values["kind"] == "start" else values
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+"""Version -> how a line of it becomes one of the next."""
 
 
 def tell(observers: Iterable[Observer], event: Event) -> None:

@@ -205,7 +205,7 @@ def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None
     """Select the trial with the best score: the one rule, for followers and for reports.
 
     Ties go to the smaller index. A single candidate needs no score, because there is nothing to
-    choose; among several, those without a score or with NaN are out.
+    choose; among several, those without a finite score are out.
 
     Args:
         scores: index of each trial -> its score.
@@ -221,7 +221,7 @@ def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None
     best_score = math.nan
     for index in sorted(scores):
         score = scores[index]
-        if score is None or math.isnan(score):
+        if score is None or not math.isfinite(score):
             continue
         if best is None or metric.better(score, best_score):
             best, best_score = index, score

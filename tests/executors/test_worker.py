@@ -17,7 +17,7 @@ from tuneparts.executors.worker import (
     TrialSetting,
     deliver,
     is_disk_full,
-    lost_worker,
+    is_transient,
     restore_learner,
 )
 from tuneparts.journal import Journal, TrialId
@@ -143,6 +143,23 @@ def test_full_is_told_from_other_troubles() -> None:
     assert not is_disk_full(OSError(errno.EIO, "broken"))
 
 
+def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
+    caused = RuntimeError("boom")
+    caused.__cause__ = TimeoutError()
+    service = type("ServiceError", (Exception,), {"__module__": "botocore.exceptions"})
+    away = [ConnectionError(), TimeoutError(), caused, service(), StorageError("x")]
+    assert all(is_transient(error) for error in away)
+    final = [ValueError(), MemoryError(), DataMissingError("none"), RuntimeError(), None]
+    assert not any(is_transient(error) for error in final)
+
+
+def test_a_process_in_which_something_unexpected_was_raised_is_left(setting) -> None:
+    odd = SegmentExecution(segment(config={"fault": "raise"}), setting)
+    assert [report.leave for report in steps(odd)] == [False, True]
+    wrong = Segment(trial=TrialId("arm", 0, 1), config={"method": "no", "passes": 8}, until=8)
+    assert not SegmentExecution(wrong, setting).step().leave  # our own sentence
+
+
 def test_the_threads_of_a_trial_are_set(setting) -> None:
     before = torch.get_num_threads()
     try:
@@ -175,9 +192,11 @@ def test_a_full_disk_ends_no_trial(plan) -> None:
 
 
 def test_a_lost_worker_is_a_failure_that_counts_its_deaths(plan) -> None:
-    deliver(plan, plan.next(), lost_worker())
+    for _ in range(3):
+        assert plan.lost(plan.next())
+    assert not plan.lost(plan.next())
     assert plan.journal.trials[TRIAL].end.outcome == "failed"
-    assert "died 4 times" in plan.journal.trials[TRIAL].end.message
+    assert "died 4 times; what it said" in plan.journal.trials[TRIAL].end.message
 
 
 def test_a_learner_is_restored_in_its_last_state(null_search, null_arm, setting, tmp_path) -> None:

@@ -185,8 +185,9 @@ def test_pbt_copies_the_best_over_the_worst_after_each_round(null_arm, metric, s
             (number for number, value in scores.items() if value is not None),
             key=lambda number: (-scores[number] if metric is ACCURACY else scores[number], number),
         )
-        best, worst = ranked[:2], ranked[-2:]
-        assert [index(one) for one in after.run] == sorted(ranked)  # who failed does not go on
+        failed = [number for number, value in scores.items() if value is None]
+        best, worst = ranked[:2], [*(ranked + failed)[-2:], *failed]  # who failed goes on as a copy
+        assert [index(one) for one in after.run] == sorted([*ranked, *failed])
         for one in after.run:
             if index(one) not in worst:
                 assert one.donor is None

@@ -32,7 +32,7 @@ def test_the_newest_of_the_round_is_found_and_two_are_kept(store, tmp_path) -> N
     assert files(tmp_path) == ["r000-p000000006.pt", "r000-p000000008.pt"]
     found = store.find(segment())
     assert found.state == {"passes": 8}
-    assert found.same_round
+    assert found.round == 0
 
 
 def test_the_last_state_of_a_trial_is_that_of_its_newest_round(store, tmp_path) -> None:
@@ -70,7 +70,7 @@ def test_a_round_starts_from_its_own_or_a_donors_milestone(store, tmp_path) -> N
         assert files(tmp_path, trial) == ["r000-p000000010.pt"]
     own = store.find(segment(A, 1))
     assert own.state == {"mark": "a"}
-    assert not own.same_round
+    assert own.round == 0
     assert store.find(segment(A, 1, donor=B)).state == {"mark": "b"}
     store.put(segment(A, 1), 15, {"mark": "later"}, last=False)
     assert store.find(segment(A, 1, donor=B)).state == {"mark": "later"}

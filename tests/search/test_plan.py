@@ -122,6 +122,145 @@ def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
     assert execute(everything, path, order=2) == undisturbed
 
 
+@pytest.mark.parametrize("left", [0, 3, 9])
+def test_a_power_cut_that_takes_rounds_of_the_journal_kills_no_member(
+    null_search, null_arm, tmp_path, left: int
+) -> None:
+    """Checkpoints on another disk are then further than the journal."""
+    search = null_search(
+        null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
+        null_arm("asha", algorithm=Asha(num_trials=8, min_passes=2, reduction=2)),
+    )
+    undisturbed = execute(search, tmp_path / "whole.jsonl", order=0)
+    path = tmp_path / "cut.jsonl"
+    with pytest.raises(KilledError):
+        execute(search, path, order=1, die_after=27)
+    assert len({row.step for r in records(path).values() for row in r.rows.values()}) >= 3
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:left]))
+    assert execute(search, path, order=2) == undisturbed
+
+
+class Losing(Executor):
+    """Loses a worker after every row, and once more before it trains on."""
+
+    def run_segment(self, plan: Plan, segment: Segment) -> None:
+        report = SegmentExecution(segment, self.setting).step()
+        plan.report(segment, report.rows)
+        if report.done:
+            plan.complete(segment, finished=report.finished, failure=report.failure)
+        else:
+            assert plan.lost(segment)
+            assert plan.lost(plan.next())
+
+
+def test_a_trial_that_gets_on_may_lose_workers_without_end(null_search, null_arm, tmp_path) -> None:
+    search = null_search(null_arm("fixed"), max_failures=2)
+    journal = Journal(tmp_path / "journal.jsonl")
+    Losing(0, tmp_path / "trials").run(Plan(search, journal))
+    journal.close()
+    (record,) = journal.trials.values()
+    assert record.end.outcome == "finished"
+    assert sorted(record.rows) == [2, 4, 6, 8]
+
+
+def test_failures_are_counted_since_the_last_row_by_the_limit_of_the_arm(
+    null_search, null_arm, tmp_path
+) -> None:
+    search = null_search(null_arm("a", max_failures=1), null_arm("b"), max_failures=0)
+    plan = Plan(search, Journal(tmp_path / "journal.jsonl"))
+    a, b = plan.next(), plan.next()
+    assert plan.lost(a)
+    assert plan.next() == a
+    plan.report(a, [{"cost/passes": 2, "val/accuracy": 0.5}])
+    assert plan.lost(plan.next() or a)
+    plan.report(a, [{"cost/passes": 2, "val/accuracy": 0.5}])  # known: no progress
+    assert not plan.lost(a)
+    assert not plan.lost(b, "the storage failed", ": away")
+    ends = {str(trial): record.end.message for trial, record in plan.journal.trials.items()}
+    assert "the worker process died 2 times since its last row; what" in ends["a/seed0/00000"]
+    assert ends["b/seed0/00000"] == "the storage failed 1 times: away"
+    assert plan.done
+    plan.journal.close()
+
+
+def run_with(search: Search, path: Path, metrics: dict[str, float]) -> dict[str, Any]:
+    """Every segment ends with these metrics."""
+    plan = Plan(search, Journal(path))
+    while (segment := plan.next()) is not None:
+        plan.report(segment, [{**metrics, "cost/passes": segment.until}])
+        plan.complete(segment, finished=segment.until == 8)
+    assert plan.done
+    plan.journal.close()
+    return facts(plan.journal)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "count"),
+    [
+        (RandomSearch(num_trials=3), 3),
+        (Tpe(num_trials=3, batch=2, num_startup=1), 3),
+        (Asha(num_trials=4, min_passes=2, reduction=2), 4),
+        (Pbt(population=4, num_rounds=2), 4),
+    ],
+)
+def test_a_missing_metric_fails_trials_that_are_compared_with_a_sentence(
+    null_search, null_arm, tmp_path, algorithm, count: int
+) -> None:
+    search = null_search(null_arm("arm", algorithm=algorithm))
+    found = run_with(search, tmp_path / "j.jsonl", {"train/loss": 1.0})
+    assert len(found) == count
+    for _, _, (outcome, message) in found.values():
+        assert outcome == "failed"
+        assert "trials of `arm` are compared by val/accuracy, but its row after" in message
+        assert "has only cost/passes, cost/seconds, train/loss. Hold out" in message
+
+
+def test_a_single_trial_needs_no_score_but_a_broken_one_is_a_failure(
+    null_search, null_arm, tmp_path
+) -> None:
+    search = null_search(null_arm("arm"))
+    found = run_with(search, tmp_path / "none.jsonl", {"train/loss": 1.0})
+    assert [end[0] for _, _, end in found.values()] == ["finished"]
+    found = run_with(search, tmp_path / "inf.jsonl", {"val/accuracy": float("inf")})
+    assert [end for _, _, end in found.values()] == [
+        ("failed", "a score is a finite number, but val/accuracy is inf.")
+    ]
+
+
+def test_a_member_that_raises_goes_on_as_a_copy_of_a_good_one(
+    null_search, null_arm, tmp_path
+) -> None:
+    search = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
+
+    def run_until(path: Path, most: int) -> dict[str, Any]:
+        plan = Plan(search, Journal(path))
+        for _ in range(most):
+            segment = plan.next()
+            if segment is None:
+                break
+            if (segment.trial.index, segment.round) == (1, 1):
+                plan.complete(segment, finished=False, failure="ValueError: odd")
+                continue
+            row = {"val/accuracy": segment.config["x"], "cost/passes": segment.until}
+            plan.report(segment, [row])
+            plan.complete(segment, finished=segment.until == 8)
+        plan.journal.close()
+        return facts(plan.journal)
+
+    whole = run_until(tmp_path / "whole.jsonl", 100)
+    assert {end[0] for _, _, end in whole.values()} == {"finished"}
+    record = records(tmp_path / "whole.jsonl")[TrialId("pbt", 0, 1)]
+    assert record.failed_rounds == {2: "ValueError: odd"}
+    assert sorted(record.rows) == [2, 6, 8]
+    donor = TrialId.parse(record.starts[4].donor)
+    scores = {i: records(tmp_path / "whole.jsonl")[TrialId("pbt", 0, i)] for i in (0, 2, 3)}
+    best = max(scores, key=lambda i: scores[i].rows[4].metrics["val/accuracy"])
+    assert donor.index == best
+    for most in (5, 6, 7, 10):
+        run_until(tmp_path / f"{most}.jsonl", most)
+        assert run_until(tmp_path / f"{most}.jsonl", 100) == whole
+
+
 def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
@@ -173,10 +312,13 @@ def test_random_draws_do_not_shift_when_more_are_asked_for(null_search, null_arm
     assert all(b[trial] == found for trial, found in a.items())
 
 
-def test_trials_without_a_finite_score_are_stopped_and_resumed_alike(
+def test_trials_without_a_finite_score_have_failed_and_are_resumed_alike(
     null_search, null_arm, tmp_path
 ) -> None:
-    """Neither takes the others along, nor is it left running for ever."""
+    """Neither takes the others along, nor is it left running for ever.
+
+    A member of a population goes on as a copy of another, and fails for good in its last round.
+    """
     search = null_search(
         null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
@@ -203,6 +345,12 @@ def test_trials_without_a_finite_score_are_stopped_and_resumed_alike(
         assert again.keys() == whole.keys()
         assert all(again[trial][0::2] == whole[trial][0::2] for trial in whole)
     outcomes = {trial: end[0] for trial, (_, _, end) in whole.items()}
-    assert outcomes["asha/seed0/00000"] == "stopped"
+    assert outcomes["asha/seed0/00000"] == "failed"
     assert "finished" in {outcomes[f"asha/seed0/0000{i}"] for i in range(1, 9)}
-    assert outcomes["pbt/seed0/00000"] == "finished"
+    assert outcomes["pbt/seed0/00000"] == "failed"
+    assert {outcomes[f"pbt/seed0/0000{i}"] for i in range(1, 4)} == {"finished"}
+    message = "a score is a finite number, but val/accuracy is nan."
+    record = records(tmp_path / "whole.jsonl")[TrialId("pbt", 0, 0)]
+    assert record.failed_rounds == {0: message, 2: message, 4: message}
+    assert whole["pbt/seed0/00000"][2][1] == message
+    assert all(start.donor is not None for step, start in record.starts.items() if step)

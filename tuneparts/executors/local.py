@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -20,14 +19,11 @@ import torch
 from tuneparts.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
 from tuneparts.executors.worker import (
-    MAX_RESTARTS,
     Report,
     SegmentExecution,
     TrialSetting,
     deliver,
-    lost_worker,
 )
-from tuneparts.journal import TrialId
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
@@ -118,18 +114,14 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
-    restarts = 0
     execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
     while True:
         try:
             report = execution.step()
         except StorageError as error:
-            restarts += 1
-            if restarts <= MAX_RESTARTS:
+            if plan.lost(segment, "the storage failed", f": {error}"):
                 time.sleep(_PAUSE)
-                execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
-                continue
-            report = Report(done=True, failure=f"the storage failed {restarts} times: {error}")
+            return
         deliver(plan, segment, report)
         yield report
         if report.done:
@@ -139,27 +131,23 @@ def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[R
 def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
     """Run the plan in so many worker processes."""
     pool: list[_Worker] = []
-    deaths: Counter[tuple[TrialId, int]] = Counter()
-    again: deque[Segment] = deque()
     try:
         while not plan.done:
             while len(pool) < workers or any(worker.segment is None for worker in pool):
-                segment = again.popleft() if again else plan.next()
+                segment = plan.next()
                 if segment is None:
                     break
                 _idle_worker(pool, setting).start(segment, _threads(plan, segment))
             for worker in _with_news(pool):
                 assert worker.segment is not None
                 segment, report = worker.segment, worker.receive()
-                if report is None:
+                if report is None or report.leave:
                     pool.remove(worker)
                     worker.end()
-                    deaths[segment.trial, segment.round] += 1
-                    if deaths[segment.trial, segment.round] <= MAX_RESTARTS:
-                        again.append(segment)
-                        continue
-                    report = lost_worker()
-                deliver(plan, segment, report)
+                if report is None:
+                    plan.lost(segment)
+                else:
+                    deliver(plan, segment, report)
     finally:
         for worker in pool:
             worker.end()

@@ -19,14 +19,21 @@ import torch
 from tuneparts import catalog, settings
 from tuneparts.config import parse
 from tuneparts.data.task import Task
-from tuneparts.errors import DataMissingError, HangError, StorageError
+from tuneparts.errors import (
+    CheckpointError,
+    ClusterError,
+    DataMissingError,
+    HangError,
+    StorageError,
+    TunepartsError,
+)
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
 from tuneparts.models import check_own_nets
 from tuneparts.redaction import redact
 from tuneparts.search.artifacts import ArtifactStore
-from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
@@ -34,8 +41,8 @@ from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
 
-MAX_RESTARTS = 3
-"""How often a segment is started again after its worker died, before its trial counts as failed."""
+_AWAY = ("botocore", "urllib3", "http.client", "google.api_core", "grpc", "ray.exceptions")
+"""Modules whose exceptions say that a service did not answer; none of them need be installed."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,8 @@ class Report:
     """Why the trial cannot go on."""
     disk_full: str | None = None
     """What the disk said; the search has to stop, and no trial is to blame."""
+    leave: bool = False
+    """The process may be damaged, as a CUDA context is after an error: no other trial in it."""
 
 
 class SegmentExecution:
@@ -127,6 +136,9 @@ class SegmentExecution:
         self._learner: Learner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
+        """All rows of the trial, also of earlier rounds."""
+        self._is_behind = False
+        """Whether a later round has begun already; then there is nothing to do but to report."""
         self._unreported: list[dict[str, float]] = []
 
     def step(self) -> Report:
@@ -144,19 +156,21 @@ class SegmentExecution:
                 if not self._is_over(learner):
                     self._advance(learner)
             self._log.keep()
-        except OSError as error:
-            if is_disk_full(error):
+        except Exception as error:
+            if isinstance(error, OSError) and is_disk_full(error):
                 return Report(done=True, disk_full=redact(str(error)))
             self._log_traceback()
-            # Storage may come back, so the trial has not failed yet. The executor starts the
-            # segment again; `from None` because executors log whatever hangs on the error.
-            raise StorageError(redact(f"{type(error).__name__}: {error}")) from None
-        except Exception as error:  # the same config would fail the same way: no second try
-            self._log_traceback()
             failure = redact(f"{type(error).__name__}: {error}")
-            return Report(self._unreported, done=True, failure=failure)
+            if is_transient(error):
+                # It may come back, so the trial has not failed yet. The executor starts the
+                # segment again; `from None` because executors log whatever hangs on the error.
+                raise StorageError(failure) from None
+            # The same config would fail the same way: no second try.
+            leave = not isinstance(error, TunepartsError)
+            return Report(self._unreported, done=True, failure=failure, leave=leave)
         rows, self._unreported = self._unreported, []
-        return Report(rows, done=self._is_over(learner), finished=learner.finished)
+        finished = learner.finished and not self._is_behind
+        return Report(rows, done=self._is_over(learner), finished=finished)
 
     def _build(self, log: TrialLog) -> Learner:
         segment, device = self._segment, available_device()
@@ -171,11 +185,12 @@ class SegmentExecution:
         found = self._checkpoints.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
-        if found is not None and found.same_round:
+            self._history = self._known_rows(found)
+        if found is not None and found.round >= segment.round:
             # The driver may have died before it heard of these rows. It ignores those it knows.
             self._seconds = found.state["seconds"]
-            self._unreported = found.state["rows"]
-        self._history = list(self._unreported)
+            self._is_behind = found.round > segment.round
+            self._unreported = self._rows_of_segment()
         log.add(
             f"{segment.config['method']} from {learner.passes} to {segment.until} passes on "
             f"{platform.node()}, process {os.getpid()}, {device}, threads: {self._threads}"
@@ -183,6 +198,25 @@ class SegmentExecution:
         log.keep()  # a worker that dies at once has said where it ran
         self._learner = learner
         return learner
+
+    def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
+        """What this trial has reported so far; a donor's state holds the rows of the donor."""
+        if self._segment.donor is None or found.round >= self._segment.round:
+            return list(found.state["rows"])
+        own = self._checkpoints.last(self._segment.trial)
+        return [] if own is None else list(own["rows"])
+
+    def _rows_of_segment(self) -> list[dict[str, float]]:
+        segment = self._segment
+        rows = [row for row in self._history if row["cost/passes"] > segment.start]
+        if not self._is_behind:
+            return rows
+        if not any(row["cost/passes"] >= segment.until for row in rows):
+            raise CheckpointError(
+                f"{segment.trial} is in a later round than its journal knows, but what it reported "
+                f"of round {segment.round} is not in its state."
+            )
+        return [row for row in rows if row["cost/passes"] <= segment.until]
 
     def _advance(self, learner: Learner) -> None:
         segment, passes, seconds = self._segment, learner.passes, self._setting.interval_limit
@@ -208,7 +242,8 @@ class SegmentExecution:
         self._checkpoints.put(segment, learner.passes, state, last=self._is_over(learner))
 
     def _is_over(self, learner: Learner) -> bool:
-        return learner.finished or learner.passes >= self._segment.until
+        is_reached = learner.passes >= self._segment.until
+        return learner.finished or is_reached or self._is_behind
 
     def _log_traceback(self) -> None:
         if self._log is not None:
@@ -255,13 +290,23 @@ def deliver(plan: Plan, segment: Segment, report: Report) -> None:
         plan.complete(segment, finished=report.finished, failure=report.failure)
 
 
-def lost_worker() -> Report:
-    """The report of a segment whose worker died once more than it is started again."""
-    return Report(
-        done=True,
-        failure=f"the worker process died {MAX_RESTARTS + 1} times; what it said last is in the "
-        "trial's log.",
-    )
+def is_transient(error: BaseException | None) -> bool:
+    """Whether an exception says that storage or a network did not answer: it may be back later.
+
+    What it was raised from counts too. Our own errors are about what will not change.
+
+    Example:
+        >>> is_transient(ConnectionResetError()), is_transient(ValueError())
+        (True, False)
+    """
+    while error is not None and not isinstance(error, TunepartsError):
+        module = type(error).__module__
+        if isinstance(error, OSError) or any(
+            module == name or module.startswith(f"{name}.") for name in _AWAY
+        ):
+            return True
+        error = error.__cause__
+    return isinstance(error, StorageError | ClusterError)
 
 
 def is_disk_full(error: OSError) -> bool:

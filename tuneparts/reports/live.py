@@ -1,5 +1,6 @@
 """The live view of a running search: a line per arm, on a terminal only."""
 
+import math
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -9,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialStarted
 from tuneparts.reports.progress import clock, share
 from tuneparts.reports.rendering import Cell, Table, to_rich
 from tuneparts.schema import lookup
@@ -80,10 +81,14 @@ class LiveView:
         elif isinstance(event, Row):
             arm.passes[event.trial] = event.step
             score = event.metrics.get(self._metric.name)
-            if score is not None and (arm.best is None or self._metric.better(score, arm.best)):
+            score = math.nan if score is None else score
+            best = arm.best
+            if math.isfinite(score) and (best is None or self._metric.better(score, best)):
                 arm.best = score
         elif isinstance(event, TrialEnded):
             arm.ended[event.trial] = event.outcome
+        elif isinstance(event, TrialRetried):
+            arm.ended.pop(event.trial, None)
 
     @property
     def fraction(self) -> float:

@@ -27,8 +27,9 @@ class FoundCheckpoint:
     """A state that a segment can start from."""
 
     state: dict[str, Any]
-    same_round: bool
-    """True: the segment was interrupted here. False: the round before ended here."""
+    round: int
+    """That of the segment, if it was interrupted here; one less, if the round before ended here;
+    more, if the trial has gone further than its journal knows."""
 
 
 class CheckpointStore:
@@ -77,15 +78,18 @@ class CheckpointStore:
     def find(self, segment: Segment) -> FoundCheckpoint | None:
         """Find the newest readable state to start a segment from; None to start from nothing.
 
+        A journal on a disk that lost its last writes may ask for a round that was over long ago.
+        The state is then of a later round; what the trial reported on the way is in it.
+
         Raises:
             CheckpointError: The state that the round before ended with cannot be read.
         """
         own = self._folder(segment.trial)
         names = [name for name in own.names() if _NAME.match(name)]
-        for name in reversed([n for n in names if _parse(n)[0] == segment.round]):
+        for name in reversed([n for n in names if _parse(n)[0] >= segment.round]):
             state = _read(own, name)
             if state is not None:
-                return FoundCheckpoint(state, same_round=True)
+                return FoundCheckpoint(state, round=_parse(name)[0])
         if segment.round == 0:
             return None
         source = segment.trial if segment.donor is None else segment.donor
@@ -97,7 +101,7 @@ class CheckpointStore:
                 f"round {segment.round} of {segment.trial} starts from the last state of {source}, "
                 f"but none can be read in {folder.uri}."
             )
-        return FoundCheckpoint(state, same_round=False)
+        return FoundCheckpoint(state, round=segment.round - 1)
 
     def last(self, trial: TrialId) -> dict[str, Any] | None:
         """The newest readable state of a trial, whatever its round; None when there is none."""

@@ -6,9 +6,10 @@ batch. What the journal already holds is not run again, so a plan made from a jo
 where the driver died.
 """
 
+import math
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -17,6 +18,7 @@ from tuneparts.journal import (
     Journal,
     Observer,
     Outcome,
+    RoundFailed,
     Row,
     TrialEnded,
     TrialId,
@@ -27,6 +29,9 @@ from tuneparts.schema import best_index, selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
+
+WORKER_DIED = "the worker process died"
+SEE_LOG = "; what it said last is in the trial's log."
 
 
 @dataclass
@@ -41,6 +46,8 @@ class _Replicate:
     """Segments of the present batch that have not ended, queued ones included."""
     results: dict[TrialId, Result] = field(default_factory=dict)
     """How those of the present batch that have ended did."""
+    failed: dict[TrialId, str] = field(default_factory=dict)
+    """Those of them that failed and that the algorithm may yet go on with, and why."""
     done: bool = False
 
 
@@ -72,6 +79,8 @@ class Plan:
         self._observers = observers
         self._metric = selection_metric(search.metric)
         self._queue: deque[Segment] = deque()
+        self._losses: Counter[TrialId] = Counter()
+        """Workers that a trial lost since its last new row."""
         self._replicates = {
             (arm.name, seed): _Replicate(arm, seed)
             for arm in search.arms
@@ -91,29 +100,63 @@ class Plan:
         return self._queue.popleft() if self._queue else None
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
-        """Record the metrics of intervals of a running segment; rows already known are ignored."""
+        """Record the metrics of intervals of a running segment; rows already known are ignored.
+
+        A row that is news shows that the trial gets on: worker losses before it are forgotten.
+        """
         # A worker counts the seconds of its own round only; a trial's are those of all rounds.
         before = self._seconds_before(segment)
         for metrics in rows:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
-            self._record(Row(segment.trial, int(row["cost/passes"]), row, time.time()))
+            if self._record(Row(segment.trial, int(row["cost/passes"]), row, time.time())):
+                del self._losses[segment.trial]
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
         """Record that a segment has ended, and queue what may run now.
+
+        One that ends without a finite score has failed, whatever its worker says.
 
         Args:
             segment: what ended.
             finished: whether its trial has spent its whole budget.
             failure: why the trial cannot go on, if it cannot.
         """
+        failure = failure or self._unscored(segment)
         if failure is not None:
-            self._end_trial(segment.trial, "failed", failure)
+            self._fail(segment, failure)
         elif finished:
             self._end_trial(segment.trial, "finished")
         self._collect_result(segment)
         self._ask_algorithm(self._replicates[segment.trial.arm, segment.trial.seed])
         self._start_replicates()
+
+    def give_back(self, segment: Segment) -> None:
+        """Put back a segment that does not run any more; it is the next to run."""
+        self._queue.appendleft(segment)
+
+    def lost(self, segment: Segment, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
+        """Record that a segment ended through no fault of its trial, and queue it again.
+
+        If that happened more often than the `max_failures` of its arm allows, without a new row in
+        between, the trial has failed.
+
+        Args:
+            segment: what was running.
+            what: what happened, in words that a number of times can follow.
+            why: what else to tell of a trial that has failed.
+
+        Returns:
+            Whether the segment is queued again.
+        """
+        self._losses[segment.trial] += 1
+        count = self._losses[segment.trial]
+        if count <= self.search.max_failures_of(segment.trial.arm):
+            self.give_back(segment)
+            return True
+        since = " since its last row" if self.journal.trials[segment.trial].rows else ""
+        self.complete(segment, finished=False, failure=f"{what} {count} times{since}{why}")
+        return False
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
@@ -198,18 +241,31 @@ class Plan:
             try:
                 batch = replicate.proposals.send(results)
             except StopIteration:
+                self._end_given_up(replicate)
                 replicate.done = True
             else:
                 self._queue_batch(replicate, batch)
+
+    def _end_given_up(self, replicate: _Replicate, keep: Set[TrialId] = frozenset()) -> None:
+        """End the trials whose last round failed and that their algorithm does not go on with."""
+        for trial, message in list(replicate.failed.items()):
+            if trial not in keep:
+                self._end_trial(trial, "failed", message)
+            del replicate.failed[trial]
 
     def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
         """Queue the segments of a batch, except those that the journal shows to have ended."""
         _check_batch(replicate, batch)
         for trial in batch.stop:
             self._end_trial(trial, "stopped")
+        self._end_given_up(replicate, keep={segment.trial for segment in batch.run})
+        # What was decided on must not be lost once workers build on it.
+        self.journal.sync()
         for segment in batch.run:
             replicate.running[segment.trial] = segment
-            self._record(TrialStarted(segment.trial, segment.config, time.time()))
+            donor = None if segment.donor is None else str(segment.donor)
+            start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
+            self._record(start)
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
@@ -220,9 +276,15 @@ class Plan:
         """Whether the journal shows that a segment has ended."""
         record = self.journal.trials[segment.trial]
         is_reached = record.at(segment.until) is not None
-        if is_reached and record.end is None and segment.until >= segment.config["passes"]:
-            # The driver died between the last row and the end of the trial.
-            self._end_trial(segment.trial, "finished")
+        if is_reached and record.end is None and segment.start not in record.failed_rounds:
+            # The driver may have died between the last row and what follows from it.
+            failure = self._unscored(segment) if record.last == record.at(segment.until) else None
+            if failure is not None:
+                self._fail(segment, failure)
+            elif segment.until >= segment.config["passes"]:
+                self._end_trial(segment.trial, "finished")
+        if segment.start in record.failed_rounds:
+            return True
         # A stopped trial ended in an earlier round; whether this one ran is up to its rows.
         return is_reached or (record.end is not None and record.end.outcome != "stopped")
 
@@ -242,19 +304,51 @@ class Plan:
         replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
         row = record.at(segment.until)
-        failure = None
-        if row is None and record.end is not None and record.end.outcome == "failed":
+        failure = record.failed_rounds.get(segment.start)
+        if failure is not None and record.end is None:
+            replicate.failed[segment.trial] = failure
+        is_failed = record.end is not None and record.end.outcome == "failed"
+        if record.end is not None and is_failed and (row is None or self._unscored(segment)):
             failure = record.end.message
         row = row or record.last
         replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
 
+    def _fail(self, segment: Segment, failure: str) -> None:
+        """End a trial, or only its round where its algorithm may go on from another's state."""
+        is_last = segment.until >= segment.config["passes"]
+        if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
+            self._record(RoundFailed(segment.trial, segment.start, failure, time.time()))
+        else:
+            self._end_trial(segment.trial, "failed", failure)
+
+    def _unscored(self, segment: Segment) -> str | None:
+        """Why the row that a segment ended with cannot be compared with others, if it cannot."""
+        record, metric = self.journal.trials[segment.trial], self.search.metric
+        row = record.at(segment.until) or record.last
+        score = None if row is None else row.metrics.get(metric)
+        if score is not None and not math.isfinite(score):
+            return f"a score is a finite number, but {metric} is {score}."
+        if score is None and row is not None and self._compares(segment.trial.arm):
+            return (
+                f"trials of `{segment.trial.arm}` are compared by {metric}, but its row after "
+                f"{row.step} passes has only {', '.join(sorted(row.metrics))}. Hold out "
+                "validation data, or select by another metric."
+            )
+        return None
+
+    def _compares(self, arm: str) -> bool:
+        """Whether an arm needs scores: one that runs a single trial has nothing to choose."""
+        return self.search.arm(arm).trials_per_seed > 1
+
     def _end_trial(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
         self._record(TrialEnded(trial, outcome, time.time(), message))
 
-    def _record(self, event: Event) -> None:
-        """Write an event to the journal, and tell observers if it is news."""
-        if self.journal.append(event):
+    def _record(self, event: Event) -> bool:
+        """Write an event to the journal, and tell observers if it is news; returns whether."""
+        is_news = self.journal.append(event)
+        if is_news:
             tell(self._observers, event)
+        return is_news
 
 
 def _check_batch(replicate: _Replicate, batch: object) -> None:

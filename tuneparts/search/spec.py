@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from tuneparts import catalog
+from tuneparts import catalog, schema
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import NO_DATA, Task
@@ -106,6 +106,8 @@ class Arm(Config):
     follows: str | None = None
     """Name of the leader: train at the hypers of its selected trial, replicate by replicate."""
     resources: Resources = Resources()
+    max_failures: int | None = Field(default=None, ge=0)
+    """As of the search, for this arm; None takes that of the search."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -173,6 +175,8 @@ class Search(Config):
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
+    max_failures: int = Field(default=3, ge=0)
+    """How often a trial is started again after a lost worker, without a new row in between."""
 
     @model_validator(mode="after")
     def _check_metric(self) -> "Search":
@@ -182,6 +186,12 @@ class Search(Config):
             reported = [metric.name for metric in arm.config.declared_metrics()]
             if arm.config.needs_data and self.data is None:
                 raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+            if self._lacks_metric(arm):
+                raise ValueError(
+                    f"trials are compared by {self.metric}, but those of `{arm.name}` would hold "
+                    "out no validation data: set `num_val` of the data, and `train_on` of the arm "
+                    "to 'train', or select by another metric"
+                )
             if not arm.config.needs_data and self.metric not in reported:
                 raise ValueError(
                     f"every arm reports the selection metric `{self.metric}`, but `{arm.name}` "
@@ -220,6 +230,23 @@ class Search(Config):
                     )
         return self
 
+    def _lacks_metric(self, arm: Arm) -> bool:
+        """Whether several trials of an arm are to be compared by data that nobody holds out."""
+        is_held_out = getattr(arm.config, "train_on", "train") == "train"
+        return (
+            self.data is not None
+            and arm.config.needs_data
+            and self.metric.startswith("val/")
+            and self.metric in schema.BUILT_IN
+            and arm.trials_per_seed > 1
+            and not (is_held_out and self.data.num_val > 0)
+        )
+
+    def max_failures_of(self, arm: str) -> int:
+        """How many lost workers in a row an arm forgives a trial."""
+        own = self.arm(arm).max_failures
+        return self.max_failures if own is None else own
+
     def seeds_of(self, arm: Arm) -> tuple[int, ...]:
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
@@ -235,7 +262,9 @@ class Search(Config):
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with whatever could change a result."""
-        words = {"question", "notes", "figures", "keep_models"}
-        facts = self.model_dump(mode="json", exclude=words)
+        words = ("question", "notes", "figures", "keep_models", "max_failures")
+        of_arms = {"__all__": {"max_failures"}}
+        exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
+        facts = self.model_dump(mode="json", exclude=exclude)
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

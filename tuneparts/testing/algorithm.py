@@ -50,6 +50,11 @@ def all_fail(segment: Segment) -> None:
     """Every trial fails in its first segment."""
 
 
+def _failure(score: float | None) -> str | None:
+    """Why a plan takes a trial for failed: it raised, or its score is no finite number."""
+    return None if score is not None and math.isfinite(score) else "boom"
+
+
 class AlgorithmContract:
     """The laws of a search algorithm; nothing is trained.
 
@@ -104,7 +109,7 @@ class AlgorithmContract:
             run = found[-1].run[::-1] if is_reversed else found[-1].run
             scored = {one.trial: score(one) for one in run}
             results = {
-                trial: Result({}, "boom") if value is None else Result({name: value})
+                trial: Result({} if value is None else {name: value}, _failure(value))
                 for trial, value in scored.items()
             }
         raise AssertionError(f"an algorithm ends, but this one asked for {_MOST_BATCHES} batches")
@@ -158,20 +163,28 @@ class AlgorithmContract:
                     ends[one.trial] = one.round, one.until
 
     def test_every_trial_ends_once(self) -> None:
-        """By failing, by being stopped, or at its budget; none is left waiting for ever."""
+        """By failing, by being stopped, or at its budget; none is left waiting for ever.
+
+        A trial that failed may go on only from the state of another.
+        """
         for score in self.scores:
             started: set[TrialId] = set()
             ended: set[TrialId] = set()
+            failed: set[TrialId] = set()
             for batch in self.batches(score):
                 stopped = set(batch.stop)
                 assert stopped <= started - ended
                 ended |= stopped
+                replaced = {one.trial for one in batch.run if one.donor is not None} & failed
+                assert self.algorithm.replaces_failed or not replaced
+                ended |= failed - replaced
                 assert not {one.trial for one in batch.run} & ended
+                failed = {one.trial for one in batch.run if _failure(score(one)) is not None}
                 for one in batch.run:
                     started.add(one.trial)
-                    if score(one) is None or one.until == one.config["passes"]:
+                    if one.until == one.config["passes"]:
                         ended.add(one.trial)
-            assert ended == started
+            assert ended | failed == started
 
     def test_it_spends_no_more_than_it_says(self) -> None:
         """An algorithm that stops trials may spend more than expected, but not more than all."""

@@ -185,7 +185,10 @@ class Replay:
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
             try:
-                event = journal.decode(line.decode("utf-8"))
+                text = line.decode("utf-8")
+                if journal.header(text) is not None:
+                    continue
+                event = journal.decode(text)
                 run = self._runs.setdefault(event.trial, TrialRun(event.trial, event.time))
                 run.fold(event, self.calls.problems)
             except Exception as error:  # one odd line must not end the replay

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tuneparts import schema
 from tuneparts.errors import UnknownNameError
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialStarted
 from tuneparts.tracking import store
 from tuneparts.tracking.card import DataFacts, flatten
 from tuneparts.tracking.record import Status
@@ -47,6 +47,8 @@ class TrialRun:
 
     def fold(self, event: Event, problems: store.Problems) -> None:
         """Add what an event says; metrics that the schema does not list are problems."""
+        if isinstance(event, TrialRetried):
+            self._reopen()
         if self.is_complete:
             return
         if isinstance(event, TrialStarted):
@@ -69,6 +71,12 @@ class TrialRun:
             self.tags["outcome"] = event.outcome
             if event.message:
                 self.tags["error"] = event.message[:_LONGEST_ERROR]
+
+    def _reopen(self) -> None:
+        """Take back the end of a trial that had failed and is tried again."""
+        self.is_complete, self.end, self.outcome = False, None, "running"
+        self.was_killed = True  # so that the store is told that it runs again
+        self.tags |= {"outcome": "running", "error": ""}
 
     def kill(self, time: float) -> None:
         """End it unless it has ended."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuneparts.errors import StorageError
 from tuneparts.executors.placement import bundles, refuse_unplaceable
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.worker import MAX_RESTARTS, TrialSetting
+from tuneparts.executors.worker import TrialSetting
 from tuneparts.redaction import RedactingFilter
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
@@ -86,7 +86,7 @@ def _tune(
             storage_path=str((folder / "ray").absolute()),
             verbose=0,
             stop=stopper,
-            failure_config=tune.FailureConfig(max_failures=MAX_RESTARTS),
+            failure_config=tune.FailureConfig(max_failures=0),  # the plan counts, and tries again
             # State is in our own checkpoint store, which every executor reads.
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_frequency=0, checkpoint_at_end=False

@@ -7,7 +7,7 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from tuneparts.executors.ray.stopper import DiskFullStopper
-from tuneparts.executors.worker import Report, deliver, lost_worker
+from tuneparts.executors.worker import Report, deliver
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 
@@ -45,10 +45,11 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        # With `error` the worker died more often than Ray starts it again.
-        self._deliver(
-            trial_id, lost_worker() if error else _report({**(result or {}), "done": True})
-        )
+        if error and self._stopper.reason is None:  # the worker died
+            with self._stopper.guard():
+                self._plan.lost(self._segments.pop(trial_id))
+        else:
+            self._deliver(trial_id, _report({**(result or {}), "done": True}))
 
     def _deliver(self, trial_id: str, report: Report) -> None:
         # Once the search stops, Ray ends every trial early: none of them may count as ended.

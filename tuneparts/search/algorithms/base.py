@@ -65,6 +65,8 @@ class Algorithm(Named):
     and figures that resample them leave the arm out."""
     has_space: ClassVar[bool] = True
     """Whether its arm has dimensions to draw from."""
+    replaces_failed: ClassVar[bool] = False
+    """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -82,7 +84,8 @@ class Algorithm(Named):
         What is yielded may depend on the arguments, the fields and the results received so far,
         and on nothing else: no clock, no global random numbers (`tuneparts.seeding` has streams).
         `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
-        ended. Any other must be run to its budget, or named in the `stop` of a later batch.
+        ended, unless `replaces_failed` and the next batch goes on with it from a donor. Any other
+        must be run to its budget, or named in the `stop` of a later batch.
 
         Args:
             arm: the method, its config and the space.

@@ -24,10 +24,12 @@ if TYPE_CHECKING:  # an arm holds an algorithm
 class Pbt(Algorithm):
     """All members train for a round, and then the worst copy from the best.
 
-    They copy weights and hypers, and vary the hypers before the next round starts.
+    They copy weights and hypers, and vary the hypers before the next round starts. A member that
+    failed, or has no finite score, copies too; with no member left to copy from all have failed.
     """
 
     is_adaptive = True
+    replaces_failed = True
 
     population: int = Field(ge=4)
     num_rounds: int = Field(ge=2)
@@ -63,12 +65,9 @@ class Pbt(Algorithm):
                 whole = whole_trial(arm, seed=seed, index=i, values=drawn)
                 segments[i] = stretch(whole, number=number, bounds=bounds, donor=source)
             results = yield Batch(tuple(segments.values()))
-            scores = {
-                i: results[one.trial].score(metric)
-                for i, one in segments.items()
-                if results[one.trial].failure is None
-            }
-            values = {i: values[i] for i in scores}
+            scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
+            if not any(map(math.isfinite, scores.values())):
+                return
             donors = exploit(
                 scores,
                 quantile=self.quantile,
@@ -89,8 +88,8 @@ def exploit(
 ) -> dict[int, int]:
     """Choose for each of the worst trials one of the best to copy (Jaderberg et al. 2017).
 
-    Ties are broken by index. With fewer than two trials left nothing is copied. A trial without a
-    finite score is among the worst, however many there are, and is never copied from.
+    Ties are broken by index. A trial without a finite score, such as one that failed, is among
+    the worst, however many there are, and is never copied from.
 
     Returns:
         Index of the trial that copies -> index of its donor.
