@@ -1,8 +1,6 @@
 """`import tuneparts`: run, continue, load, and what a run gives back."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,13 +106,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute `nothing`"):
         tuneparts.nothing  # noqa: B018
     assert {"run", "load", "Search"} <= set(dir(tuneparts))
-
-
-def test_neither_ray_nor_mlflow_is_imported_for_a_search_or_a_fit() -> None:
-    modules = "tuneparts, tuneparts.partition, tuneparts.search.spec"
-    code = f"import {modules}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_secret_in_a_question_reaches_neither_report_nor_store(tmp_path: Path) -> None:

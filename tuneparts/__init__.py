@@ -1,7 +1,13 @@
 """Ray Tune search and benchmarking of methods that learn hyperparameters in one run.
 
-Names of this module are imported when they are first used, so `import tuneparts` is quick and
-`tuneparts.partition` needs neither Ray nor MLflow.
+What a search file needs can be imported from here. Names of this module are imported when they are
+first used, so `import tuneparts` is quick and `tuneparts.partition` needs neither Ray nor MLflow.
+
+Example:
+    >>> from tuneparts import Arm, Choice, GridSearch, StandardConfig
+    >>> widths = {"net.widths": Choice(options=((16,), (32,)))}
+    >>> Arm(name="a", config=StandardConfig(), algorithm=GridSearch(), space=widths).trials_per_seed
+    2
 """
 
 from importlib import import_module
@@ -12,20 +18,83 @@ if TYPE_CHECKING:
     from tuneparts.api import load as load
     from tuneparts.api import resume as resume
     from tuneparts.api import run as run
+    from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
+    from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
+    from tuneparts.baselines.standard import StandardConfig as StandardConfig
+    from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
     from tuneparts.data.config import DataConfig as DataConfig
+    from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig as BatchEnsembleConfig
+    from tuneparts.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
+    from tuneparts.ensembles.mimo import MimoConfig as MimoConfig
+    from tuneparts.ensembles.slimmable import SlimmableConfig as SlimmableConfig
+    from tuneparts.ensembles.slimmable import (
+        UniversallySlimmableConfig as UniversallySlimmableConfig,
+    )
+    from tuneparts.federated.learner import FedAvgConfig as FedAvgConfig
+    from tuneparts.federated.learner import FederatedConfig as FederatedConfig
+    from tuneparts.models import Own as Own
+    from tuneparts.objective import ObjectiveConfig as ObjectiveConfig
+    from tuneparts.partition.learner import PartitionedConfig as PartitionedConfig
+    from tuneparts.partition.released import ReleasedConfig as ReleasedConfig
+    from tuneparts.pwfn.learner import PwfnConfig as PwfnConfig
+    from tuneparts.schema import Direction as Direction
+    from tuneparts.schema import Metric as Metric
+    from tuneparts.search.algorithms import Algorithm as Algorithm
+    from tuneparts.search.algorithms import Asha as Asha
+    from tuneparts.search.algorithms import Fixed as Fixed
+    from tuneparts.search.algorithms import GridSearch as GridSearch
+    from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
+    from tuneparts.search.algorithms import Pbt as Pbt
+    from tuneparts.search.algorithms import RandomSearch as RandomSearch
+    from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
+    from tuneparts.search.space import Dimension as Dimension
     from tuneparts.search.space import Uniform as Uniform
     from tuneparts.search.spec import Arm as Arm
+    from tuneparts.search.spec import Resources as Resources
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
+    from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
+    from tuneparts.training.learner import Context as Context
+    from tuneparts.training.learner import Learner as Learner
+    from tuneparts.training.learner import MethodConfig as MethodConfig
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "tuneparts.api": ("Results", "load", "resume", "run"),
+    "tuneparts.baselines.augerino": ("AugerinoConfig",),
+    "tuneparts.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.baselines.posthoc": ("PosthocConfig",),
+    "tuneparts.baselines.standard": ("StandardConfig",),
+    "tuneparts.baselines.validation": ("ValidationConfig",),
     "tuneparts.data.config": ("DataConfig",),
-    "tuneparts.search.space": ("Choice", "Uniform"),
-    "tuneparts.search.spec": ("Arm", "Scale", "Search"),
+    "tuneparts.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
+    "tuneparts.ensembles.deep": ("DeepEnsembleConfig",),
+    "tuneparts.ensembles.mimo": ("MimoConfig",),
+    "tuneparts.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
+    "tuneparts.federated.learner": ("FedAvgConfig", "FederatedConfig"),
+    "tuneparts.models": ("Own",),
+    "tuneparts.objective": ("ObjectiveConfig",),
+    "tuneparts.partition.learner": ("PartitionedConfig",),
+    "tuneparts.partition.released": ("ReleasedConfig",),
+    "tuneparts.pwfn.learner": ("PwfnConfig",),
+    "tuneparts.schema": ("Direction", "Metric"),
+    "tuneparts.search.algorithms": (
+        "Algorithm",
+        "Asha",
+        "Fixed",
+        "GridSearch",
+        "OptunaSearch",
+        "Pbt",
+        "RandomSearch",
+        "Tpe",
+    ),
+    "tuneparts.search.space": ("Choice", "Dimension", "Uniform"),
+    "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
+    "tuneparts.superweights.learner": ("SuperweightsConfig",),
+    "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
 }
 """Where the public names live."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -3,6 +3,7 @@
 A config travels as JSON. What cannot be written as JSON is named `package.module:Name` instead.
 """
 
+import inspect
 import re
 import sys
 from importlib import import_module
@@ -13,6 +14,10 @@ from tuneparts.errors import ConfigError
 
 PATTERN = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*")
 """What an import path looks like."""
+_CURE = (
+    "Define it with `class` or `def` at the top level of a module, outside of any function and "
+    "any object."
+)
 _MAIN = ("__main__", "__mp_main__")
 """How a script is called in the process that runs it, and in worker processes of a pool."""
 
@@ -30,16 +35,17 @@ def of(thing: Any) -> str:
         >>> of(OrderedDict)
         'collections:OrderedDict'
     """
-    if not isinstance(getattr(thing, "__qualname__", None), str):
+    is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
+    if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
         raise ConfigError(
-            f"what travels to a worker is a class or a function with a name, but got {thing!r}. "
-            "Define it with `class` or `def` at the top of a file."
+            f"what travels to a worker is a class or a function with a name, but got "
+            f"{thing!r:.100}. {_CURE}"
         )
     path = name_of(thing)
     if "<" in path:
         raise ConfigError(
             f"a worker imports a class or function by its name, but `{path}` is a lambda, or "
-            "stands inside a function. Define it with `class` or `def` at the top of a file."
+            f"stands inside a function. {_CURE}"
         )
     if path.partition(":")[0] in _MAIN:
         raise ConfigError(

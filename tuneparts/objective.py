@@ -15,25 +15,21 @@ it reported before must come out again, to the last bit.
 import inspect
 import json
 import math
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from queue import SimpleQueue
-from typing import Any, ClassVar, Literal, Self, SupportsFloat, TypeAlias
+from typing import Any, ClassVar, Literal, Self, SupportsFloat
 
 import torch
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
-from tuneparts import schema
+from tuneparts import import_path, schema
 from tuneparts.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context, Learner, MethodConfig
 
-Objective: TypeAlias = Callable[[dict[str, Any]], Any]
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 _COUNTED_HERE = ("cost/passes", "cost/seconds")
 _FORM = "`package.module:function`"
@@ -70,7 +66,7 @@ class ObjectiveConfig(MethodConfig):
     @field_validator("function", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
-        return path_of(value) if callable(value) else value
+        return import_path.of(value) if callable(value) else value
 
     @field_validator("function")
     @classmethod
@@ -112,7 +108,7 @@ class ObjectiveConfig(MethodConfig):
         return self.reports
 
     def check_runnable(self, *, copies_state: bool) -> None:
-        objective = resolve(self.function)
+        objective = _found(self.function)
         hooks = [hasattr(objective, name) for name in ("state_dict", "load_state_dict")]
         if inspect.isclass(objective) and (
             not callable(getattr(objective, "advance", None)) or any(hooks) != all(hooks)
@@ -176,7 +172,7 @@ class ObjectiveLearner:
 
     def _start(self) -> Iterator[Any]:
         """The reports that are still to come."""
-        objective, values = resolve(self.config.function), dict(self._values)
+        objective, values = _found(self.config.function), dict(self._values)
         made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
         if hasattr(made, "advance"):
             self._running = made
@@ -289,58 +285,9 @@ class ObjectiveLearner:
         return {}
 
 
-def path_of(objective: Objective) -> str:
-    """The import path of a function or class.
-
-    Raises:
-        ConfigError: No other process could import it.
-
-    Example:
-        >>> path_of(math.fsum)
-        'math:fsum'
-    """
-    name = str(getattr(objective, "__qualname__", repr(objective)))
-    module = str(getattr(objective, "__module__", "") or "")
-    if "<" in name or not module or inspect.ismethod(objective):
-        raise ConfigError(
-            f"an objective stands at the top level of a module, so that workers can import it, but "
-            f"got {name}. Define it with `def` outside of any function and any object."
-        )
-    path = f"{_script() if module == '__main__' else module}:{name}"
-    resolve(path)
-    return path
-
-
-def _script() -> str:
-    """The name under which workers can import what this process was started with."""
-    main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None:  # python -m
-        return str(spec.name)
-    if file is None:
-        raise ConfigError(
-            "workers import an objective from a file, but this one was typed in. Save it in a "
-            "module, such as objectives.py, and import it from there."
-        )
-    return Path(file).stem
-
-
-def resolve(path: str) -> Any:
-    """The objective at an import path.
-
-    Raises:
-        ConfigError: It leads to nothing that can be called.
-    """
-    module, _, name = path.partition(":")
-    try:
-        objective: Any = import_module(module)
-        for part in name.split("."):
-            objective = getattr(objective, part)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"an objective's import path reads {_FORM} and can be imported here, but `{path}` "
-            f"cannot: {error}. Put the function into a module beside the search file."
-        ) from error
+def _found(path: str) -> Any:
+    """The objective at an import path."""
+    objective = import_path.find(path)
     if not callable(objective):
         raise ConfigError(f"an objective can be called, but `{path}` is {objective!r:.100}.")
     return objective

@@ -99,7 +99,7 @@ def local_builder() -> Any:
     ("value", "law"),
     [
         (lambda in_shape, num_classes: nn.Linear(1, 1), "is a lambda, or stands inside a function"),
-        (local_builder(), "Define it with `class` or `def` at the top of a file"),
+        (local_builder(), "Define it with `class` or `def` at the top level of a module"),
         (nn.Linear(2, 2), "an nn.Module class; but got Linear"),
         (Mlp, "a config such as `Mlp"),
         ("nowhere.at.all:net", "No module named 'nowhere'"),

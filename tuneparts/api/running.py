@@ -104,10 +104,26 @@ def resume(
     return execute(made, executor=executor, address=address, workers=workers, console=console)
 
 
-def create(search: "Search", *, storage: str | None = None) -> runs.Run:
-    """Make the folder of a new run, with what the search is and where it comes from."""
+def check(search: "Search") -> None:
+    """Refuse a search that cannot run or be reported here; nothing is written.
+
+    Raises:
+        ConfigError: With what is wrong, and the cure.
+    """
+    from tuneparts.search.check import check as check_arms  # brings torch
+
     for figure in search.figures:
         gallery.parse(figure)
+    check_arms(search)
+
+
+def create(search: "Search", *, storage: str | None = None) -> runs.Run:
+    """Make the folder of a new run, with what the search is and where it comes from.
+
+    Raises:
+        ConfigError: The search cannot run; then there is no folder.
+    """
+    check(search)
     return runs.create(
         settings.current().results_dir,
         search,

@@ -6,6 +6,7 @@ laplace-torch (Daxberger et al. 2021); nothing is learnt from it.
 """
 
 import warnings
+from importlib.util import find_spec
 from typing import Any, Literal, Self
 
 import torch
@@ -45,7 +46,15 @@ class PosthocConfig(StandardConfig):
             )
         return self
 
+    def check_runnable(self, *, copies_state: bool) -> None:  # noqa: ARG002
+        if find_spec("laplace") is None:
+            raise ConfigError(
+                "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
+                "Install it with `pip install 'tuneparts[laplace]'`, or use the method `laplace`."
+            )
+
     def build(self, context: Context) -> Learner:
+        self.check_runnable(copies_state=False)
         return PosthocLearner(self, context)
 
 

@@ -30,9 +30,9 @@ from tuneparts.errors import (
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
-from tuneparts.models import check_own_nets
 from tuneparts.redaction import redact
 from tuneparts.search.artifacts import ArtifactStore
+from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
@@ -65,11 +65,8 @@ class TrialSetting:
         """
         code = code or Code()
         with code.importable():
-            for arm in search.arms:
-                arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
             task = search.load_data()
-            for arm in search.arms:
-                check_own_nets(arm.config, task.in_shape, task.num_outputs)
+            check(search, task)
         return cls(
             task=task,
             storage=storage,

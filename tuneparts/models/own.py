@@ -78,7 +78,7 @@ def check_own_nets(config: BaseModel, in_shape: tuple[int, ...], num_classes: in
     Raises:
         ConfigError: A builder fails, or its net does not fit the data.
     """
-    for net in _own_nets(config):
+    for net in own_nets(config):
         try:
             with seeding.isolated(0, "check a net"):
                 net.build(in_shape, num_classes)
@@ -91,13 +91,19 @@ def check_own_nets(config: BaseModel, in_shape: tuple[int, ...], num_classes: in
             ) from error
 
 
-def _own_nets(value: Any) -> list[Own]:
+def own_nets(value: Any) -> list[Own]:
+    """All nets of one's own in a config, however deep inside.
+
+    Example:
+        >>> [net.name for net in own_nets([Own(nn.Linear), 3])]
+        ['torch.nn.modules.linear:Linear']
+    """
     if isinstance(value, Own):
         return [value]
     if isinstance(value, BaseModel):
         value = [getattr(value, field) for field in type(value).model_fields]
     if isinstance(value, list | tuple):
-        return [net for item in value for net in _own_nets(item)]
+        return [net for item in value for net in own_nets(item)]
     return []
 
 

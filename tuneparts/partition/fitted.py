@@ -1,6 +1,6 @@
 """Partitioned training of one's own net on one's own arrays, without a search around it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from tuneparts.models.survey import PROBE, check_logits, copied, is_lent
 from tuneparts.partition.assign import roles_of
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.training.learner import Context
+from tuneparts.training.progress import Report, run_through
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def fit(
     *,
     seed: int = 0,
     device: torch.device | str | None = None,
-    report: Callable[[Mapping[str, float]], None] | None = None,
+    report: Report | None = None,
     **fields: Any,
 ) -> Fitted:
     """Train a net and learn its hypers in one run, on all the data.
@@ -61,7 +62,7 @@ def fit(
         labels: whole numbers (N,), 0 to K - 1.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
-        report: called with the metrics of each interval.
+        report: called with the metrics of each interval; a terminal shows a bar if None.
         fields: those of `PartitionedConfig`, such as `passes`, `hypers`, `proportions`.
     """
     task = given_task(given_examples(inputs, labels))
@@ -77,11 +78,7 @@ def fit(
     at = torch.device(device or next(iter(net.parameters())).device)
     context = Context(task=task, seed=seed, device=at)
     learner = PartitionedLearner(config, context)
-    history: list[Mapping[str, float]] = []
-    while not learner.finished:
-        history.append(learner.advance())
-        if report is not None:
-            report(history[-1])
+    history = run_through(learner, what="partitioned", passes=config.passes, report=report)
     values = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
     lml = history[-1].get("lml/total", float("nan"))
     return Fitted(learner.parts.merged(), values, lml, history, learner)

@@ -1,6 +1,6 @@
 """Compression of one's own net with one's own arrays, without a search around it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn.gaussian import tensors, to_gaussian
 from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
 from tuneparts.training.learner import Context
+from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import outputs_of
 
 _NOT_FIELDS = {
@@ -66,7 +67,7 @@ def compress(
     file: Path | str | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    report: Callable[[Mapping[str, float]], None] | None = None,
+    report: Report | None = None,
     **fields: Any,
 ) -> Compressed:
     """Train a net on so that its weights take few values, and code them.
@@ -81,7 +82,7 @@ def compress(
         file: where to write the compressed net, for `load`.
         seed: of the batches, the augmentation and the draws of weights.
         device: where to train; the net's own if None.
-        report: called with the metrics of each interval.
+        report: called with the metrics of each interval; a terminal shows a bar if None.
         fields: those of `PwfnConfig`, such as `passes`, `quantiser`, `finetune`. Without `pretrain`
             the passes all go to fixing; an untrained net needs some, such as 0.5 of the passes.
 
@@ -111,7 +112,7 @@ def compress(
     config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: gaussian))
     with seeding.isolated(seed, "given net"), slow_attention():
         learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
-        history = _run(learner, report)
+        history = run_through(learner, what="compress", passes=config.passes, report=report)
     content = codefile.encode(learner.net)
     if file is not None:
         atomic.write_bytes(Path(file), content)
@@ -176,17 +177,6 @@ def _with_means(net: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
         for name, tensor in tensors(net).items():
             tensor.mu.copy_(values[name])
     return net
-
-
-def _run(
-    learner: PwfnLearner, report: Callable[[Mapping[str, float]], None] | None
-) -> list[Mapping[str, float]]:
-    history: list[Mapping[str, float]] = []
-    while not learner.finished:
-        history.append(learner.advance())
-        if report is not None:
-            report(history[-1])
-    return history
 
 
 def _num_coded(net: nn.Module) -> int:

@@ -20,6 +20,7 @@ from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeabl
 from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
 from tuneparts.training.learner import Context
+from tuneparts.training.progress import Report, run_through
 
 Nets = Sequence[nn.Module] | Callable[[], nn.Module]
 """The members, or a function that builds one."""
@@ -73,7 +74,7 @@ def fit(
     members: int | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    report: Callable[[Mapping[str, float]], None] | None = None,
+    report: Report | None = None,
     **fields: Any,
 ) -> FittedEnsemble:
     """Train an ensemble whose convolution and linear weights are shared templates.
@@ -90,7 +91,7 @@ def fit(
         members: number of members, for a function.
         seed: of templates, the function's initialisation, batches and augmentation.
         device: where to train; that of the first net if None.
-        report: called with the metrics of each interval.
+        report: called with the metrics of each interval; a terminal shows a bar if None.
         fields: those of `SuperweightsConfig`, such as `passes`, `sharing`, `optimiser`.
 
     Example:
@@ -116,7 +117,7 @@ def fit(
     with seeding.isolated(seed, "given nets"):
         context = Context(task=task, seed=seed, device=at)
         learner = _GivenLearner(config, context, [found.layers for found in surveys])
-        history = _run(learner, report)
+        history = run_through(learner, what="superweights", passes=config.passes, report=report)
     trained = tuple(_with_state(net, learner.model.plain(m)) for m, net in enumerate(own))
     shared = count_parameters(learner.model.bank)
     sizes = Sizes(
@@ -221,14 +222,3 @@ def _with_budget(fields: Mapping[str, Any], budget: int | None) -> dict[str, Any
         )
     given = {} if budget is None else {"budget": budget}
     return {**fields, "allocation": {"when_short": "merge", **allocation, **given}}
-
-
-def _run(
-    learner: SuperweightsLearner, report: Callable[[Mapping[str, float]], None] | None
-) -> list[Mapping[str, float]]:
-    history: list[Mapping[str, float]] = []
-    while not learner.finished:
-        history.append(learner.advance())
-        if report is not None:
-            report(history[-1])
-    return history

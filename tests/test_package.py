@@ -1,0 +1,64 @@
+"""`from tuneparts import ...`: what is there, and what need not be installed for it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tuneparts
+from tuneparts import catalog
+
+
+def test_every_public_name_is_there_and_known_to_type_checkers() -> None:
+    tree = ast.parse(Path(tuneparts.__file__).read_text("utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = {(node.module, node.names[0].asname) for node in block.body}
+    assert typed == {(home, name) for name, home in tuneparts._HOME_OF.items()}
+    for name in tuneparts.__all__:
+        assert getattr(tuneparts, name)
+    for path in catalog.METHODS.values():
+        assert path.partition(":")[2] in tuneparts.__all__, "a search file needs it"
+
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in "ray mlflow laplace optuna plotly torchvision".split():
+            raise ModuleNotFoundError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+"""
+PARTITION = """
+import torch
+from torch import nn
+from tuneparts import partition
+
+x = torch.randn(40, 4)
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+found = partition.fit(net, x, (x[:, 0] > 0).long(), passes=8, interval=4, batch_size=8)
+print(found.predict(x).shape[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("import tuneparts; print(tuneparts.__version__)", tuneparts.__version__),
+        (PARTITION, "40"),
+    ],
+)
+def test_neither_ray_nor_mlflow_need_be_installed_for(code: str, printed: str) -> None:
+    words = [sys.executable, "-c", BLOCKED + code]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == printed
+
+
+def test_neither_ray_nor_mlflow_is_imported_for_a_search_or_a_fit() -> None:
+    modules = "tuneparts, tuneparts.partition, tuneparts.search.spec"
+    code = f"import {modules}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
