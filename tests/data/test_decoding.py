@@ -128,3 +128,16 @@ def test_only_large_sets_stay_on_disk(files, monkeypatch):
     assert isinstance(load_or_map(stored), np.ndarray)
     monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", stored.nbytes - 1)
     assert isinstance(load_or_map(stored), StoredImages)
+
+
+def test_what_is_no_named_format_is_refused_whatever_its_name_says(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.eps", format="EPS")
+    (tmp_path / "a.eps").rename(tmp_path / "a.jpg")
+    with pytest.raises(DataError, match=r"a\.jpg cannot be decoded"):
+        decode(ImageFiles(tmp_path, ["a.jpg"], np.zeros(1, np.int64)), image_size=None, title="t")
+
+
+def test_an_image_of_a_city_in_one_file_is_refused_before_it_is_decoded(files, monkeypatch):
+    monkeypatch.setattr(decoding, "_MOST_PIXELS", 63)
+    with pytest.raises(DataError, match="8 x 8 pixels are too many"):
+        decode(files, image_size=None, title="t")

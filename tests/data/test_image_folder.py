@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,10 @@ def test_cifar10_as_an_image_folder(data_dir, write_image):
     task = DataConfig(name="cifar10").load()
     assert task.in_shape == (3, 32, 32)
     assert task.train.inputs[:, 0, 0, 0].tolist() == [0, 40]
+
+
+def test_pipes_are_passed_over_and_names_may_have_any_encoding(animals, write_image):
+    os.mkfifo(animals / "train" / "cat" / "pipe.png")
+    odd = os.fsdecode(b"caf\xe9.png")
+    (animals / "train" / "cat" / "0.png").rename(animals / "train" / "cat" / odd)
+    assert len(DataConfig(name=f"folder:{animals}").load().train) == 12

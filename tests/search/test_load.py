@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -147,3 +148,18 @@ def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
 
 def test_studies_are_no_searches() -> None:
     assert not {"studies", "comparison", "__init__"} & {file.name for file in FILES}
+
+
+def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "searches"
+    folder.mkdir()
+    (folder / "broken.py").write_text("def search(:")
+    (folder / "latin.py").write_bytes(b'"""caf\xe9"""')
+    (folder / "gone.py").symlink_to(folder / "nowhere.py")
+    os.mkfifo(folder / "pipe.py")
+    monkeypatch.chdir(tmp_path)
+    found = {file.name: file.question for file in load.available()}
+    assert found["broken"].startswith("(cannot be read: SyntaxError")
+    assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
+    assert "rotated_digits" in found
+    assert not {"gone", "pipe"} & set(found)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tuneparts import settings
 from tuneparts.api import running
-from tuneparts.cli import estimate, report
+from tuneparts.cli import estimate, report, signals
 from tuneparts.errors import ConfigError, InterruptedRunError
 from tuneparts.search import load, runs
 
@@ -64,15 +64,16 @@ def _run(made: runs.Run, place: Place) -> None:
     console = Console()
     console.print(made.search.question, highlight=False, markup=False)
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
-    try:
-        running.execute(
-            made,
-            executor="local" if place.is_local else "ray",
-            address=place.address,
-            console=console,
-            show=lambda results: report.show(results, console),
-        )
-    except InterruptedRunError as error:
-        console.print(str(error), highlight=False)
-        raise SystemExit(INTERRUPTED) from None
+    with signals.as_ctrl_c() as came:
+        try:
+            running.execute(
+                made,
+                executor="local" if place.is_local else "ray",
+                address=place.address,
+                console=console,
+                show=lambda results: report.show(results, console),
+            )
+        except InterruptedRunError as error:
+            console.print(str(error), highlight=False, soft_wrap=True)
+            raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
     console.print("MLflow UI   tuneparts ui", highlight=False)

@@ -25,6 +25,10 @@ IN_MEMORY_BYTES = 2 << 30
 """Sets up to this size are held in memory; larger ones stay on disk."""
 _BLOCK = 256
 _FORMAT = 1
+_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+"""What an image may be, whatever its name says: some decoders of Pillow run other programs."""
+_MOST_PIXELS = 64_000_000
+"""Of one image; more is no photograph, and a small file can claim any size."""
 
 
 class Encoded(Protocol):
@@ -60,7 +64,7 @@ def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredIma
         raise DataError(f"{title} holds no images.")
     digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
     for line in encoded.fingerprint():
-        digest.update(f"{line}\n".encode())
+        digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
     path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
     if path.exists():
         try:
@@ -113,7 +117,9 @@ def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDA
     from PIL import Image, ImageOps
 
     try:
-        with encoded.open(index) as file, Image.open(file) as image:
+        with encoded.open(index) as file, Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise DataError(f"{image.width} x {image.height} pixels are too many")
             rgb = image.convert("RGB")
     except Exception as error:  # Pillow's decoders raise errors of many kinds
         raise DataError(

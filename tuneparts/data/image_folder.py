@@ -86,7 +86,8 @@ def image_names(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if e.name.lower().endswith(SUFFIXES))
+        # A pipe or a device with the name of an image would be read for ever.
+        return sorted(e.name for e in entries if e.name.lower().endswith(SUFFIXES) and e.is_file())
 
 
 def find(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:

@@ -43,7 +43,7 @@ def available() -> list[SearchFile]:
     found: dict[str, SearchFile] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.py")):
-            if path.stem not in found and not path.stem.startswith("_"):
+            if path.stem not in found and not path.stem.startswith("_") and path.is_file():
                 found[path.stem] = SearchFile(path.stem, _question(path), path)
     return [found[name] for name in sorted(found)]
 
@@ -162,7 +162,11 @@ def _is_free(path: Path) -> bool:
 
 
 def _question(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    """The first paragraph of a search file; one bad file must not hide the others."""
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        return f"(cannot be read: {type(error).__name__}: {error})"
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
