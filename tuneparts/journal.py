@@ -149,6 +149,9 @@ class TrialRecord:
             if self.end is None or self.end.outcome != "failed":
                 return False
             self.end = None
+            newest = max(self.failed_rounds, default=-1)
+            if newest >= max(self.starts, default=0):  # else the trial went on as a copy
+                self.failed_rounds.pop(newest, None)
         else:
             if self.end is not None:
                 return False
@@ -237,6 +240,11 @@ class Journal:
         if time.monotonic() - self._synced_at > _SECONDS_BETWEEN_SYNCS:
             self.sync()
         return True
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all events are on the disk."""
+        return self._is_synced
 
     def sync(self) -> None:
         """Wait until all events are on the disk, where a power cut does not take them.

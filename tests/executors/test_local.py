@@ -1,6 +1,7 @@
 """The local executor, in this process and in a pool: same journal, whatever dies on the way."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -113,6 +114,32 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     assert message in bad[2][1]
     assert list(bad[1]) == [2]
     assert good[2][0] == "finished"
+
+
+def test_a_worker_whose_process_is_broken_takes_no_other_trial(
+    null_search, null_arm, tmp_path
+) -> None:
+    from tuneparts.search.space import Choice
+
+    search = null_search(
+        null_arm("bad", config={"fault": "context"}),
+        null_arm(
+            "random", algorithm=RandomSearch(num_trials=8), space={"x": Choice(options=(0.5, 1.0))}
+        ),
+    )
+    execute(search, folder=tmp_path, executor="local", workers=2)
+    outcomes = {trial: end[0] for trial, (_, _, end) in facts(tmp_path).items()}
+    assert outcomes.pop("bad/seed0/00000") == "failed"
+    assert set(outcomes.values()) == {"finished"}
+
+
+def test_a_trial_that_dies_after_every_interval_finishes(null_search, null_arm, tmp_path) -> None:
+    config = {"fault": "often", "fault_folder": str(tmp_path)}
+    search = null_search(null_arm("bad", config=config), null_arm("good"), max_failures=1)
+    execute(search, folder=tmp_path / "run", executor="local", workers=2)
+    assert sorted(path.name for path in tmp_path.glob("died*")) == ["died2", "died4", "died6"]
+    bad, good = facts(tmp_path / "run").values()
+    assert bad[1:] == good[1:]
 
 
 class Interrupt:
@@ -272,7 +299,7 @@ def test_a_second_driver_is_refused(null_search, null_arm, tmp_path) -> None:
         thread.start()
         thread.join()
         here(search, tmp_path)  # whoever holds the lock may go on
-    assert f"process {os.getpid()} is running" in caught[0]
+    assert f"process {os.getpid()} on {platform.node()} is running" in caught[0]
     with lock(tmp_path):
         pass
 

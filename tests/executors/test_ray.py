@@ -62,7 +62,11 @@ def test_what_a_worker_says_of_a_failure_or_its_death_reaches_the_plan(searcher,
     for name in ("one", "two"):
         searcher.suggest(name)
     searcher.on_trial_complete("one", {"rows": [row(2)], "failure": "ValueError: x", "done": True})
-    searcher.on_trial_complete("two", error=True)
+    for name in ("two", "three", "four"):
+        searcher.on_trial_complete(name, error=True)
+        again = searcher.suggest({"two": "three", "three": "four", "four": "five"}[name])
+        assert Segment.from_json(again["segment"]).trial == TRIALS[1]
+    searcher.on_trial_complete("five", error=True)
     ends = [plan.journal.trials[trial].end for trial in TRIALS]
     assert [end.outcome for end in ends] == ["failed", "failed"]
     assert ends[0].message == "ValueError: x"

@@ -1,3 +1,7 @@
+import json
+import shutil
+import time
+
 import pytest
 
 from tuneparts.errors import ConfigError, DataMissingError, StorageError
@@ -13,6 +17,36 @@ def test_a_run_remembers_its_search(null_search, null_arm, tmp_path) -> None:
     assert runs.named(tmp_path, "null") == run
     assert run.search == search
     assert run.card["commit"] == "abc"
+
+
+def test_names_are_in_utc_and_the_newest_is_so_by_its_card(
+    null_search, null_arm, tmp_path, monkeypatch
+) -> None:
+    """A clock that is set back, or a head in another time zone, changes nothing."""
+    search = null_search(null_arm("a"))
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
+        first = runs.create(tmp_path, search)
+        assert first.name == f"null/20231114-221320Z-{search.digest}"
+        second = tmp_path / f"null/20231114-180000-{search.digest}"  # local time: 23:00 UTC
+        shutil.copytree(first.folder, second)
+        card = json.loads((second / "run.json").read_text())
+        del card["version"], card["created"]
+        (second / "run.json").write_text(json.dumps(card))
+        third = tmp_path / f"null/20200101-000000Z-{search.digest}"
+        shutil.copytree(first.folder, third)
+        (third / "run.json").write_text(json.dumps(card | {"version": 2, "created": 1.8e9}))
+        assert [run.folder for run in runs.listing(tmp_path)] == [first.folder, second, third]
+        assert runs.named(tmp_path, "null").folder == third
+        found = runs.newest_of(tmp_path, search)
+        assert found is not None
+        assert found.folder == third
+        assert runs.newest_of(tmp_path, null_search(null_arm("b"))) is None
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_no_run_yet_teaches_the_first_command(tmp_path) -> None:

@@ -86,6 +86,7 @@ def resume(
     executor: Executor = "local",
     address: str | None = None,
     workers: int | None = None,
+    retry_failed: bool = False,
     console: Console | None = None,
 ) -> Results:
     """Continue a run; one that is already done only gets its report again.
@@ -95,13 +96,21 @@ def resume(
         executor: As of `run`; it need not be the one that the run began with.
         address: As of `run`.
         workers: As of `run`.
+        retry_failed: Run trials that failed again, from their last checkpoint. Those whose failure
+            has already decided something, in an adaptive algorithm or a follower, stay failed.
         console: As of `run`.
 
     Raises:
         InterruptedRunError: Ctrl-C; nothing is lost.
     """
-    made = runs.named(settings.current().results_dir, name)
-    return execute(made, executor=executor, address=address, workers=workers, console=console)
+    return execute(
+        runs.named(settings.current().results_dir, name),
+        executor=executor,
+        address=address,
+        workers=workers,
+        retry_failed=retry_failed,
+        console=console,
+    )
 
 
 def check(search: "Search") -> None:
@@ -140,6 +149,7 @@ def execute(
     executor: Executor,
     address: str | None,
     workers: int | None = None,
+    retry_failed: bool = False,
     console: Console | None = None,
     show: Callable[[Results], object] = Results.write_report,
 ) -> Results:
@@ -150,6 +160,7 @@ def execute(
         executor: As of `run`.
         address: As of `run`.
         workers: As of `run`.
+        retry_failed: As of `resume`.
         console: As of `run`.
         show: Called with the results, whatever MLflow does; writes the report at the least.
     """
@@ -158,6 +169,8 @@ def execute(
     console = console or Console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder):
+        if retry_failed:
+            _retry_failed(made, console)
         tracker = Tracker(
             settings.current().tracking_uri, folder=made.folder, search=tracking_card(made)
         )
@@ -185,6 +198,21 @@ def execute(
             f"Interrupted; nothing is lost. Continue with: tuneparts resume {made.name}"
         )
     return results
+
+
+def _retry_failed(made: runs.Run, console: Console) -> None:
+    """Let failed trials run again, and say which."""
+    from tuneparts.search.retry import retry_failed
+
+    with made.code.importable():
+        done = retry_failed(made.search, made.folder / "journal.jsonl", made.storage)
+    console.print(f"{len(done.retried)} failed trials are tried again", highlight=False)
+    if done.decided:
+        names = ", ".join(map(str, done.decided[:5])) + ("..." if len(done.decided) > 5 else "")
+        console.print(
+            f"{len(done.decided)} stay failed, because the search has gone on from that: {names}",
+            highlight=False,
+        )
 
 
 def _publish(

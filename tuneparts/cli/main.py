@@ -10,6 +10,8 @@ import typer
 from tuneparts.cli import remote
 from tuneparts.cli.options import (
     ArmsOption,
+    ResumeOption,
+    RetryOption,
     ScaleOption,
     SeedsOption,
     SetOption,
@@ -57,6 +59,7 @@ def search(
     dry_run: Annotated[
         bool, typer.Option(help="Print the plan and its cost; run nothing.")
     ] = False,
+    resume: ResumeOption = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
     from tuneparts.cli import search as verb
@@ -71,6 +74,7 @@ def search(
         changes=changes or [],
         storage=storage,
         dry_run=dry_run,
+        resume=resume,
     )
 
 
@@ -79,11 +83,12 @@ def resume(
     run: RunArgument = None,
     address: AddressOption = None,
     local: LocalOption = False,
+    retry_failed: RetryOption = False,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
-    verb.resume(run, place=verb.Place(address, is_local=local))
+    verb.resume(run, place=verb.Place(address, is_local=local), retry_failed=retry_failed)
 
 
 @app.command()

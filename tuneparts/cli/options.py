@@ -28,6 +28,14 @@ StorageOption = Annotated[
     typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
 ]
 
+ResumeOption = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue the newest run of this very search, if there is one."),
+]
+RetryOption = Annotated[
+    bool, typer.Option("--retry-failed", help="Try trials that failed again, where that is fair.")
+]
+
 
 def words(*used: str) -> str:
     """Return the definitions of words that a help text uses, to stand below it."""

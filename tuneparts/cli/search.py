@@ -1,7 +1,9 @@
 """`tuneparts search | resume`: run a search, follow it, and print the table that answers it."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
@@ -46,21 +48,42 @@ def search(
     changes: Sequence[str],
     storage: str | None,
     dry_run: bool,
+    resume: bool = False,
 ) -> None:
-    """Resolve a search, then run it or print its plan."""
+    """Resolve a search, then run it or print its plan; `resume` continues its newest run."""
     resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
     if dry_run:
         estimate.print_plan(resolved)
         return
-    _run(running.create(resolved, storage=storage), place)
+    refuse_temporary_results()
+    found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
+    _run(found or running.create(resolved, storage=storage), place)
 
 
-def resume(name: str | None, *, place: Place) -> None:
+def resume(name: str | None, *, place: Place, retry_failed: bool = False) -> None:
     """Continue a run; one that is already done only gets its report again."""
-    _run(runs.named(settings.current().results_dir, name), place)
+    refuse_temporary_results()
+    _run(runs.named(settings.current().results_dir, name), place, retry_failed=retry_failed)
 
 
-def _run(made: runs.Run, place: Place) -> None:
+def refuse_temporary_results() -> None:
+    """Refuse to write into the copy of the code that Ray makes for a job, and removes after it.
+
+    Raises:
+        ConfigError: This process is a job, and was not told where results go.
+    """
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        return
+    results = settings.current().results_dir
+    if results.is_relative_to(Path.cwd()):
+        raise ConfigError(
+            f"results outlive the job that makes them, but they would lie in {results}, which Ray "
+            "removes. Name a folder that stays: `tuneparts submit --results PATH`, or "
+            "TUNEPARTS_RESULTS on the cluster."
+        )
+
+
+def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
     console = Console()
     console.print(made.search.question, highlight=False, markup=False)
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
@@ -70,6 +93,7 @@ def _run(made: runs.Run, place: Place) -> None:
                 made,
                 executor="local" if place.is_local else "ray",
                 address=place.address,
+                retry_failed=retry_failed,
                 console=console,
                 show=lambda results: report.show(results, console),
             )

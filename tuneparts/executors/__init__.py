@@ -3,18 +3,15 @@
 `execute` is the one entry. What an executor needs (torch, Ray) is imported only when it runs.
 """
 
-import fcntl
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tuneparts.errors import BusyError, ConfigError
+from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, Observer
+from tuneparts.search.locks import lock
 
 if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it
     from tuneparts.search.code import Code
@@ -22,8 +19,6 @@ if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do
     from tuneparts.search.spec import Search
 
 __all__ = ["Ending", "execute", "lock"]
-
-_held: ContextVar[frozenset[Path]] = ContextVar("run folders that this thread has locked")
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,9 @@ def execute(
         ['none/seed0/00000']
     """
     from tuneparts.search import code
+    from tuneparts.search.cleaner import Cleaner
     from tuneparts.search.plan import Plan
+    from tuneparts.search.runs import default_storage
 
     if executor == "local" and address is not None:
         raise ConfigError(f"the local executor joins no cluster, but got the address `{address}`.")
@@ -83,9 +80,11 @@ def execute(
     start = time.monotonic()
     with lock(folder):
         brought = code.keep(search, folder / "code")
+        storage = storage or default_storage(folder)
+        cleaner = None if search.keep_checkpoints else Cleaner(storage)
         journal = Journal(folder / "journal.jsonl")
         try:
-            plan = Plan(search, journal, observers)
+            plan = Plan(search, journal, observers, forget=cleaner.forget if cleaner else None)
             if not plan.done:
                 _run(
                     plan,
@@ -101,49 +100,9 @@ def execute(
             status = "interrupted"
         finally:
             journal.close()
+            if cleaner is not None:
+                cleaner.close()
     return Ending(status, time.monotonic() - start)
-
-
-@contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run's folder, so that only one driver works in it.
-
-    A thread that holds it may enter it again: a caller that prepares something in the folder takes
-    the lock first and then calls `execute`. The kernel frees the lock when the process dies.
-
-    Raises:
-        BusyError: Another process or thread holds it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with lock(folder), lock(folder):
-        ...     print("mine")
-        mine
-    """
-    key = folder.resolve()
-    held = _held.get(frozenset())
-    if key in held:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise BusyError(
-                f"one driver at a time runs a search, but process {file.read().strip() or '?'} "
-                f"is running {folder}. Wait for it, or end it."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        token = _held.set(held | {key})
-        try:
-            yield
-        finally:
-            _held.reset(token)
 
 
 def _run(
@@ -153,12 +112,9 @@ def _run(
     *,
     code: "Code",
     address: str | None,
-    storage: str | None,
+    storage: str,
     workers: int | None,
 ) -> None:
-    from tuneparts.search.runs import default_storage
-
-    storage = storage or default_storage(folder)
     if executor == "local":
         from tuneparts.executors import local
 

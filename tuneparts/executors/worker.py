@@ -266,7 +266,8 @@ def restore_learner(
     if state is None:
         raise DataMissingError(
             f"a model is made from the last checkpoint of its trial, but {trial} has none in "
-            f"{storage}. Run the search again, with `keep_models=True` in its file."
+            f"{storage}. The selected trial of each seed keeps its state; all do with "
+            "`keep_checkpoints=True` in the search."
         )
     context = Context(task=search.load_data(), seed=trial.seed, device=torch.device("cpu"))
     learner = build_learner(config, context)

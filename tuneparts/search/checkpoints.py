@@ -103,6 +103,19 @@ class CheckpointStore:
             )
         return FoundCheckpoint(state, round=segment.round - 1)
 
+    def remove(self, trial: TrialId) -> None:
+        """Delete all states of a trial, which nobody will ask for."""
+        folder = self._folder(trial)
+        for name in folder.names():
+            folder.delete(name)
+
+    def forget_hangs(self, trial: TrialId) -> None:
+        """Let a trial try again the interval that took too long."""
+        folder = self._folder(trial)
+        for name in folder.names():
+            if name.startswith(_HANG):
+                folder.delete(name)
+
     def last(self, trial: TrialId) -> dict[str, Any] | None:
         """The newest readable state of a trial, whatever its round; None when there is none."""
         folder = self._folder(trial)

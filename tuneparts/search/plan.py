@@ -9,7 +9,7 @@ where the driver died.
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -29,6 +29,7 @@ from tuneparts.schema import best_index, selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
+from tuneparts.search.states import States
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
@@ -40,12 +41,16 @@ class _Replicate:
 
     arm: Arm
     seed: int
+    states: States
     proposals: Proposals | None = None
     """The algorithm; None until whatever the arm waits for is there."""
     running: dict[TrialId, Segment] = field(default_factory=dict)
     """Segments of the present batch that have not ended, queued ones included."""
     results: dict[TrialId, Result] = field(default_factory=dict)
     """How those of the present batch that have ended did."""
+    last_batch: dict[TrialId, int] = field(default_factory=dict)
+    """The number of the last batch that each trial was in."""
+    num_batches: int = 0
     failed: dict[TrialId, str] = field(default_factory=dict)
     """Those of them that failed and that the algorithm may yet go on with, and why."""
     done: bool = False
@@ -72,8 +77,21 @@ class Plan:
     """
 
     def __init__(
-        self, search: Search, journal: Journal, observers: Sequence[Observer] = ()
+        self,
+        search: Search,
+        journal: Journal,
+        observers: Sequence[Observer] = (),
+        *,
+        forget: Callable[[TrialId], None] | None = None,
     ) -> None:
+        """Replay a journal.
+
+        Args:
+            search: what is run.
+            journal: what has happened so far; continued from there.
+            observers: told of every event, past ones first.
+            forget: told of each trial whose checkpoints nobody will need.
+        """
         self.search = search
         self.journal = journal
         self._observers = observers
@@ -82,13 +100,16 @@ class Plan:
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
-            (arm.name, seed): _Replicate(arm, seed)
+            (arm.name, seed): _Replicate(arm, seed, States(self._metric))
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
+        self._forget = forget
         for event in journal.events:
             tell(observers, event)
         self._start_replicates()
+        for replicate in self._replicates.values():
+            self._release_states(replicate)
 
     @property
     def done(self) -> bool:
@@ -128,8 +149,10 @@ class Plan:
         elif finished:
             self._end_trial(segment.trial, "finished")
         self._collect_result(segment)
-        self._ask_algorithm(self._replicates[segment.trial.arm, segment.trial.seed])
+        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        self._ask_algorithm(replicate)
         self._start_replicates()
+        self._release_states(replicate)
 
     def give_back(self, segment: Segment) -> None:
         """Put back a segment that does not run any more; it is the next to run."""
@@ -170,6 +193,20 @@ class Plan:
         }
         index = best_index(finished, self._metric)
         return None if index is None else TrialId(arm, seed, index)
+
+    def has_used(self, trial: TrialId) -> bool:
+        """Whether something was decided by how a trial ended.
+
+        An adaptive algorithm went on with another batch, or a follower has begun to train at what
+        was found.
+        """
+        replicate = self._replicates[trial.arm, trial.seed]
+        batch = replicate.last_batch.get(trial, replicate.num_batches)
+        followers = [arm.name for arm in self.search.arms if arm.follows == trial.arm]
+        records = [self.journal.trials.get(TrialId(arm, trial.seed, 0)) for arm in followers]
+        return (replicate.arm.algorithm.is_adaptive and batch < replicate.num_batches) or any(
+            record is not None and record.rows for record in records
+        )
 
     def _start_replicates(self) -> None:
         """Start the replicates that wait for no other.
@@ -256,13 +293,17 @@ class Plan:
     def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
         """Queue the segments of a batch, except those that the journal shows to have ended."""
         _check_batch(replicate, batch)
+        replicate.num_batches += 1
         for trial in batch.stop:
             self._end_trial(trial, "stopped")
+            replicate.states.add(trial, self.journal.trials[trial])
         self._end_given_up(replicate, keep={segment.trial for segment in batch.run})
         # What was decided on must not be lost once workers build on it.
         self.journal.sync()
         for segment in batch.run:
             replicate.running[segment.trial] = segment
+            replicate.last_batch[segment.trial] = replicate.num_batches
+            replicate.states.begin(segment)
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
@@ -303,6 +344,8 @@ class Plan:
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
+        replicate.states.end(segment)
+        replicate.states.add(segment.trial, record)
         row = record.at(segment.until)
         failure = record.failed_rounds.get(segment.start)
         if failure is not None and record.end is None:
@@ -312,6 +355,16 @@ class Plan:
             failure = record.end.message
         row = row or record.last
         replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
+
+    def _release_states(self, replicate: _Replicate) -> None:
+        """Say which trials need no checkpoint any more, once their ends are on the disk."""
+        if self._forget is None or len(replicate.states) == 0:
+            return
+        if replicate.done:
+            self.journal.sync()
+        if self.journal.is_synced:
+            for trial in replicate.states.drop():
+                self._forget(trial)
 
     def _fail(self, segment: Segment, failure: str) -> None:
         """End a trial, or only its round where its algorithm may go on from another's state."""

@@ -1,8 +1,14 @@
-"""The folder of one run of a search: the resolved search, its journal, checkpoints and reports."""
+"""The folder of one run of a search: the resolved search, its journal, checkpoints and reports.
 
+Its card, `run.json`, has a version; a card without one is of version 1. Older cards are migrated
+while they are read, and stay on disk as they are.
+"""
+
+import calendar
 import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from tuneparts import atomic
 from tuneparts.config import parse
-from tuneparts.errors import ConfigError, DataMissingError, StorageError
+from tuneparts.errors import ConfigError, DataMissingError, StorageError, TunepartsError
 from tuneparts.search import code
 from tuneparts.search.code import Code
 
 if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
     from tuneparts.search.spec import Search
 
-_RUN = re.compile(r"[a-z][a-z0-9_]*/\d{8}-\d{6}-[0-9a-f]{12}")
+VERSION = 2
+"""Of the card. 2: it says when the run was created, and names are in UTC."""
+_RUN = re.compile(r"[a-z][a-z0-9_]*/(\d{8}-\d{6})Z?-[0-9a-f]{12}")
+_STAMP = "%Y%m%d-%H%M%S"
 
 
 @dataclass(frozen=True)
@@ -48,11 +57,22 @@ class Run:
             card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
             if not isinstance(card, dict) or not isinstance(card.get("search"), dict):
                 raise ValueError("it holds no search")
+            card = _migrated(card, self.name)
+        except ConfigError:
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise DataMissingError(
                 f"a run has a readable run.json, but {self.folder} has not: {error}"
             ) from error
         return card
+
+    @property
+    def created(self) -> float:
+        """When it began, in seconds since 1970; of a damaged card as far as its name says."""
+        try:
+            return float(self.card["created"])
+        except (TunepartsError, KeyError, TypeError, ValueError):
+            return _named_time(self.name)
 
     @property
     def storage(self) -> str:
@@ -89,9 +109,16 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Raises:
         StorageError: The folder cannot be made, or is there already.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    now = time.time()
+    stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
     run = Run(root, f"{search.name}/{stamp}-{search.digest}")
-    card = {"search": search.model_dump(mode="json"), "digest": search.digest, **facts}
+    card = {
+        "version": VERSION,
+        "created": now,
+        "search": search.model_dump(mode="json"),
+        "digest": search.digest,
+        **facts,
+    }
     try:
         run.folder.mkdir(parents=True, exist_ok=False)
         card["code"] = code.keep(search, run.folder / "code").digest
@@ -104,10 +131,18 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
 
 
 def listing(root: Path) -> list[Run]:
-    """List all runs under a results folder, oldest first."""
+    """List all runs under a results folder, oldest first by the time that their cards say."""
     cards = root.glob("*/*/run.json")
     names = [str(card.parent.relative_to(root)) for card in cards]
-    return [Run(root, n) for n in sorted(names, key=lambda n: n.split("/")[1]) if _RUN.fullmatch(n)]
+    found = [Run(root, name) for name in names if _RUN.fullmatch(name)]
+    return sorted(found, key=lambda run: (run.created, run.name))
+
+
+def newest_of(root: Path, search: "Search") -> Run | None:
+    """Find the newest run of this very search: the same name and digest."""
+    same = [run for run in listing(root) if run.name.startswith(f"{search.name}/")]
+    same = [run for run in same if run.name.endswith(f"-{search.digest}")]
+    return same[-1] if same else None
 
 
 def named(root: Path, name: str | None) -> Run:
@@ -134,3 +169,34 @@ def named(root: Path, name: str | None) -> Run:
         known = ", ".join(run.name for run in runs[-5:]) or "none"
         raise ConfigError(f"`{name}` is not a run under {root}. The newest: {known}.")
     return matches[0]
+
+
+def _migrated(card: dict[str, Any], name: str) -> dict[str, Any]:
+    """A card in the form of this version."""
+    version = card.get("version", 1)
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
+        raise ConfigError(
+            f"a run's card has at most format {VERSION} here, but {name} has {version!r}: a newer "
+            "tuneparts wrote it. Read it with that one."
+        )
+    for old in range(version, VERSION):
+        card = _MIGRATIONS[old](card, name)
+    return card
+
+
+def _from_1(card: dict[str, Any], name: str) -> dict[str, Any]:
+    """Only the name said when a run began."""
+    return {**card, "version": 2, "created": _named_time(name)}
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any], str], dict[str, Any]]] = {1: _from_1}
+"""Version -> how a card of it becomes one of the next; given the run's name too."""
+
+
+def _named_time(name: str) -> float:
+    """When a run began by its name: in UTC with a Z, by this machine's clock without."""
+    match = _RUN.fullmatch(name)
+    if match is None:
+        return 0.0
+    parsed = time.strptime(match[1], _STAMP)
+    return float(calendar.timegm(parsed)) if f"{match[1]}Z" in name else time.mktime(parsed)

@@ -175,6 +175,8 @@ class Search(Config):
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
+    keep_checkpoints: bool = False
+    """Keep the last state of every trial, not only of those selected or failed."""
     max_failures: int = Field(default=3, ge=0)
     """How often a trial is started again after a lost worker, without a new row in between."""
 
@@ -262,7 +264,7 @@ class Search(Config):
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with whatever could change a result."""
-        words = ("question", "notes", "figures", "keep_models", "max_failures")
+        words = ("question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures")
         of_arms = {"__all__": {"max_failures"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
         facts = self.model_dump(mode="json", exclude=exclude)
