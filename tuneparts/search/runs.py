@@ -57,14 +57,13 @@ class Run:
             card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
             if not isinstance(card, dict) or not isinstance(card.get("search"), dict):
                 raise ValueError("it holds no search")
-            card = _migrated(card, self.name)
+            return _migrated(card, self.name)
         except ConfigError:
             raise
         except (OSError, ValueError, RecursionError) as error:
             raise DataMissingError(
                 f"a run has a readable run.json, but {self.folder} has not: {error}"
             ) from error
-        return card
 
     @property
     def created(self) -> float:
