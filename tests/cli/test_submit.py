@@ -181,6 +181,52 @@ def test_a_broken_connection_repeats_nothing(server, search_file) -> None:
     assert done.output.count("second line") == 1
 
 
+RUN = "asked/20261117-060811Z-4ecf44a7e5ff"
+
+
+def test_a_run_of_the_cluster_is_continued(server) -> None:
+    done = invoke(RUN, "--address", server.address, "--results", "/srv/results", "--retry-failed")
+    assert done.exit_code == 0
+    (job,) = server.jobs
+    assert job["entrypoint"] == (
+        f"python -m tuneparts.cli.main resume {RUN} --address auto --retry-failed"
+    )
+    assert job["runtime_env"]["env_vars"]["TUNEPARTS_RESULTS"] == "/srv/results"
+
+
+def test_a_search_is_continued_if_it_has_begun(server, search_file) -> None:
+    invoke(str(search_file), "--address", server.address, "--resume")
+    (job,) = server.jobs
+    assert job["entrypoint"].endswith("searches/asked.py --address auto --scale cpu --resume")
+
+
+def test_a_run_cannot_be_changed_and_a_search_has_no_failed_trials(server, search_file) -> None:
+    with pytest.raises(ConfigError, match="a run goes on as it began"):
+        invoke(RUN, "--address", server.address, "--trials", "3")
+    with pytest.raises(ConfigError, match="failed trials are those of a run"):
+        invoke(str(search_file), "--address", server.address, "--retry-failed")
+    with pytest.raises(ConfigError, match=r"a folder of the cluster that stays, but got `results`"):
+        invoke(str(search_file), "--address", server.address, "--results", "results")
+    assert server.jobs == []
+
+
+def test_a_job_does_not_write_results_into_its_temporary_folder(monkeypatch, tmp_path) -> None:
+    from tuneparts.cli.search import refuse_temporary_results
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TUNEPARTS_RESULTS", raising=False)
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
+    refuse_temporary_results()  # on one's own machine they lie where one is
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    with pytest.raises(ConfigError, match=r"--results PATH"):
+        refuse_temporary_results()
+    for words in (["search", "rotated_digits"], ["resume"]):
+        with pytest.raises(ConfigError, match=r"results outlive the job"):
+            CliRunner().invoke(app, words, catch_exceptions=False)
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path.parent / "elsewhere"))
+    refuse_temporary_results()
+
+
 def test_not_followed_returns_at_once(server, search_file) -> None:
     done = invoke(str(search_file), "--address", server.address, "--no-follow")
     assert done.exit_code == 0

@@ -6,11 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -98,7 +101,35 @@ def test_the_job_runs_a_search_that_there_is_and_joins_its_cluster() -> None:
     assert (ROOT / words[words.index("search") + 1]).is_file()
     assert words[words.index("--address") + 1] == "auto"
     assert yaml.safe_load(job["runtimeEnvYAML"])["working_dir"].endswith(".zip")
-    assert job["backoffLimit"] == 0
+    assert "--resume" in words or job["backoffLimit"] == 0  # a second try starts nothing anew
+
+
+def python_of(text: str) -> list[Version]:
+    """The versions of Python that images are named by: `py311`, `python:3.11-slim`."""
+    tags = re.findall(r"\bpy(\d)(\d+)\b|python:(\d)\.(\d+)", text)
+    return [Version(f"{a or c}.{b or d}") for a, b, c, d in tags]
+
+
+IMAGES = [
+    path
+    for path in sorted(DEPLOY.rglob("*"))
+    if path.is_file() and re.search(r"\b(image|FROM|ImageId|sourceImage)\b", path.read_text())
+]
+
+
+@pytest.mark.parametrize("path", IMAGES, ids=ids)
+def test_images_have_a_python_that_the_package_accepts(path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    accepted = SpecifierSet(project["requires-python"])
+    for version in python_of(path.read_text()):
+        assert version in accepted, f"{path} names an image with Python {version}"
+
+
+def test_images_that_say_their_python_are_found() -> None:
+    assert python_of("FROM rayproject/ray:2.60.0-py310-gpu") == [Version("3.10")]
+    assert python_of("image: python:3.11-slim") == [Version("3.11")]
+    named = {path.relative_to(DEPLOY).as_posix() for path in IMAGES if python_of(path.read_text())}
+    assert named >= {"kuberay/Dockerfile", "mlflow/Dockerfile", "ray/aws.yaml", "ray/gcp.yaml"}
 
 
 def test_the_mlflow_server_is_on_loopback_with_accounts() -> None:

@@ -37,11 +37,20 @@ def _submit(
 
 def test_a_job_runs_the_search_and_its_output_comes_back(cluster, null_file, tmp_path) -> None:
     results = tmp_path / "results"
-    done = _submit(cluster, null_file, "--env", f"TUNEPARTS_RESULTS={results}")
+    done = _submit(cluster, null_file, "--results", str(results))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "scores and costs" in done.stdout
     (run,) = runs.listing(results)
     assert (run.folder / "report" / "report.html").exists()
+    again = _submit(cluster, null_file, "--results", str(results), "--resume")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [one.name for one in runs.listing(results)] == [run.name]
+
+
+def test_results_are_not_put_where_ray_removes_them(cluster, null_file) -> None:
+    done = _submit(cluster, null_file)
+    assert done.returncode == 2
+    assert "results outlive the job that makes them" in done.stdout
 
 
 def test_what_the_cluster_refuses_comes_back_as_its_exit_code(cluster, null_file, tmp_path) -> None:

@@ -6,6 +6,8 @@ import typer
 
 from tuneparts.cli.options import (
     ArmsOption,
+    ResumeOption,
+    RetryOption,
     ScaleOption,
     SeedsOption,
     SetOption,
@@ -23,7 +25,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def submit(
-    name: Annotated[str, typer.Argument(help="A file of `tuneparts searches`, or a path.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A file of `tuneparts searches`, or a path; or a run there to continue."
+        ),
+    ],
     address: Annotated[str, typer.Option(help="Job server of the head node, http://HOST:8265.")],
     scale: ScaleOption = "cpu",
     trials: TrialsOption = None,
@@ -31,6 +38,14 @@ def submit(
     arms: ArmsOption = None,
     changes: SetOption = None,
     storage: StorageOption = None,
+    results: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Folder of the cluster for journal and reports; it must outlive the job."
+        ),
+    ] = None,
+    resume: ResumeOption = False,
+    retry_failed: RetryOption = False,
     environment: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
@@ -40,9 +55,24 @@ def submit(
     """Run a search as a job on a Ray cluster; its exit code is ours."""
     from tuneparts.cli import search
     from tuneparts.cli import submit as verb
+    from tuneparts.errors import ConfigError
+    from tuneparts.search import runs
 
     search.parse_seeds(seeds)
-    words = ["--scale", scale]
+    is_run = runs.is_name(name)
+    if is_run and (trials or seeds or arms or changes or storage):
+        raise ConfigError(
+            f"a run goes on as it began, but `{name}` got options that change a search. Leave them "
+            "out, or name the search."
+        )
+    if retry_failed and not is_run:
+        raise ConfigError(
+            f"failed trials are those of a run, but `{name}` is a search. Name the run, as its "
+            "driver printed it: SEARCH/TIME-DIGEST."
+        )
+    words = [] if is_run else ["--scale", scale]
+    words += ["--retry-failed"] if retry_failed else []
+    words += ["--resume"] if resume and not is_run else []
     words += [] if trials is None else ["--trials", str(trials)]
     words += [] if seeds is None else ["--seeds", seeds]
     words += [] if arms is None else ["--arms", arms]
@@ -55,6 +85,7 @@ def submit(
             storage=storage,
             environment=environment or [],
             follow=follow,
+            results=results,
         )
     )
 

@@ -7,14 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tuneparts
 from tuneparts import credentials, provenance
 from tuneparts.errors import ConfigError, SecurityError
 from tuneparts.redaction import Redactor, redact
-from tuneparts.search import code, load
+from tuneparts.search import code, load, runs
 from tuneparts.search.storage import refuse_keys
 
 STOPPED = 130
@@ -30,14 +30,18 @@ def submit(
     storage: str | None,
     environment: Sequence[str],
     follow: bool,
+    results: str | None = None,
 ) -> int:
     """Send a search to a cluster; its exit code, or 0 at once when it is not followed.
 
     Args:
-        name: a search file's name or path.
+        name: a search file's name or path; or a run of the cluster, `SEARCH/TIME-DIGEST`, which is
+            continued.
         address: the head node's job server, `http://HOST:8265`.
-        words: options of `tuneparts search` besides storage.
+        words: options of `tuneparts search` besides storage, or of `tuneparts resume` for a run.
         storage: where checkpoints lie, reachable from all nodes.
+        results: folder of the cluster for journal and reports; where TUNEPARTS_RESULTS of its nodes
+            says when None.
         environment: `NAME=VALUE` for the job; secrets are refused.
         follow: print the job's output and wait for its end.
     """
@@ -47,18 +51,20 @@ def submit(
             "by default."
         )
     variables = parse_environment(environment)
+    if results is not None:
+        variables["TUNEPARTS_RESULTS"] = _absolute(results)
     if storage is not None:
         words = [*words, "--storage", refuse_keys(storage)]
-    path = load.find(name)
+    path = None if runs.is_name(name) else load.find(name)
     client = _client(address)
     with staged(path) as folder:
         job = client.submit_job(
-            entrypoint=entrypoint(path.stem, words),
+            entrypoint=entrypoint(name, words) if path is None else entrypoint(path.stem, words),
             runtime_env={
                 "working_dir": str(folder),
                 "env_vars": {**variables, "TUNEPARTS_COMMIT": provenance.commit()},
             },
-            metadata={"search": path.stem},
+            metadata={"search": name if path is None else path.stem},
         )
     print(f"job {job} on {redact(address)}", flush=True)
     if not follow:
@@ -69,19 +75,34 @@ def submit(
 
 def entrypoint(name: str, words: Sequence[str]) -> str:
     """The command that the head node runs; its driver joins the cluster it runs on."""
-    command = ["python", "-m", "tuneparts.cli.main", "search", f"searches/{name}.py"]
+    verb = ["resume", name] if runs.is_name(name) else ["search", f"searches/{name}.py"]
+    command = ["python", "-m", "tuneparts.cli.main", *verb]
     return shlex.join([*command, "--address", "auto", *words])
 
 
+def _absolute(results: str) -> str:
+    """A folder of the cluster; relative to the job's own it would go with the job."""
+    if not PurePosixPath(results).is_absolute():
+        raise ConfigError(
+            f"results lie in a folder of the cluster that stays, but got `{results}`. Give an "
+            "absolute path that its head node keeps, such as /srv/tuneparts/results."
+        )
+    return results
+
+
 @contextmanager
-def staged(search_file: Path) -> Iterator[Path]:
-    """A folder with this package, the search file and the modules beside it that it imports."""
+def staged(search_file: Path | None) -> Iterator[Path]:
+    """A folder with this package, the search file and the modules beside it that it imports.
+
+    A run that is continued has kept its code, so that there is no search file.
+    """
     with tempfile.TemporaryDirectory(prefix="tuneparts-submit-") as name:
         folder = Path(name)
         package = Path(tuneparts.__file__).parent
         shutil.copytree(package, folder / "tuneparts", ignore=shutil.ignore_patterns(*code.LITTER))
         (folder / "searches").mkdir()
-        code.copy([search_file, *code.neighbours(search_file)], folder / "searches")
+        if search_file is not None:
+            code.copy([search_file, *code.neighbours(search_file)], folder / "searches")
         yield folder
 
 

@@ -92,6 +92,11 @@ class Run:
         return Code.of(self.folder / "code")
 
 
+def is_name(text: str) -> bool:
+    """Whether a text reads like the full name of a run, `SEARCH/TIME-DIGEST`."""
+    return _RUN.fullmatch(text) is not None
+
+
 def default_storage(folder: Path) -> str:
     """Where checkpoints of a run lie when no other storage was given."""
     return str(folder.absolute() / "trials")

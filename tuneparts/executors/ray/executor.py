@@ -33,12 +33,13 @@ def run(
         code: what the search brings along; it is sent to the workers.
 
     Raises:
-        StorageError: A disk is full.
+        StorageError: A disk is full, or the nodes do not share the storage.
         PlacementError: A trial needs more than any node has.
     """
     cluster.prepare(address)
     import ray
 
+    from tuneparts.executors.ray.probe import refuse_unshared
     from tuneparts.executors.ray.stopper import DiskFullStopper
 
     stopper = DiskFullStopper()
@@ -47,6 +48,7 @@ def run(
         try:
             if is_ours:
                 cluster.connect(address)
+            refuse_unshared(storage)
             _tune(plan, folder, storage, stopper, code)
         finally:
             if is_ours:
