@@ -1,4 +1,4 @@
-"""What breaks, and whether the answer changes: eleven faults against an undisturbed search.
+"""What breaks, and whether the answer changes: faults struck at a search, and an undisturbed one.
 
 A fault is struck at a real cluster of Ray nodes, a real driver and a real MLflow store, with a
 learner that sleeps. Afterwards the store must hold every trial and every point once, and the
@@ -12,48 +12,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tests.harness import postgres, wire
+from tests.harness import damage, postgres, wire
 from tests.harness.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
+from tests.harness.stage import Absent, Stage
 from tuneparts.bench import machine
 from tuneparts.errors import UnknownNameError
 from tuneparts.tracking import frames, store
-
-
-class Absent(Exception):  # noqa: N818 - not an error: the machine lacks what the fault needs
-    """This machine cannot stage the fault, and why."""
-
-
-@dataclass
-class Stage:
-    """What the faults share: a cluster, an empty store to copy, the undisturbed table."""
-
-    folder: Path
-    cluster: Cluster
-    empty_store: Path
-    quick: bool
-    expected: tuple[pd.DataFrame, pd.DataFrame] | None = None
-    scenes: int = 0
-    stack: ExitStack = field(default_factory=ExitStack)
-    """What the present fault set up; taken down after its audit."""
-
-    def scene(self, **options: Any) -> Scene:
-        """A search of its own, on a copy of the empty store unless a store is given."""
-        self.scenes += 1
-        folder = self.folder / f"scene{self.scenes}"
-        folder.mkdir()
-        if "uri" not in options:
-            shutil.copy(self.empty_store, folder / "mlflow.db")
-            options["uri"] = f"sqlite:///{folder / 'mlflow.db'}"
-        scene = Scene(folder, self.cluster, **options)
-        self.stack.callback(scene.close)
-        return scene
 
 
 def run(*, quick: bool = False, only: str | None = None) -> dict[str, Any]:
@@ -420,6 +391,7 @@ FAULTS: dict[str, Callable[[Stage], tuple[Scene, int, float]]] = {
     "bad trials": _trials,
     "second driver": _second_driver,
     "head restarted": _head,
+    **damage.FAULTS,
 }
 """Each strikes its fault: the scene, how often, and the seconds until rows came again."""
 

@@ -36,7 +36,7 @@ SEARCH = '''"""Does the search survive?"""
 from tests.harness.faulty import FaultyConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
+from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Resources, Scale, Search
 
 FAULTS = {faults!r}
 
@@ -45,8 +45,10 @@ def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
     null = FaultyConfig(passes=8, interval=2, seconds={seconds})
     asha = Asha(num_trials=4, min_passes=2, reduction=2)
+    where = Resources(custom={spot!r})
+    note = "may be longer"
     bad = tuple(
-        Arm(name=f"bad_{{number}}", config=null.replaced(fault))
+        Arm(name=f"bad_{{number}}", config=null.replaced(fault), resources=where, budget_note=note)
         for number, fault in enumerate(FAULTS)
     )
     return Search(
@@ -138,10 +140,19 @@ class Cluster:
         for _ in range(nodes - 1):
             self.add_node()
 
-    def add_node(self, wire: Wire | None = None) -> Process:
-        """One more node with one CPU, at the far end of a wire where one is given."""
+    def add_node(
+        self, wire: Wire | None = None, *, spot: bool = False, hidden: Path | None = None
+    ) -> Process:
+        """Start one more node with one CPU.
+
+        Args:
+            wire: it is at the far end of this.
+            spot: it offers the resource of that name.
+            hidden: a folder that it does not see; it has another in its place.
+        """
         words = [] if wire is None else ["--node-ip-address", wire.address]
-        return self._start_node("--address", self.address, *words, wire=wire)
+        words += ["--resources", '{"spot": 1}'] if spot else []
+        return self._start_node("--address", self.address, *words, wire=wire, hidden=hidden)
 
     def kill(self) -> None:
         """All nodes at once."""
@@ -149,7 +160,9 @@ class Cluster:
             node.kill()
         self.nodes.clear()
 
-    def _start_node(self, *words: str, wire: Wire | None = None) -> Process:
+    def _start_node(
+        self, *words: str, wire: Wire | None = None, hidden: Path | None = None
+    ) -> Process:
         folder = Path(self._folder.name) / str(len(os.listdir(self._folder.name)))
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
         command += ["--num-cpus", "1", "--disable-usage-stats", *words]
@@ -165,7 +178,11 @@ class Cluster:
         environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
         folder.mkdir(exist_ok=True)
         log = folder / "node.log"
-        node = Process(command if wire is None else wire.inside(command), environment, log)
+        command = command if wire is None else wire.inside(command)
+        if hidden is not None:
+            cover = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
+        node = Process(command, environment, log)
         self.nodes.append(node)
         wait_until(lambda: "Ray runtime started" in log.read_text(), "a node of the cluster")
         return node
@@ -183,16 +200,19 @@ class Scene:
         faults: tuple[Mapping[str, Any], ...] = (),
         seconds: float = 0.3,
         storage: Path | None = None,
+        results: Path | None = None,
+        is_spot: bool = False,
         variables: Mapping[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.cluster, self.uri = folder, cluster, uri
-        self.results = folder / "results"
+        self.results = results or folder / "results"
         self._storage = storage
         self._variables = dict(variables or {})
         self._drivers: list[Process] = []
         self._file = folder / "null.py"
-        self._file.write_text(SEARCH.format(faults=list(faults), seconds=seconds))
+        spot = {"spot": 1.0} if is_spot else {}  # bad trials run on nodes that say so
+        self._file.write_text(SEARCH.format(faults=list(faults), seconds=seconds, spot=spot))
 
     def search(self) -> Process:
         """A driver that starts the search."""
