@@ -91,13 +91,12 @@ def _spot(stage: Stage) -> tuple[Scene, int, float]:
     driver = scene.search()
     total = 0.0
     for _ in range(_LOSSES):
-        rows = _rows(scene)
-        wait_until(lambda rows=rows: _rows(scene) > rows, "a row of the trial on that node")
+        _await_row(scene, "a row of the trial on that node")
         stage.cluster.nodes.remove(node)
         node.kill()
         node = stage.cluster.add_node(spot=True)
-        start, rows = time.monotonic(), _rows(scene)
-        wait_until(lambda rows=rows: _rows(scene) > rows, "a row from the new node")
+        start = time.monotonic()
+        _await_row(scene, "a row from the new node")
         total += time.monotonic() - start
     scene.finish(driver)
     stage.cluster.nodes.remove(node)
@@ -108,8 +107,14 @@ def _spot(stage: Stage) -> tuple[Scene, int, float]:
     return scene, _LOSSES, total / _LOSSES
 
 
-def _rows(scene: Scene) -> int:
-    return scene.progress().get("bad_0/seed0/00000", (0, False))[0]
+def _await_row(scene: Scene, what: str) -> None:
+    """Wait until the bad trial has one more row."""
+
+    def count() -> int:
+        return scene.progress().get("bad_0/seed0/00000", (0, False))[0]
+
+    before = count()
+    wait_until(lambda: count() > before, what)
 
 
 def _storage(stage: Stage) -> tuple[Scene, int, float]:
