@@ -5,6 +5,7 @@ import scipy.stats
 import torch
 
 from tuneparts import schema
+from tuneparts.augment.hyper import Part, Shapes
 from tuneparts.augment.pixels import Colour, ColourConfig, InputNoise
 
 
@@ -12,13 +13,17 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def noise(std: float, *, learnable: bool) -> Part:
+    return InputNoise(std=std).part(Shapes(), name="noise", learnable=learnable)
+
+
 def test_noise_has_its_standard_deviation():
-    noisy = InputNoise(0.3, learnable=True)(torch.zeros(4000), stream()).detach()
+    noisy = noise(0.3, learnable=True)(torch.zeros(4000), stream()).detach()
     assert scipy.stats.kstest(noisy.numpy() / 0.3, "norm").pvalue > 0.01
 
 
 def test_noise_carries_a_gradient_to_its_standard_deviation():
-    module = InputNoise(0.3, learnable=True)
+    module = noise(0.3, learnable=True)
     module(torch.zeros(2, 3), stream()).sum().backward()
     draws = torch.randn(2, 3, generator=stream())
     slope = torch.sigmoid(module.std.raw.detach())  # of the softplus
@@ -27,10 +32,10 @@ def test_noise_carries_a_gradient_to_its_standard_deviation():
 
 def test_no_noise_is_the_identity():
     x = torch.rand(2, 3)
-    module = InputNoise(0.0, learnable=False)
+    module = noise(0.0, learnable=False)
     assert module.is_identity
     assert torch.equal(module(x, stream()), x)
-    assert not InputNoise(0.1, learnable=False).is_identity
+    assert not noise(0.1, learnable=False).is_identity
 
 
 def test_colour_changes_each_image_by_its_own_draw():
@@ -67,7 +72,7 @@ def test_zero_colour_is_the_identity():
 
 def test_values_are_metrics():
     values = (
-        InputNoise(0.1, learnable=False).values()
+        noise(0.1, learnable=False).values()
         | ColourConfig(brightness=0.2).build(learnable=False).values()
     )
     assert values == {"noise": 0.1, "brightness": 0.2, "contrast": 0.05}

@@ -34,7 +34,7 @@ def test_the_value_by_hand_on_six_examples():
             z = (k - 1) * inputs[i][0]
             sign = 1 if labels[i] == 0 else -1
             expected[k] += -math.log1p(math.exp(-sign * z))
-    found = evidence(_predict, _examples(inputs, labels), chunks, target=Classes(), batch_size=2)
+    found = evidence(_predict, _examples(inputs, labels), chunks, loss=Classes().loss, batch_size=2)
     assert found.total == pytest.approx(sum(expected.values()), rel=1e-6)
     metrics = found.metrics()
     assert metrics["lml/total"] == found.total
@@ -52,9 +52,9 @@ def test_order_within_a_chunk_and_the_batch_size_do_not_matter():
     for k in (1, 2, 3):  # examples change places inside their chunk
         own = chunks.chunk(k)
         order[own] = rng.permutation(own)
-    a = evidence(_predict, _examples(inputs, labels), chunks, target=Classes(), batch_size=40)
+    a = evidence(_predict, _examples(inputs, labels), chunks, loss=Classes().loss, batch_size=40)
     b = evidence(
-        _predict, _examples(inputs[order], labels[order]), chunks, target=Classes(), batch_size=3
+        _predict, _examples(inputs[order], labels[order]), chunks, loss=Classes().loss, batch_size=3
     )
     assert a.total == pytest.approx(b.total, rel=1e-12)
 
@@ -62,6 +62,6 @@ def test_order_within_a_chunk_and_the_batch_size_do_not_matter():
 def test_a_chunk_without_examples_has_no_term():
     chunks = Chunks(4, (2, 2, 0), seed=0)
     found = evidence(
-        _predict, _examples([[1.0]] * 4, [0] * 4), chunks, target=Classes(), batch_size=9
+        _predict, _examples([[1.0]] * 4, [0] * 4), chunks, loss=Classes().loss, batch_size=9
     )
     assert list(found.sums) == [2]

@@ -4,19 +4,22 @@ A Bernoulli draw has no gradient in its probability; its concrete relaxation
 sigmoid((logit + log u - log(1 - u)) / tau) does, and becomes the draw as tau falls to 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
+from tuneparts import schema
 from tuneparts.augment.constrained import UNIT, ConstrainedParameter
-from tuneparts.config import Config
+from tuneparts.augment.hyper import Hyper, Number, Part, Shapes
 from tuneparts.errors import ConfigError
 
 Evaluation = Literal["probability", "rounded"]
+COUNT = "num_kept"
+"""What a mask reports besides the probabilities that it is counted from."""
 
 
 def relaxed_bernoulli(
@@ -34,10 +37,14 @@ def relaxed_bernoulli(
     return torch.sigmoid((logits + torch.logit(u)) / tau)
 
 
-class DropoutConfig(Config):
+class DropoutConfig(Hyper):
     """The dropout rate of each dropout slot of the net."""
 
-    rate: float | tuple[float, ...] = 0.1
+    acts_on = "activations"
+
+    rate: Annotated[
+        float | tuple[float, ...], Number(UNIT, identity=0.0, each="slot", metric="dropout")
+    ] = 0.1
     """The same for all slots, or one each in the order of the net."""
     tau: float = Field(0.1, gt=0)
     """Temperature of the relaxation; not used at fixed rates."""
@@ -47,8 +54,11 @@ class DropoutConfig(Config):
         rates = _one_each(self.rate, num_slots, what="dropout.rate", each="dropout slot")
         return ConcreteDropout(rates, tau=self.tau, learnable=learnable)
 
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "ConcreteDropout":  # noqa: ARG002
+        return self.build(shapes.num_slots, learnable=learnable)
 
-class ConcreteDropout(nn.Module):
+
+class ConcreteDropout(Part):
     """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones.
 
     Args:
@@ -81,15 +91,23 @@ class ConcreteDropout(nn.Module):
         dropped = relaxed_bernoulli(logits[slot], h.shape, tau=self.tau, generator=generator)
         return h * ((1 - dropped) / torch.sigmoid(-logits[slot])).to(h.dtype)
 
+    def draws(self, *, training: bool) -> bool:
+        return training and not self.is_identity
+
     def values(self) -> dict[str, float]:
         """Rate of each slot by metric name without `hyper/`."""
         return {f"dropout.{i}": rate for i, rate in enumerate(self.rates.numbers())}
 
 
-class MaskConfig(Config):
+class MaskConfig(Hyper):
     """The probability of each input feature to be kept."""
 
-    keep: float | tuple[float, ...] = 0.5
+    acts_on = "inputs"
+    is_augmentation = False
+
+    keep: Annotated[
+        float | tuple[float, ...], Number(UNIT, identity=1.0, each="input", metric="keep")
+    ] = 0.5
     """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
     tau: float = Field(0.1, gt=0)
     """Temperature of the relaxation; not used at fixed probabilities."""
@@ -107,8 +125,37 @@ class MaskConfig(Config):
             learnable=learnable,
         )
 
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "InputMask":  # noqa: ARG002
+        return self.build(shapes.in_shape, learnable=learnable)
 
-class InputMask(nn.Module):
+    def metrics(self, name: str) -> tuple[schema.Metric, ...]:
+        return (*super().metrics(name), schema.lookup(f"hyper/{COUNT}"))
+
+    @classmethod
+    def owns(cls, metric: str, name: str) -> bool:
+        return metric == COUNT or super().owns(metric, name)
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:
+        return [*super().known(name), COUNT]
+
+    def at(self, found: Mapping[str, float], *, name: str) -> Self:
+        keep = {metric: value for metric, value in found.items() if metric != COUNT}
+        if not keep and COUNT in found:
+            raise ConfigError(
+                f"`{COUNT}` is counted from `keep.*`, but came without them. Masks of images "
+                "cannot be taken over by value; pass `keep.0`, `keep.1`, ... of a vector's mask."
+            )
+        counted = sum(value > 0.5 for value in keep.values())
+        if found.get(COUNT, counted) != counted:
+            raise ConfigError(
+                f"`{COUNT}` must count the `keep.*` above one half, but is {found[COUNT]:g} where "
+                f"they give {counted}. Pass values of one report only."
+            )
+        return super().at(keep, name=name)
+
+
+class InputMask(Part):
     """Multiplies each input feature by a random keep variable, without rescaling.
 
     In training every example has a draw of its own, relaxed when learnable and 0 or 1 when
@@ -155,6 +202,9 @@ class InputMask(nn.Module):
         keep = self.keep.tensor().view(self.in_shape)
         return x * ((keep > 0.5) if self.evaluation == "rounded" else keep)
 
+    def draws(self, *, training: bool) -> bool:
+        return training and self.is_random
+
     def values(self) -> dict[str, float]:
         """Number of features kept, and for vectors each probability as `keep.0`, `keep.1`, ...
 
@@ -162,7 +212,7 @@ class InputMask(nn.Module):
         """
         keep = self.keep.numbers()
         each = {f"keep.{i}": k for i, k in enumerate(keep)} if len(self.in_shape) == 1 else {}
-        return {"num_kept": float(sum(k > 0.5 for k in keep))} | each
+        return {COUNT: float(sum(k > 0.5 for k in keep))} | each
 
 
 def _one_each(

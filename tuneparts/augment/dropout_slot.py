@@ -1,4 +1,4 @@
-"""Dropout slots: the places inside a net where a dropout hyper acts.
+"""Dropout slots: the places inside a net where hypers act on activations.
 
 A net's forward has no argument for rates or generators, and its parameters must stay its own.
 So a slot holds only its number, and the caller says, for the length of one call, which dropout to
@@ -6,7 +6,7 @@ apply. Copies of a net, `functional_call` and several nets under one set of hype
 then need no bookkeeping.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tuneparts.augment.concrete import ConcreteDropout
+Act = Callable[[Tensor, int, torch.Generator], Tensor]
+"""What happens to activations at a slot, given its number and a source of draws."""
 
 
 @dataclass
 class ActiveDropout:
     """The dropout that slots apply during one call of a net."""
 
-    dropout: ConcreteDropout
+    dropout: Act
     generator: torch.Generator
     num_reads: int = 0
     """How often a slot asked; 0 after the call means that the net has no slots."""
@@ -31,7 +32,7 @@ _current: ContextVar[ActiveDropout | None] = ContextVar("tuneparts_dropout", def
 
 
 @contextmanager
-def dropping(dropout: ConcreteDropout, generator: torch.Generator) -> Iterator[ActiveDropout]:
+def dropping(dropout: Act, generator: torch.Generator) -> Iterator[ActiveDropout]:
     """Let slots drop by these rates inside the block; outside they pass their input on.
 
     Example:
@@ -73,7 +74,7 @@ class DropoutSlot(nn.Dropout):
         if active is None:
             return h
         active.num_reads += 1
-        return active.dropout(h, self.slot, active.generator)  # type: ignore[no-any-return]
+        return active.dropout(h, self.slot, active.generator)
 
     def extra_repr(self) -> str:
         """Slot number and the net's own rate."""

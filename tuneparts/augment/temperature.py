@@ -1,24 +1,19 @@
 """Softmax temperature, learnt through its logarithm or fixed."""
 
-from torch import Tensor, nn
+from typing import Annotated
 
-from tuneparts.augment.constrained import LOG, ConstrainedParameter
+from pydantic import Field
+from torch import Tensor
+
+from tuneparts.augment.constrained import LOG
+from tuneparts.augment.hyper import Call, Hyper, Number
 
 
-class Temperature(nn.Module):
+class Temperature(Hyper):
     """Divides logits by a positive temperature: above 1 predictions are less certain."""
 
-    def __init__(self, value: float, *, learnable: bool) -> None:
-        super().__init__()
-        self.value = ConstrainedParameter(
-            [value], link=LOG, learnable=learnable, names=["temperature"]
-        )
-        self.is_identity = not learnable and value == 1
+    value: Annotated[float, Field(gt=0), Number(LOG, identity=1.0, metric="temperature")] = 1.0
 
-    def forward(self, logits_BK: Tensor) -> Tensor:
+    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:
         """Tempered logits (B, K)."""
-        return logits_BK / self.value.tensor().to(logits_BK.dtype)
-
-    def values(self) -> dict[str, float]:
-        """The temperature."""
-        return {"temperature": self.value.numbers()[0]}
+        return outputs_BK / now["value"]

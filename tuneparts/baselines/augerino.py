@@ -14,7 +14,7 @@ from torch import Tensor
 from tuneparts.augment.affine import Benton, Lila, LilaConfig
 from tuneparts.data.batches import Batches
 from tuneparts.errors import ConfigError
-from tuneparts.training.hyper import HypersConfig
+from tuneparts.training.hyper import HyperGradient, HypersConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
@@ -49,6 +49,10 @@ class AugerinoConfig(SupervisedConfig):
                 + ". Set `hypers.affine.kind` to `lila` or `benton` and do not freeze it."
             )
         return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights"
 
     def build(self, context: Context) -> Learner:
         return AugerinoLearner(self, context)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tuneparts.baselines.curvature import check_memory, diagonal_ggn, log_evidence
 from tuneparts.data.batches import Batches
 from tuneparts.errors import ConfigError
+from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
@@ -58,6 +59,20 @@ class LaplaceConfig(SupervisedConfig):
             )
         return self
 
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights"
+
+    @model_validator(mode="after")
+    def _check_curvature(self) -> Self:
+        for name, hyper in self.hypers.parts.items():
+            if hyper.place() == "loss" and hyper.enters_likelihood():
+                raise ValueError(
+                    "the curvature is that of the task's own likelihood, but the hyper "
+                    f"`{name}` changes it. Leave it out, or use another method."
+                )
+        return self
+
     def build(self, context: Context) -> Learner:
         return LaplaceLearner(self, context)
 
@@ -86,10 +101,11 @@ class LaplaceLearner(
     def __init__(self, config: LaplaceConfig, context: Context) -> None:
         super().__init__(config, context, learns_hypers=True)
         _check_net(self.net)
-        if self.hypers.dropout is not None:
+        if self.hypers.dropout is not None or config.hypers.acting_on("activations"):
             raise ConfigError(
                 "the curvature is that of a prediction without dropout, but the net or the hypers "
-                "have dropout rates. Set them to 0."
+                "have dropout rates, or other hypers of activations. Set them to 0, or leave them "
+                "out."
             )
         # Rows, their squares and products with probabilities are all kept for the gradient.
         check_memory(

@@ -65,11 +65,7 @@ class PosthocLearner(StandardLearner):
 
     def __init__(self, config: PosthocConfig, context: Context) -> None:
         super().__init__(config, context)
-        drawn = [
-            name
-            for name in ("affine", "colour", "noise")
-            if (part := getattr(self.hypers, name)) is not None and not part.is_identity
-        ]
+        drawn = self.hypers.drawn()
         if drawn:
             raise ConfigError(
                 "laplace-torch needs predictions that draw nothing, but the hypers have "

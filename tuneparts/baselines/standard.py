@@ -17,6 +17,7 @@ class StandardConfig(SupervisedConfig):
     method: Literal["standard"] = "standard"
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
+    penalises_weights = True
 
     def build(self, context: Context) -> Learner:
         return StandardLearner(self, context)
@@ -50,5 +51,5 @@ class StandardLearner(
             target=self.target,
             generator=self._augmentation,
         )
-        gradient_step(loss, self.optimiser)
+        gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -10,7 +10,6 @@ Shapes: B examples in a batch, K classes, n examples of the client, m entries th
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -128,7 +127,7 @@ class Client:
         total = [torch.zeros_like(parameter) for parameter in learnt]
         losses = []
         for indices_B in batches:
-            loss = self._loss(view, indices_B, generator, reduction="sum") / num_seen
+            loss = self._loss(view, indices_B, generator, is_hyper_step=True) / num_seen
             found = torch.autograd.grad(loss, learnt, materialize_grads=True)
             total = [a + b for a, b in zip(total, found, strict=True)]
             losses.append(loss.detach())
@@ -139,7 +138,8 @@ class Client:
         view: View,
         indices_B: Tensor,
         generator: torch.Generator,
-        reduction: Literal["mean", "sum"] = "mean",
+        *,
+        is_hyper_step: bool = False,
     ) -> Tensor:
         return loss_on(
             self._examples.take(indices_B),
@@ -147,7 +147,8 @@ class Client:
             hypers=self._hypers,
             target=self._target,
             generator=generator,
-            reduction=reduction,
+            reduction="sum" if is_hyper_step else "mean",
+            held_out=is_hyper_step,
         )
 
     def _restore(self, partition: int) -> None:

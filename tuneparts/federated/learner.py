@@ -35,6 +35,7 @@ from tuneparts.federated.server import Server, ServerConfig, mean_over
 from tuneparts.partition.assign import check_division
 from tuneparts.partition.learner import SubnetworkLearner
 from tuneparts.partition.subnetwork import Defaults, Partitioned
+from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig
@@ -131,6 +132,10 @@ class FederatedConfig(ExchangeConfig):
                 f"{self.proportions} are {dealt}. Use more clients or fewer chunks."
             )
         return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights" if len(self.proportions) > 1 else "none"
 
     def division(self) -> Division:
         return Division(

@@ -7,6 +7,7 @@ which never saw that chunk. No other path may lead from chunk k into subnetwork 
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -21,6 +22,7 @@ from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
 from tuneparts.partition.subnetwork import Partitioned, Scheme
+from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH
@@ -76,6 +78,10 @@ class PartitionedConfig(SupervisedConfig):
                 f"`{self.defaults}`. Set `defaults` to `zero`, or `scheme` to `random`."
             )
         return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights" if len(self.proportions) > 1 else "none"
 
     def build(self, context: Context) -> Learner:
         return PartitionedLearner(self, context)
@@ -207,6 +213,7 @@ class PartitionedLearner(
             hypers=self.hypers,
             target=self.target,
             generator=self._hyper_augmentation,
+            held_out=True,
         )
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
@@ -222,7 +229,7 @@ class PartitionedLearner(
             ),
             self.train_data,
             self.chunks,
-            target=self.target,
+            loss=partial(self.hypers.loss, loss=self.target.loss, held_out=True),
             batch_size=max(1, EVAL_BATCH // self.hypers.num_samples(training=False)),
         )
         self.net.train(was_training)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.target import Target
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def evidence(
     examples: DeviceExamples,
     chunks: Chunks,
     *,
-    target: Target,
+    loss: Callable[..., Tensor],
     batch_size: int,
 ) -> Evidence:
     """Evaluate L_ML on the whole of chunks 2..C, in double precision.
@@ -53,7 +52,7 @@ def evidence(
         predict: (level, inputs) to outputs (B, K) of that subnetwork.
         examples: all training data.
         chunks: its chunks; those of size zero have no term.
-        target: its loss is taken for the negative log-likelihood.
+        loss: the negative log-likelihood, `loss(outputs, y, reduction=...)`.
         batch_size: inputs per call of `predict`.
     """
     sums: dict[int, float] = {}
@@ -65,7 +64,7 @@ def evidence(
         terms = []
         for indices_B in torch.split(indices_N, batch_size):
             x, y_B = examples.take(indices_B)
-            terms.append(-target.loss(predict(k - 1, x).double(), y_B, reduction="sum"))
+            terms.append(-loss(predict(k - 1, x).double(), y_B, reduction="sum"))
         sums[k] = float(torch.stack(terms).sum())
         counts[k] = len(indices_N)
     return Evidence(sums, counts)

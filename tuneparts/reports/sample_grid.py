@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 NUM_EXAMPLES = 4
 NUM_DRAWS = 7
-_UNSEEN = ("hyper/dropout.", "hyper/keep.", "hyper/num_kept", "hyper/temperature")
-"""Hypers that change no pixel of an image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,11 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], s
         if arm.follows is not None:
             continue
         own = selected[selected["arm"] == arm.name]
-        values = _values(own.iloc[0].to_dict()) if len(own) else {}
-        if any(values.values()) and getattr(arm.config, "hypers", None) is not None:
+        hypers = getattr(arm.config, "hypers", None)
+        if hypers is None or not len(own):
+            continue
+        values = _values(own.iloc[0].to_dict(), hypers)
+        if any(values.values()):
             found.append((arm, own.iloc[0], values))
     if not found:
         return (), ""
@@ -85,13 +86,13 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], s
     return tuple(_grid(arm, row, values, task) for arm, row, values in found), ""
 
 
-def _values(row: dict[Any, Any]) -> dict[str, float]:
+def _values(row: dict[Any, Any], hypers: "HypersConfig") -> dict[str, float]:
     """The trial's hypers that change pixels, by metric name."""
     return {
         str(name): float(value)
         for name, value in row.items()
         if str(name).startswith("hyper/")
-        and not str(name).startswith(_UNSEEN)
+        and hypers.is_augmentation(str(name).removeprefix("hyper/"))
         and not np.isnan(float(value))
     }
 
@@ -100,8 +101,9 @@ def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task
     from tuneparts.training.hyper.draws import augmented_pixels  # brings torch
 
     hypers: HypersConfig = arm.config.hypers
-    bare = hypers.replaced({"dropout": None, "mask": None, "temperature": None, "frozen": ()})
-    config = bare.at({name.removeprefix("hyper/"): value for name, value in values.items()})
+    config = hypers.augmentation().at(
+        {name.removeprefix("hyper/"): value for name, value in values.items()}
+    )
     chosen = task.train.subset(_one_of_each_class(task.train.labels))
     draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
     return SampleGrid(

@@ -1,5 +1,7 @@
 """Refuses a search that cannot run, in the driver and before anything of it is written."""
 
+from typing import Any
+
 import torch
 
 from tuneparts.data.task import Task
@@ -8,17 +10,18 @@ from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search.spec import Arm, Search
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
+from tuneparts.training.supervised import SupervisedConfig
 
 
 def check(search: Search, task: Task | None = None) -> None:
-    """Ask every method whether it can run here, and try nets that the search brings along.
+    """Ask every method whether it can run here, and try nets and hypers that the search brings.
 
     A net of one's own is built once and tried on two examples, and a learner of its arm is built
-    with it and trained not at all.
+    with it and trained not at all. A hyper of one's own is called once.
 
     Args:
         search: the resolved search.
-        task: its data; read here when not given, and only if a net is to be tried.
+        task: its data; read here when not given, and only if a net or a hyper is to be tried.
 
     Raises:
         ConfigError: An arm cannot run, with its name, the reason and the cure.
@@ -33,11 +36,19 @@ def check(search: Search, task: Task | None = None) -> None:
         if own_nets(arm.config):
             task = search.load_data() if task is None else task
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
+        if isinstance(arm.config, SupervisedConfig) and arm.config.hypers.own:
+            task = search.load_data() if task is None else task
+            _drawn(arm).try_hypers(task)
+
+
+def _drawn(arm: Arm) -> Any:
+    """A config of the arm at a draw, for it may lack what the space gives."""
+    rng = numpy_generator(0, "try a config")
+    return arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
 
 
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
-    rng = numpy_generator(0, "try a net")  # a draw, for the config may lack what the space gives
-    config = arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
+    config = _drawn(arm)
     nets = ", ".join(f"`{net.name}`" for net in own_nets(config))
     where = (
         f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} with "

@@ -262,7 +262,8 @@ class Plan:
             for name, value in last.metrics.items()
             if name.startswith("hyper/")
         }
-        adopted = hypers.at(values).model_dump()
+        led = getattr(self.search.arm(leader).config, "hypers", hypers)
+        adopted = hypers.joined(led).at(values).model_dump()
         trial_at = whole_trial(
             replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted}
         )

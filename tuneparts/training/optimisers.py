@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from tuneparts.config import Config
 from tuneparts.models.layers import scalar_names
@@ -70,3 +70,12 @@ def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
     """Set the rate of every group, scaled by the group's factor."""
     for group in optimiser.param_groups:
         group["lr"] = lr * group["lr_factor"]
+
+
+def step_rates(optimiser: torch.optim.Optimizer) -> dict[Tensor, float]:
+    """By how much a step of SGD moves each weight per unit of its gradient, momentum aside."""
+    return {
+        weight: group["lr"] * (1 + group["momentum"] if group["nesterov"] else 1)
+        for group in optimiser.param_groups
+        for weight in group["params"]
+    }

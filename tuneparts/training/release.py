@@ -94,5 +94,5 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
                 target=self._target,
                 generator=self._augmentation,
             )
-        gradient_step(loss, self._optimiser)
+        gradient_step(self._hypers.penalised(loss, self._net.parameters()), self._optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

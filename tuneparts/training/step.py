@@ -27,6 +27,7 @@ def loss_on(
     target: Target,
     generator: torch.Generator,
     reduction: Reduction = "mean",
+    held_out: bool = False,
 ) -> Tensor:
     """The training loss of a net under its hypers.
 
@@ -37,10 +38,11 @@ def loss_on(
         target: of the task.
         generator: source of the hypers' draws.
         reduction: mean or sum over examples, or one loss for each.
+        held_out: judge by the likelihood alone, as a hyper step does.
     """
     x, y_B = batch
     outputs_BK = hypers.predict(net, x, generator=generator, training=True)
-    return hypers.loss(outputs_BK, y_B, target.loss, reduction=reduction)
+    return hypers.loss(outputs_BK, y_B, target.loss, reduction=reduction, held_out=held_out)
 
 
 def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None]:

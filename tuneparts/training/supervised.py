@@ -1,17 +1,18 @@
 """What every method that trains one net on one labelled data set shares."""
 
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from tuneparts import seeding
+from tuneparts import schema, seeding
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
 from tuneparts.training.final_module import UnderHypers
-from tuneparts.training.hyper import Hypers, HypersConfig
+from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
+from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
@@ -29,6 +30,25 @@ class SupervisedConfig(MethodConfig):
     batch_size: int = Field(default=50, gt=0)
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
+    penalises_weights: ClassVar[bool] = False
+    """Whether its steps take the penalty of hypers that act on weights."""
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        """By which gradient its learner learns hypers."""
+        return "none"
+
+    @model_validator(mode="after")
+    def _check_hypers(self) -> Self:
+        check_hypers(self.hypers, self.hyper_gradient, penalises_weights=self.penalises_weights)
+        return self
+
+    def try_hypers(self, task: Task) -> None:
+        """Build and call the hypers once, so that a wrong one is refused in the driver."""
+        try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        return (*super().declared_metrics(), *self.hypers.metrics())
 
 
 class SupervisedLearner(LoopLearner, parts=("hypers",)):
@@ -41,10 +61,16 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
     ) -> None:
         super().__init__(config, context)
         task = context.task
+        if config.hypers.own:
+            config.try_hypers(task)
         with seeding.isolated(context.seed, "init"):
             net = config.net.build(task.in_shape, task.num_outputs)
         self.hypers: Hypers = config.hypers.build(
-            learnable=learns_hypers, net=net, in_shape=task.in_shape
+            learnable=learns_hypers,
+            net=net,
+            in_shape=task.in_shape,
+            num_outputs=task.num_outputs,
+            through_step=config.hyper_gradient == "through a step",
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
         self.train_data = self._on_device(

@@ -4,20 +4,24 @@ Legend: B images, S samples of each, N = B * S, C channels, H height, W width,
 P = H * W.
 """
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from tuneparts.config import Config
+from tuneparts.augment.hyper import Hyper, Part, Shapes
 
 
-class Affine(nn.Module):
+class Affine(Part):
     """Random affine motions of images, with learnable or fixed ranges.
 
     Args:
         learnable: whether the ranges are parameters.
         is_identity: whether the ranges are fixed and hold nothing but the identity.
     """
+
+    makes_copies = True
 
     def __init__(self, *, learnable: bool, is_identity: bool) -> None:
         super().__init__()
@@ -32,6 +36,9 @@ class Affine(nn.Module):
             the corners) reads the input at A (p, 1). Differentiable in the learnable ranges.
         """
         raise NotImplementedError
+
+    def draws(self, *, training: bool) -> bool:  # noqa: ARG002
+        return not self.is_identity
 
     def values(self) -> dict[str, float]:
         """The ranges by metric name without `hyper/`, each as the largest motion."""
@@ -51,12 +58,22 @@ class Affine(nn.Module):
         return resample(x_BCHW, self.sample(len(x_BCHW) * num_samples, generator))
 
 
-class AffineConfig(Config):
+class AffineConfig(Hyper):
     """The base of the configs of affine augmentation: where ranges start, or stay when fixed."""
+
+    acts_on = "inputs"
+    needs_images = True
 
     def build(self, *, learnable: bool) -> Affine:
         """Build the augmentation with these ranges."""
         raise NotImplementedError
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> Affine:  # noqa: ARG002
+        return self.build(learnable=learnable)
+
+    def _noun(self, name: str) -> str:
+        kind: Any = getattr(self, "kind", name)
+        return f"hyper of the affine kind `{kind}`"
 
 
 def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:

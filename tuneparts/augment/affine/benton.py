@@ -4,15 +4,15 @@ Widths instead of maxima (a width w draws from plus-minus w / 2), translations s
 and one isotropic scale with an area-preserving stretch instead of a scale per axis.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
 from tuneparts.augment.affine.exponential import exponential
 from tuneparts.augment.constrained import POSITIVE, ConstrainedParameter
+from tuneparts.augment.hyper import Number
 
 NAMES = ("translate_x", "translate_y", "rotation", "scale", "stretch", "shear")
 
@@ -36,17 +36,17 @@ class BentonConfig(AffineConfig):
     """
 
     kind: Literal["benton"] = "benton"
-    rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
+    rotation: Annotated[float, Number(POSITIVE, identity=0.0, metric="rotation")] = 0.05
     """Radians."""
-    translate_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    translate_x: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_x")] = 0.05
     """Half image widths."""
-    translate_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    translate_y: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_y")] = 0.05
     """Half image heights."""
-    scale: float = Field(0.05, ge=0, allow_inf_nan=False)
+    scale: Annotated[float, Number(POSITIVE, identity=0.0, metric="scale")] = 0.05
     """Log-scale of both axes."""
-    stretch: float = Field(0.05, ge=0, allow_inf_nan=False)
+    stretch: Annotated[float, Number(POSITIVE, identity=0.0, metric="stretch")] = 0.05
     """Log-scale of x, and its negative of y."""
-    shear: float = Field(0.05, ge=0, allow_inf_nan=False)
+    shear: Annotated[float, Number(POSITIVE, identity=0.0, metric="shear")] = 0.05
 
     def build(self, *, learnable: bool) -> "Benton":
         """The augmentation at these maxima."""

@@ -5,15 +5,15 @@ Mlodozeniec et al. (2023, appendix G) compare learnt ranges with random search.
 """
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
 from tuneparts.augment.affine.exponential import exponential
 from tuneparts.augment.constrained import POSITIVE, ConstrainedParameter
+from tuneparts.augment.hyper import Number
 
 NAMES = ("translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear")
 _ROTATION = NAMES.index("rotation")
@@ -44,17 +44,17 @@ class LilaConfig(AffineConfig):
     """
 
     kind: Literal["lila"] = "lila"
-    rotation: float = Field(0.05, ge=0, allow_inf_nan=False)
+    rotation: Annotated[float, Number(POSITIVE, identity=0.0, metric="rotation")] = 0.05
     """Radians; beyond pi it acts, and is reported, as pi: the whole circle."""
-    translate_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    translate_x: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_x")] = 0.05
     """Half image widths."""
-    translate_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    translate_y: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_y")] = 0.05
     """Half image heights."""
-    scale_x: float = Field(0.05, ge=0, allow_inf_nan=False)
+    scale_x: Annotated[float, Number(POSITIVE, identity=0.0, metric="scale_x")] = 0.05
     """Log-scale."""
-    scale_y: float = Field(0.05, ge=0, allow_inf_nan=False)
+    scale_y: Annotated[float, Number(POSITIVE, identity=0.0, metric="scale_y")] = 0.05
     """Log-scale."""
-    shear: float = Field(0.05, ge=0, allow_inf_nan=False)
+    shear: Annotated[float, Number(POSITIVE, identity=0.0, metric="shear")] = 0.05
 
     def build(self, *, learnable: bool) -> "Lila":
         """The augmentation at these maxima."""

@@ -1,15 +1,19 @@
 """Affine motions with a free lower and upper end for each component (Schwoebel et al. 2021)."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
+from tuneparts import schema
 from tuneparts.augment.affine.augmentation import Affine, AffineConfig
 from tuneparts.augment.constrained import REAL, ConstrainedParameter
 from tuneparts.config import Config
+from tuneparts.errors import UnknownNameError
 
 NAMES = ("rotation", "scale_x", "scale_y", "shear_x", "shear_y", "translate_x", "translate_y")
+ENDS = ("theta_min", "theta_max")
 IDENTITY = (0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -50,6 +54,27 @@ class SchwoebelConfig(AffineConfig):
         return Schwoebel(
             self.theta_min.components(), self.theta_max.components(), learnable=learnable
         )
+
+    def metrics(self, name: str) -> tuple[schema.Metric, ...]:  # noqa: ARG002
+        return tuple(schema.lookup(f"hyper/{end}.*") for end in ENDS)
+
+    @classmethod
+    def owns(cls, metric: str, name: str) -> bool:
+        return metric in cls.known(name)
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:  # noqa: ARG003
+        return [f"{end}.{component}" for end in ENDS for component in NAMES]
+
+    @classmethod
+    def identity(cls) -> Self:
+        return cls(theta_min=Theta(), theta_max=Theta())
+
+    def at(self, found: Mapping[str, float], *, name: str) -> Self:
+        for metric in found:
+            if not self.owns(metric, name):
+                raise UnknownNameError(self._noun(name), metric, self.known(name))
+        return self.replaced(found)  # a reported name is the path of a field
 
 
 class Schwoebel(Affine):

@@ -2,6 +2,16 @@
 
 from tuneparts.training.hyper.config import HypersConfig
 from tuneparts.training.hyper.hypers import Hypers
-from tuneparts.training.hyper.not_learnable import refuse_outside_likelihood
+from tuneparts.training.hyper.not_learnable import (
+    HyperGradient,
+    check_hypers,
+    refuse_outside_likelihood,
+)
 
-__all__ = ["Hypers", "HypersConfig", "refuse_outside_likelihood"]
+__all__ = [
+    "HyperGradient",
+    "Hypers",
+    "HypersConfig",
+    "check_hypers",
+    "refuse_outside_likelihood",
+]

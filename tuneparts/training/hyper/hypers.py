@@ -1,25 +1,26 @@
 """One prediction from a net and its hypers, the same in weight steps, hyper steps and scores.
 
-Legend: B examples, S samples of each, N = B * S, K classes.
+Legend: B examples, S samples of each, N = B * S, K outputs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tuneparts.augment.affine import Affine
 from tuneparts.augment.averaging import Averaging, average
-from tuneparts.augment.concrete import ConcreteDropout, InputMask
+from tuneparts.augment.concrete import ConcreteDropout
 from tuneparts.augment.dropout_slot import DropoutSlot, dropping
-from tuneparts.augment.pixels import Colour, InputNoise
-from tuneparts.augment.temperature import Temperature
+from tuneparts.augment.hyper import PLACES, Part, Place
 from tuneparts.data.target import Reduction
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
 
-Part = Affine | Colour | ConcreteDropout | InputMask | InputNoise | Temperature
+BUILT_IN = ("mask", "colour", "affine", "noise", "dropout", "temperature")
+"""Parts that have an attribute of their own, in the order in which they act."""
 
 
 class Hypers(nn.Module):
@@ -29,41 +30,45 @@ class Hypers(nn.Module):
     trace in `state_dict`: the config determines them.
 
     Args:
-        mask: multiplies input features.
-        colour: brightness and contrast of images.
-        affine: affine motions of images.
-        noise: Gaussian noise on inputs.
-        dropout: rates of the net's dropout slots; see `attach`.
-        temperature: divides the averaged logits.
+        parts: by name, with the place where each acts. Those of one place act in the order of
+            `BUILT_IN`, and then in that of the mapping.
+        held_out_of: names of parts of the loss that are no part of the likelihood.
+        num_slots: dropout layers of the nets that the parts are used with.
         samples: S in training, when anything is random.
         eval_samples: S in evaluation, when anything is random.
         averaging: how the S predictions become one.
     """
 
+    affine: Affine | None
+    dropout: ConcreteDropout | None
+    temperature: Part | None
+
     def __init__(
         self,
+        parts: Mapping[str, tuple[Place, Part]] | None = None,
         *,
-        mask: InputMask | None = None,
-        colour: Colour | None = None,
-        affine: Affine | None = None,
-        noise: InputNoise | None = None,
-        dropout: ConcreteDropout | None = None,
-        temperature: Temperature | None = None,
+        held_out_of: Iterable[str] = (),
+        num_slots: int = 0,
         samples: int = 1,
         eval_samples: int = 1,
         averaging: Averaging = "logits",
     ) -> None:
         super().__init__()
-        self.mask = mask
-        self.colour = colour
-        self.affine = affine
-        self.noise = noise
-        self.dropout = dropout
-        self.temperature = temperature
+        given = dict(parts or {})
+        for name in BUILT_IN:
+            self.add_module(name, given[name][1] if name in given else None)
+        own = {name: part for name, (_, part) in given.items() if name not in BUILT_IN}
+        self.own = nn.ModuleDict(own)
+        names = [*(name for name in BUILT_IN if name in given), *own]
+        self._names: dict[Place, list[str]] = {
+            place: [name for name in names if given[name][0] == place] for place in PLACES
+        }
+        self._outside = frozenset(held_out_of)
+        self._num_slots = num_slots
         self.samples = samples
         self.eval_samples = eval_samples
         self.averaging: Averaging = averaging
-        self._is_plain = not any(_acts(part) for part in self._parts())
+        self._is_plain = not any(self._acting("inputs", "activations", "outputs"))
 
     def predict(
         self,
@@ -75,10 +80,10 @@ class Hypers(nn.Module):
     ) -> Tensor:
         """Unnormalised log-probabilities, to be used like any logits.
 
-        Mask, colour, affine motion and noise act on the inputs in this order, each with a draw
-        of its own per example and sample; the net runs once on all N inputs; its logits are
-        averaged over samples and divided by the temperature. Without acting parts this is
-        `net(x)` itself.
+        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
+        order, each with a draw of its own per example and sample; the net runs once on all N
+        inputs; its logits are averaged over samples and divided by the temperature, and then
+        changed by hypers of one's own. Without acting parts this is `net(x)` itself.
 
         Args:
             net: from inputs (N, ...) to logits (N, K); may be a subnetwork's forward.
@@ -97,39 +102,73 @@ class Hypers(nn.Module):
         logits = average(
             self._outputs(net, x, generator, training=training), num_samples, self.averaging
         )
-        if self.temperature is not None and _acts(self.temperature):
-            logits = self.temperature.forward(logits)
+        for part in self._acting("outputs"):
+            logits = part(logits)
         return logits
 
     def loss(
         self,
         outputs_BK: Tensor,
-        y_B: Tensor,
+        targets_B: Tensor,
         loss: Callable[..., Tensor],
         *,
         reduction: Reduction = "mean",
+        held_out: bool = False,
     ) -> Tensor:
-        """The training loss of predictions.
+        """The loss of predictions, under the parts that act on it.
 
         Args:
             outputs_BK: what `predict` returned.
-            y_B: labels (B, ...).
-            loss: that of the target, `Target.loss`.
+            targets_B: labels or other targets.
+            loss: of the task, as `loss(outputs_BK, targets_B, reduction=...)`.
             reduction: mean or sum over examples, or one loss for each.
+            held_out: judge by the likelihood alone, as hyper steps and scores do.
         """
-        return loss(outputs_BK, y_B, reduction=reduction)
+        parts = [
+            part
+            for name, part in self._named("loss")
+            if not (part.is_identity or (held_out and name in self._outside))
+        ]
+        if not parts:
+            return loss(outputs_BK, targets_B, reduction=reduction)
+        losses_B = loss(outputs_BK, targets_B, reduction="none")
+        for part in parts:
+            losses_B = part(losses_B, outputs_BK, targets_B)
+        if reduction == "none":
+            return losses_B
+        return losses_B.mean() if reduction == "mean" else losses_B.sum()
+
+    def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
+        """A training loss with the penalties of the parts that act on weights."""
+        parts = list(self._acting("weights"))
+        if not parts:
+            return loss
+        listed = list(weights)
+        for part in parts:
+            loss = loss + part(listed)
+        return loss
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""
-        if not self._is_random(training=training):
+        if not any(part.draws(training=training) for part in self._acting("inputs", "activations")):
             return 1
         return self.samples if training else self.eval_samples
 
+    def drawn(self) -> list[str]:
+        """Names of the parts that draw random numbers in evaluation."""
+        return [
+            name
+            for name, part in self._named("inputs", "activations")
+            if not part.is_identity and part.draws(training=False)
+        ]
+
     def values(self) -> dict[str, float]:
         """All values by metric name (`hyper/rotation`, ...), learnable or not."""
+        parts = {**{name: getattr(self, name) for name in BUILT_IN}, **dict(self.own.items())}
         return {
             f"hyper/{name}": value
-            for part in self._parts()
+            for part in parts.values()
+            if part is not None
             for name, value in part.values().items()
         }
 
@@ -155,54 +194,37 @@ class Hypers(nn.Module):
         Building hypers attaches the net they are built for. Copies of an attached net are
         attached; another net of the same kind needs a call of its own. Twice does no harm.
         """
-        if self.dropout is None:
+        if not self._names["activations"]:
             return
-        numbers = iter(range(len(self.dropout.rates.given)))
+        numbers = iter(range(self._num_slots))
         surgery.replace(
             net,
             nn.Dropout,
             lambda _, layer: DropoutSlot(next(numbers), layer.p),
-            expected=len(self.dropout.rates.given),
+            expected=self._num_slots,
         )
 
-    def _parts(self) -> list[Part]:
-        parts = (
-            self.mask,
-            self.colour,
-            self.affine,
-            self.noise,
-            self.dropout,
-            self.temperature,
-        )
-        return [part for part in parts if part is not None]
+    def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
+        for place in places:
+            for name in self._names[place]:
+                yield name, self.own[name] if name in self.own else getattr(self, name)
 
-    def _is_random(self, *, training: bool) -> bool:
-        if _acts(self.colour) or _acts(self.affine) or _acts(self.noise):
-            return True
-        return training and (_acts(self.dropout) or self._is_mask_random())
-
-    def _is_mask_random(self) -> bool:
-        return self.mask is not None and self.mask.is_random
+    def _acting(self, *places: Place) -> Iterator[Any]:
+        return (part for _, part in self._named(*places) if not part.is_identity)
 
     def _inputs(
         self, x: Tensor, num_samples: int, generator: torch.Generator, *, training: bool
     ) -> Tensor:
         """What the net sees: (N, ...), sample s of example b at b * S + s."""
-        # The affine motion multiplies the inputs by itself, and cheaply; only draws that come
-        # before it need copies made first.
-        if _acts(self.colour) or (training and self._is_mask_random()):
-            x, num_samples = _copies(x, num_samples), 1
-        if self.mask is not None and _acts(self.mask):
-            x = self.mask.forward(x, generator, training=training)
-        if self.colour is not None and _acts(self.colour):
-            x = self.colour.forward(x, generator)
-        if self.affine is not None and _acts(self.affine):
-            x = self.affine.forward(x, num_samples, generator)
-        else:
-            x = _copies(x, num_samples)
-        if self.noise is not None and _acts(self.noise):
-            x = self.noise.forward(x, generator)
-        return x
+        for part in self._acting("inputs"):
+            if part.makes_copies:
+                # The affine motion multiplies the inputs by itself, and cheaply.
+                x, num_samples = part(x, num_samples, generator), 1
+                continue
+            if part.draws(training=training):
+                x, num_samples = _copies(x, num_samples), 1
+            x = part(x, generator, training=training)
+        return _copies(x, num_samples)
 
     def _outputs(
         self,
@@ -212,9 +234,21 @@ class Hypers(nn.Module):
         *,
         training: bool,
     ) -> Tensor:
-        if not training or self.dropout is None or not _acts(self.dropout):
+        # What is random at a slot is drawn in training only, as dropout is.
+        parts = [
+            part
+            for part in self._acting("activations")
+            if training or not part.draws(training=True)
+        ]
+        if not parts:
             return net(x)
-        with dropping(self.dropout, generator) as seen:
+
+        def act(h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
+            for part in parts:
+                h = part(h, slot, generator)
+            return h
+
+        with dropping(act, generator) as seen:
             logits_NK = net(x)
         if not seen.num_reads:
             raise ConfigError(
@@ -222,10 +256,6 @@ class Hypers(nn.Module):
                 "call. Call `hypers.attach(net)` once before predicting with another net."
             )
         return logits_NK
-
-
-def _acts(part: Part | None) -> bool:
-    return part is not None and not part.is_identity
 
 
 def _copies(x: Tensor, num_samples: int) -> Tensor:

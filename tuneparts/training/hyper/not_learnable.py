@@ -6,8 +6,12 @@ exactly zero there, and calling it learnt would be a mistake.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from tuneparts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tuneparts.training.hyper.config import HypersConfig
 
 _UPDATES = "it shapes the updates of the weights"
 _BATCHES = "it chooses the data of an update"
@@ -42,3 +46,48 @@ def refuse_outside_likelihood(names: Iterable[str]) -> None:
                 "zero. Set it in the config of the method, and compare its values by L_ML or by "
                 "a search over runs."
             )
+
+
+HyperGradient = Literal["none", "fixed weights", "through a step"]
+"""What moves the hypers of a method: nothing, the partial gradient of a loss at fixed weights, or
+the gradient of held-out data also through the last step of the weights."""
+
+
+def check_hypers(
+    config: "HypersConfig", gradient: HyperGradient, *, penalises_weights: bool
+) -> None:
+    """Refuse hypers that a method cannot use or learn.
+
+    Args:
+        config: The hypers; a method that learns them learns those that are not frozen.
+        gradient: What moves them.
+        penalises_weights: Whether the method takes the penalty of hypers that act on weights.
+    """
+    for name, hyper in config.parts.items():
+        if hyper.place() == "weights" and not penalises_weights:
+            raise ConfigError(
+                f"`{name}` penalises all weights together, but this method trains them in parts, "
+                "or has a rule of its own. Use `optimiser.weight_decay`, or one of the methods "
+                "`standard` and `validation`."
+            )
+    if gradient != "none":
+        refuse_learning(config, through_step=gradient == "through a step")
+
+
+def refuse_learning(config: "HypersConfig", *, through_step: bool) -> None:
+    """Raise for the first hyper that is to be learnt and that the gradient cannot reach.
+
+    Args:
+        config: The hypers, of which those that are not frozen are learnt.
+        through_step: Whether the gradient goes through weight steps, and not only at fixed weights.
+    """
+    for name, hyper in config.parts.items():
+        if name in config.frozen or hyper.enters_likelihood() or through_step:
+            continue
+        why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
+        raise ConfigError(
+            f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, psi), "
+            "so that its partial gradient at fixed weights is exactly zero. Hold it by "
+            f"`frozen=('{name}',)`, search over it with the method `standard`, or learn it with "
+            "`validation` and its `through_step`."
+        )

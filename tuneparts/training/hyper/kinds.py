@@ -1,0 +1,69 @@
+"""How a hyper's class is named in JSON: its `kind`.
+
+The kind is a word of `KINDS`, the name of an entry point of an installed package, or the import
+path of the class, `package.module:Class`.
+"""
+
+from importlib import metadata
+
+from tuneparts import import_path
+from tuneparts.augment.hyper import Hyper
+from tuneparts.errors import ConfigError, UnknownNameError
+
+KINDS: dict[str, str] = {
+    "label_smoothing": "tuneparts.augment.label_smoothing:LabelSmoothing",
+    "weight_decay": "tuneparts.augment.weight_decay:WeightDecay",
+}
+"""Short names of our own hypers that are not fields of `HypersConfig` -> import path."""
+GROUP = "tuneparts.hypers"
+"""The entry points by which an installed package gives names to hypers of its own."""
+
+
+def kinds() -> dict[str, str]:
+    """List the import path of every hyper that has a short name.
+
+    Raises:
+        ConfigError: Two hypers have one name.
+    """
+    found = dict(KINDS)
+    for point in metadata.entry_points(group=GROUP):
+        if found.setdefault(point.name, point.value) != point.value:
+            package = point.dist.name if point.dist is not None else "a package"
+            raise ConfigError(
+                f"every hyper has a name of its own, but `{point.name}` is {found[point.name]}, "
+                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
+                "package."
+            )
+    return found
+
+
+def kind_of(hyper: Hyper) -> str:
+    """The kind of a hyper: our own short name, or the import path of its class.
+
+    Raises:
+        ConfigError: No other process could import the class.
+    """
+    path = import_path.of(type(hyper))
+    return next((name for name, target in KINDS.items() if target == path), path)
+
+
+def hyper_class(kind: object) -> type[Hyper]:
+    """The class of a kind.
+
+    Raises:
+        UnknownNameError: for a word that is no hyper's name; it lists them.
+        ConfigError: for an import path that leads to no hyper.
+    """
+    path = KINDS.get(str(kind), str(kind))
+    if ":" not in path:
+        known = kinds()
+        if path not in known:
+            raise UnknownNameError("hyper", path, known)
+        path = known[path]
+    found = import_path.find(path)
+    if not (isinstance(found, type) and issubclass(found, Hyper)):
+        raise ConfigError(
+            f"the import path of a hyper leads to a subclass of Hyper, but `{kind}` leads to "
+            f"{found!r:.100}."
+        )
+    return found
