@@ -141,7 +141,13 @@ class HypersConfig(Config):
                 )
             elif value is not None:
                 refuse_outside_likelihood([str(key)])
-                super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
+                try:
+                    super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
+                except ValueError as error:
+                    raise ValueError(
+                        f"{error} A hyper of your own is an object of its class, and in JSON its "
+                        "fields with a `kind`."
+                    ) from None
         return found
 
     @model_serializer(mode="wrap")

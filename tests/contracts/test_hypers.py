@@ -1,0 +1,66 @@
+"""Every built-in hyper keeps the contract of hypers."""
+
+from tuneparts.augment.affine import BentonConfig, LilaConfig, SchwoebelConfig
+from tuneparts.augment.concrete import DropoutConfig, MaskConfig
+from tuneparts.augment.label_smoothing import LabelSmoothing
+from tuneparts.augment.pixels import ColourConfig, InputNoise
+from tuneparts.augment.temperature import Temperature
+from tuneparts.augment.weight_decay import WeightDecay
+from tuneparts.testing import HyperContract
+from tuneparts.training.hyper.config import BUILT_IN
+from tuneparts.training.hyper.kinds import KINDS, hyper_class
+
+
+class TestLila(HyperContract):
+    hyper = LilaConfig(rotation=0.7, translate_x=0.2, scale_y=0.3)
+    name = "affine"
+
+
+class TestBenton(HyperContract):
+    hyper = BentonConfig(rotation=0.7, stretch=0.2)
+    name = "affine"
+
+
+class TestSchwoebel(HyperContract):
+    hyper = SchwoebelConfig()
+    name = "affine"
+
+
+class TestColour(HyperContract):
+    hyper = ColourConfig(brightness=0.2, contrast=0.3)
+    name = "colour"
+
+
+class TestMask(HyperContract):
+    hyper = MaskConfig(keep=(0.3, 0.5, 0.9))
+    name = "mask"
+    in_shape = (3,)
+
+
+class TestNoise(HyperContract):
+    hyper = InputNoise(std=0.3)
+    name = "noise"
+
+
+class TestDropout(HyperContract):
+    hyper = DropoutConfig(rate=0.3)
+    name = "dropout"
+
+
+class TestTemperature(HyperContract):
+    hyper = Temperature(value=1.7)
+    name = "temperature"
+
+
+class TestLabelSmoothing(HyperContract):
+    hyper = LabelSmoothing(rate=0.2)
+
+
+class TestWeightDecay(HyperContract):
+    hyper = WeightDecay(strength=0.01)
+
+
+def test_no_built_in_hyper_is_left_out() -> None:
+    tested = {type(cls.hyper) for cls in HyperContract.__subclasses__() if hasattr(cls, "hyper")}
+    known = {cls for classes in BUILT_IN.values() for cls in classes}
+    assert known | {hyper_class(kind) for kind in KINDS} <= tested

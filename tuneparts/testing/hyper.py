@@ -1,0 +1,175 @@
+"""The contract of a hyper: what every hyper keeps, ours or not."""
+
+import json
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.augment.hyper import Hyper
+from tuneparts.config import parse
+from tuneparts.data.target import Classes
+from tuneparts.training.hyper import Hypers, HypersConfig
+
+_EXAMPLES = 5
+_STEP = 1e-6
+"""Of finite differences, in double precision."""
+
+
+class HyperContract:
+    """The laws of a hyper, seen on a small net and five examples.
+
+    Inherit it in a class that pytest collects, and name a hyper whose values lie inside their
+    range, where they have an effect.
+
+    Example:
+        >>> from tuneparts.augment.label_smoothing import LabelSmoothing
+        >>> class TestMine(HyperContract):
+        ...     hyper = LabelSmoothing(rate=0.2)
+        >>> TestMine().test_the_gradient_reaches_every_number()
+    """
+
+    hyper: ClassVar[Hyper]
+    name: ClassVar[str] = "mine"
+    """Of the hyper in its config."""
+    in_shape: ClassVar[tuple[int, ...]] = (1, 6, 6)
+    """Shape of one input."""
+    num_outputs: ClassVar[int] = 3
+
+    @property
+    def config(self) -> HypersConfig:
+        """The hyper alone, in a config."""
+        return parse(HypersConfig, {self.name: self.hyper, "samples": 2})
+
+    def net(self) -> nn.Module:
+        """A net with a dropout layer, in which hypers of activations act."""
+        size = 1
+        for length in self.in_shape:
+            size *= length
+        net = nn.Sequential(
+            nn.Flatten(), nn.Linear(size, 8), nn.Dropout(0.0), nn.Tanh(),
+            nn.Linear(8, self.num_outputs),
+        )  # fmt: skip
+        with torch.no_grad():
+            for number, weight in enumerate(net.parameters()):
+                weight.copy_(torch.randn(weight.shape, generator=_generator(number)))
+        return net
+
+    def built(
+        self, config: HypersConfig | None = None, *, learnable: bool = True
+    ) -> tuple[Hypers, nn.Module]:
+        """The hypers of a run and its net, in double precision."""
+        net = self.net()
+        hypers = (config or self.config).build(
+            learnable=learnable,
+            net=net,
+            in_shape=self.in_shape,
+            num_outputs=self.num_outputs,
+            through_step=True,
+        )
+        return hypers.double(), net.double()
+
+    def objective(self, hypers: Hypers, net: nn.Module, *, seed: int = 0) -> Tensor:
+        """The training loss of five examples, with penalties."""
+        x = torch.randn(_EXAMPLES, *self.in_shape, generator=_generator(7), dtype=torch.float64)
+        y_B = torch.arange(_EXAMPLES) % self.num_outputs
+        outputs_BK = hypers.predict(net, x, generator=_generator(seed), training=True)
+        loss = hypers.loss(outputs_BK, y_B, Classes().loss)
+        return hypers.penalised(loss, net.parameters())
+
+    def test_it_survives_json(self) -> None:
+        back = parse(HypersConfig, json.loads(self.config.model_dump_json()))
+        assert type(back.parts[self.name]) is type(self.hyper)
+        assert back == self.config
+
+    def test_what_it_reports_is_declared(self) -> None:
+        hypers, _ = self.built()
+        declared = {metric.name: metric for metric in self.config.metrics()}
+        assert all(name.startswith("hyper/") and m.meaning for name, m in declared.items())
+        assert hypers.values()
+        for name in hypers.values():
+            family = name.rpartition(".")[0] + ".*"
+            assert {name, family} & declared.keys(), name
+
+    def test_reported_values_are_placed_by_at(self) -> None:
+        for learnable in (True, False):
+            hypers, _ = self.built(learnable=learnable)
+            found = hypers.values()
+            placed = self.config.at({name.removeprefix("hyper/"): v for name, v in found.items()})
+            again, _ = self.built(placed, learnable=False)
+            assert again.values().keys() == found.keys()
+            for name, value in again.values().items():
+                assert abs(value - found[name]) < 1e-5 * max(1.0, abs(value)), name
+
+    def test_the_gradient_reaches_every_number(self) -> None:
+        """Draws are the same in every call, so finite differences see what the gradient sees."""
+        hypers, net = self.built()
+        learnt = hypers.learnable()
+        assert learnt
+        gradients = torch.autograd.grad(self.objective(hypers, net), learnt)
+        for parameter, gradient in zip(learnt, gradients, strict=True):
+            for index in range(parameter.numel()):
+                above, below = (
+                    self._moved(hypers, net, parameter, index, step) for step in (_STEP, -_STEP)
+                )
+                difference = (above - below) / (2 * _STEP)
+                found = gradient.flatten()[index].item()
+                assert found != 0
+                assert abs(found - difference) < 1e-4 * abs(difference) + 1e-7
+
+    def _moved(
+        self, hypers: Hypers, net: nn.Module, parameter: nn.Parameter, index: int, step: float
+    ) -> float:
+        flat = parameter.data.view(-1)
+        before = flat[index].item()
+        flat[index] = before + step
+        found = self.objective(hypers, net).item()
+        flat[index] = before
+        return found
+
+    def test_at_its_identity_it_does_nothing(self) -> None:
+        """A hyper whose numbers have no such value is left out."""
+        numbers = self.hyper.numbers().values()
+        if not numbers or any(number.identity is None for number in numbers):
+            return
+        still = self.hyper.replaced({f: n.identity for f, n in self.hyper.numbers().items()})
+        config = parse(HypersConfig, {self.name: still, "samples": 2})
+        hypers, net = self.built(config, learnable=False)
+        bare = HypersConfig().build(learnable=False, net=net, in_shape=self.in_shape)
+        draws = _generator(0)
+        before = draws.get_state()
+        x = torch.randn(_EXAMPLES, *self.in_shape, generator=_generator(7), dtype=torch.float64)
+        for training in (True, False):
+            found = hypers.predict(net, x, generator=draws, training=training)
+            assert torch.equal(found, net(x))
+        assert torch.equal(self.objective(hypers, net), self.objective(bare, net))
+        assert torch.equal(draws.get_state(), before)
+
+    def test_its_draws_come_from_the_generator_alone(self) -> None:
+        hypers, net = self.built()
+        before = torch.get_rng_state()
+        first, again, other = (self.objective(hypers, net, seed=seed) for seed in (0, 0, 1))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(first, again)
+        assert torch.equal(first, other) != (hypers.num_samples(training=True) > 1)
+
+    def test_frozen_it_leaves_no_state(self) -> None:
+        hypers, _ = self.built(self.config.replaced({"frozen": (self.name,)}))
+        assert hypers.learnable() == []
+        assert hypers.state_dict() == {}
+
+    def test_its_state_continues_where_it_was(self) -> None:
+        moved, net = self.built()
+        with torch.no_grad():
+            for parameter in moved.learnable():
+                parameter.add_(0.1)
+        state: dict[str, Any] = {name: t.clone() for name, t in moved.state_dict().items()}
+        loaded, _ = self.built()
+        assert not torch.equal(self.objective(loaded, net), self.objective(moved, net))
+        loaded.load_state_dict(state)
+        assert loaded.values() == moved.values()
+        assert torch.equal(self.objective(loaded, net), self.objective(moved, net))
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
