@@ -111,7 +111,7 @@ def test_a_hyper_that_draws_says_so() -> None:
         is_random = False
 
     part = Sly().part(SHAPES, name="sly", learnable=False)
-    with pytest.raises(ConfigError, match="`is_random = True`.*Sly asks for a generator"):
+    with pytest.raises(ConfigError, match=r"`is_random = True`.*Sly asks for a generator"):
         part(torch.zeros(2, 4), torch.Generator())
 
 

@@ -67,7 +67,7 @@ class Remembers(Scaled):
 
 
 class Undeclared(Scaled):
-    def metrics(self, name: str) -> Any:  # noqa: ARG002
+    def metrics(self, name: str) -> Any:
         return ()
 
 

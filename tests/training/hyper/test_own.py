@@ -48,7 +48,7 @@ class Gain(Hyper):
 
     factor: Annotated[float, Number(POSITIVE, "of activations", identity=1.0)] = 1.5
 
-    def on_activations(self, h: Tensor, slot: int, now: Call) -> Tensor:  # noqa: ARG002
+    def on_activations(self, h: Tensor, slot: int, now: Call) -> Tensor:
         return h * now["factor"]
 
 
@@ -57,7 +57,7 @@ class Blur(Gain):
 
     is_random = True
 
-    def on_activations(self, h: Tensor, slot: int, now: Call) -> Tensor:  # noqa: ARG002
+    def on_activations(self, h: Tensor, slot: int, now: Call) -> Tensor:
         return h * (1 + now["factor"] * torch.randn(h.shape, generator=now.generator))
 
 
@@ -71,8 +71,8 @@ class Sharpness(Hyper):
     def on_loss(
         self,
         losses_B: Tensor,
-        outputs_BK: Tensor,  # noqa: ARG002
-        targets_B: Tensor,  # noqa: ARG002
+        outputs_BK: Tensor,
+        targets_B: Tensor,
         now: Call,
     ) -> Tensor:
         return now["power"] * losses_B - now["power"].log()
@@ -141,7 +141,7 @@ class TestConfig:
         monkeypatch.setattr(kinds.metadata, "entry_points", points)
         assert parse(HypersConfig, {"p": {"kind": "prior"}}).parts["p"] == Prior()
         Point.name = "weight_decay"
-        with pytest.raises(ConfigError, match="`weight_decay` is tuneparts.augment"):
+        with pytest.raises(ConfigError, match=r"`weight_decay` is tuneparts\.augment"):
             kinds.kinds()
 
     def test_values_that_are_not_there_leave_it_out(self) -> None:
@@ -355,10 +355,10 @@ class TestDriver:
 
 
 class Raises(Prior):
-    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:  # noqa: ARG002
+    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:
         raise KeyError("missing")
 
 
 class Sums(Prior):
-    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:  # noqa: ARG002
+    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:
         return outputs_BK.sum(1)
