@@ -58,6 +58,8 @@ class LaplaceConfig(SupervisedConfig):
             )
         return self
 
+    classes_only = "its curvature is that of a softmax"
+
     def build(self, context: Context) -> Learner:
         return LaplaceLearner(self, context)
 

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
+from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import Hypers, HypersConfig
 from tuneparts.training.learner import Context, MethodConfig
@@ -29,6 +30,10 @@ class SupervisedConfig(MethodConfig):
     batch_size: int = Field(default=50, gt=0)
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
+
+    def check_task(self, task: Task) -> None:
+        super().check_task(task)
+        fitness.check_hypers(self.hypers, task)
 
 
 class SupervisedLearner(LoopLearner, parts=("hypers",)):
