@@ -6,4 +6,5 @@ import, a failure shows the values that differ.
 """
 
 from tuneparts.testing.algorithm import AlgorithmContract as AlgorithmContract
+from tuneparts.testing.dataset import DatasetContract as DatasetContract
 from tuneparts.testing.learner import LearnerContract as LearnerContract
