@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from tuneparts.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
     from tuneparts.data.config import DataConfig as DataConfig
+    from tuneparts.data.target import Binary as Binary
+    from tuneparts.data.target import Classes as Classes
+    from tuneparts.data.target import OwnLoss as OwnLoss
+    from tuneparts.data.target import Target as Target
+    from tuneparts.data.target import Values as Values
     from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig as BatchEnsembleConfig
     from tuneparts.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
     from tuneparts.ensembles.mimo import MimoConfig as MimoConfig
@@ -70,6 +75,7 @@ _HOMES = {
     "tuneparts.baselines.standard": ("StandardConfig",),
     "tuneparts.baselines.validation": ("ValidationConfig",),
     "tuneparts.data.config": ("DataConfig",),
+    "tuneparts.data.target": ("Binary", "Classes", "OwnLoss", "Target", "Values"),
     "tuneparts.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
     "tuneparts.ensembles.deep": ("DeepEnsembleConfig",),
     "tuneparts.ensembles.mimo": ("MimoConfig",),

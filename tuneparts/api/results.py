@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -253,6 +254,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         notes=redactor.text(search.notes),
         scale=str(search.scale),
         metric=search.metric,
+        quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         figures=search.figures,
         digest=facts["digest"],
         commit=facts["commit"],
@@ -261,10 +263,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric
-                for arm in search.arms
-                for metric in arm.config.declared_metrics()
-                if metric.name not in schema.BUILT_IN
+                metric for metric in _declared(search) if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(
@@ -281,6 +280,14 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
+
+
+def _declared(search: "Search") -> Iterator[schema.Metric]:
+    """What the target and the methods of a search report."""
+    if search.data is not None:
+        yield from search.data.target.reported()
+    for arm in search.arms:
+        yield from arm.config.declared_metrics()
 
 
 def tracking_card(run: runs.Run) -> "SearchCard":

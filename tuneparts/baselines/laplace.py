@@ -50,6 +50,8 @@ class LaplaceConfig(SupervisedConfig):
     max_gb: float = Field(default=2.0, gt=0)
     """Refuse to start if the Jacobians of one evidence step need more."""
 
+    classes_only = "its curvature is that of a softmax"
+
     @model_validator(mode="after")
     def _check_weight_decay(self) -> Self:
         if self.optimiser.weight_decay:
@@ -72,6 +74,8 @@ class LaplaceConfig(SupervisedConfig):
                     f"`{name}` changes it. Leave it out, or use another method."
                 )
         return self
+
+    classes_only = "its curvature is that of a softmax"
 
     def build(self, context: Context) -> Learner:
         return LaplaceLearner(self, context)

@@ -36,6 +36,7 @@ class PosthocConfig(StandardConfig):
     """Intervals between two evaluations; the last interval always has one."""
     max_gb: float = Field(default=4.0, gt=0)
     """Refuse to start if the Jacobians of one batch need more."""
+    classes_only = "its evidence is that of a softmax"
 
     @model_validator(mode="after")
     def _check_has_prior(self) -> Self:

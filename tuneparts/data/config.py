@@ -1,18 +1,22 @@
-"""The data of a search: a set by name, its variant, its subsets and its splits."""
+"""The data of a search: a set by name or a function, its variant, its subsets and its splits."""
 
-from typing import Literal, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from tuneparts import import_path, schema
 from tuneparts.config import Config
-from tuneparts.data import decoding, sets, split
-from tuneparts.data.source import Request
+from tuneparts.data import decoding, own, sets, split, target
+from tuneparts.data.normalisation import channel_statistics
+from tuneparts.data.source import Parts, Request
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.synthetic import InputSelection
+from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, DataError
 
 
 class DataConfig(Config):
@@ -25,15 +29,24 @@ class DataConfig(Config):
     """
 
     name: str
-    """A set of `tuneparts data`, or `folder:PATH` for an image folder."""
+    """A set of `tuneparts data`, `folder:PATH` for an image folder, or a function of one's own, by
+    itself or by its import path; see `docs/extending.md`."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """What a function of one's own is called with."""
+    target: SerializeAsAny[Target] = Classes()
+    """What is predicted: `classes`, `binary`, `values`, a loss function, or a `Target`."""
+    standardise: bool = False
+    """Scale inputs, channel by channel, by mean and standard deviation of the training part."""
     rotated: bool = False
     """Turn every image by its own fixed angle, uniform over the full circle."""
     num_train: int | None = Field(default=None, ge=1)
     """Training examples, stratified; None takes all that validation leaves."""
     num_val: int = Field(default=0, ge=0)
-    """Validation examples, split off the official training part, stratified."""
+    """Validation examples, split off the official training part, stratified; where a function
+    gives a validation part, examples of it, and 0 takes all."""
     num_test: int | None = Field(default=None, ge=1)
-    """Test examples, stratified; None takes the whole official test part."""
+    """Test examples, stratified; None takes the whole official test part, or a fifth of a set
+    that has none."""
     pool: int = Field(default=1, ge=1)
     """Average blocks of this side, after any rotation: 2 makes 28 x 28 images 14 x 14."""
     seed: int = 0
@@ -45,9 +58,31 @@ class DataConfig(Config):
     input_selection: InputSelection | None = None
     """How the set `input_selection` is generated; None for its defaults."""
 
+    @field_validator("name", mode="before")
+    @classmethod
+    def _name_function(cls, value: Any) -> Any:
+        return import_path.of(value) if callable(value) else value
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _parse_target(cls, value: Any) -> Any:
+        return target.from_anything(value)
+
+    @model_validator(mode="after")
+    def _declare_metrics(self) -> Self:
+        # Driver, workers and readers of a run all parse the config, so all know the metrics.
+        schema.declare(*self.target.reported())
+        return self
+
     @model_validator(mode="after")
     def _check_set(self) -> Self:
         data_set = sets.lookup(self.name)
+        if data_set.own_path is not None:
+            own.check_arguments(data_set.own_path, self.arguments)
+        elif self.arguments:
+            raise ValueError(
+                f"`arguments` are those of a function of one's own, but `{self.name}` is none"
+            )
         if not data_set.is_image and (self.rotated or self.pool > 1):
             raise ValueError(f"`rotated` and `pool` need images, but `{self.name}` has vectors.")
         if self.image_size is not None and not data_set.is_resizable:
@@ -58,30 +93,73 @@ class DataConfig(Config):
             raise ValueError(f"`input_selection` is not a part of the set `{self.name}`.")
         return self
 
+    @property
+    def is_own(self) -> bool:
+        """Whether a function of one's own, or another target than classes, is part of it."""
+        return sets.lookup(self.name).own_path is not None or self.target != Classes()
+
     def load(self) -> Task:
         """Read the set and split it."""
         data_set = sets.lookup(self.name)
-        parts = data_set.find(sets.roots(self.root)).read(
+        parts = self._read(data_set)
+        strata, seed = self.target.strata, self.seed
+        rest = np.arange(len(parts.train))
+        if parts.test is None:
+            rest, test_indices = split.held_out(
+                strata(parts.train.labels), num=self.num_test, seed=seed
+            )
+            test = self._variant(parts.train, test_indices, part="train")
+        else:
+            test_indices = split.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
+            test = self._variant(parts.test, test_indices, part="test")
+        train_indices, val_indices = split.train_val(
+            strata(parts.train.labels[rest]),
+            num_train=self.num_train,
+            num_val=self.num_val if parts.val is None else 0,
+            seed=seed,
+        )
+        train = self._variant(parts.train, rest[train_indices], part="train")
+        if parts.val is None:
+            val = self._variant(parts.train, rest[val_indices], part="train")
+        else:
+            num, labels = self.num_val or None, strata(parts.val.labels)
+            val = self._variant(
+                parts.val, split.subset(labels, num=num, seed=seed, part="val"), part="val"
+            )
+        mean, std = (
+            channel_statistics(train.inputs) if self.standardise else (data_set.mean, data_set.std)
+        )
+        return Task(
+            name=f"rotated_{self.name}" if self.rotated else self.name,
+            train=train,
+            val=val,
+            test=test,
+            num_classes=parts.num_classes if isinstance(self.target, Classes) else 0,
+            mean=mean,
+            std=std,
+            target=self.target,
+        )
+
+    def _read(self, data_set: sets.DataSet) -> Parts:
+        roots = sets.roots(self.root)
+        parts = data_set.find(roots).read(
             Request(
                 image_size=self.image_size,
                 num_train=(self.num_train or 0) + self.num_val,
                 num_test=self.num_test or 0,
                 seed=self.seed,
                 input_selection=self.input_selection,
+                arguments=self.arguments,
+                target=self.target,
+                roots=tuple(roots),
             )
         )
-        train_indices, val_indices = split.train_val(
-            parts.train.labels, num_train=self.num_train, num_val=self.num_val, seed=self.seed
-        )
-        test_indices = split.subset(parts.test.labels, num=self.num_test, seed=self.seed)
-        return Task(
-            name=f"rotated_{self.name}" if self.rotated else self.name,
-            train=self._variant(parts.train, train_indices, part="train"),
-            val=self._variant(parts.train, val_indices, part="train"),
-            test=self._variant(parts.test, test_indices, part="test"),
-            num_classes=parts.num_classes,
-            mean=data_set.mean,
-            std=data_set.std,
+        if data_set.own_path is not None or isinstance(self.target, Classes):
+            return parts
+        return replace(
+            parts,
+            train=replace(parts.train, labels=self.target.prepared(parts.train.labels)),
+            test=parts.test and replace(parts.test, labels=self.target.prepared(parts.test.labels)),
         )
 
     def _variant(
@@ -89,11 +167,16 @@ class DataConfig(Config):
         official: Examples,
         indices: npt.NDArray[np.int64],
         *,
-        part: Literal["train", "test"],
+        part: Literal["train", "val", "test"],
     ) -> Examples:
         chosen = official.subset(indices)
         if not self.rotated and self.pool == 1:
             return chosen
+        if official.inputs.dtype != np.uint8:
+            raise DataError(
+                f"`rotated` and `pool` need images as uint8 (N, C, H, W), but `{self.name}` has "
+                f"{official.inputs.dtype} {official.inputs.shape}."
+            )
         from tuneparts.data.resampling import angles, resample  # brings torch in
 
         stored = chosen.inputs

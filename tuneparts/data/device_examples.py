@@ -18,7 +18,8 @@ from tuneparts.errors import ConfigError
 class DeviceExamples:
     """Examples as tensors on a device, uint8 until a batch is taken.
 
-    Images become float32 `(x / 255 - mean) / std`, vectors `(x - mean) / std`. On the CPU the
+    Images become float32 `(x / 255 - mean) / std`, real numbers `(x - mean) / std`; whole numbers
+    stay as they are. On the CPU the
     tensors share the arrays' memory; stored images are read batch by batch.
     """
 
@@ -44,6 +45,7 @@ class DeviceExamples:
         )
         self._labels_N = _tensor(examples.labels).to(device)
         self._is_image = inputs.dtype == np.uint8
+        self._is_whole = inputs.dtype == np.int64
         per_channel = (1, len(mean), *[1] * (len(inputs.shape) - 2))
         self._mean = torch.tensor(mean, dtype=torch.float32, device=device).view(per_channel)
         self._std = torch.tensor(std, dtype=torch.float32, device=device).view(per_channel)
@@ -52,7 +54,7 @@ class DeviceExamples:
         return len(self._labels_N)
 
     def take(self, indices_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The examples at these indices: float32 (B, C, H, W) or (B, D), and int64 labels (B,)."""
+        """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...)."""
         on_device_B = indices_B.to(self.device)
         y_B = self._labels_N[on_device_B]
         if self._stored is None:
@@ -73,6 +75,8 @@ class DeviceExamples:
             yield self._normalised(raw), self._labels_N[rows].clone()
 
     def _normalised(self, raw: torch.Tensor) -> torch.Tensor:
+        if self._is_whole:
+            return raw.clone()
         x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
         return x.sub_(self._mean).div_(self._std)
 

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
 
-ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0}
+ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20
 
 
-def angles(count: int, part: Literal["train", "test"]) -> npt.NDArray[np.float64]:
+def angles(count: int, part: Literal["train", "val", "test"]) -> npt.NDArray[np.float64]:
     """Degrees in [-180, 180) of the first `count` images of an official part; (count,)."""
     generator = seeding.numpy_generator(ROTATION_SEEDS[part], "data", "rotation")
     return generator.uniform(-180.0, 180.0, count)

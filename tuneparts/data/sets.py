@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tuneparts import settings
-from tuneparts.data import digits, image_folder, imagenet, packed, torchvision_sets
+from tuneparts.data import digits, image_folder, imagenet, own, packed, torchvision_sets
 from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.synthetic import InputSelection, blobs, stripes
 from tuneparts.data.task import Examples
@@ -44,6 +44,8 @@ class DataSet:
     """Whether `image_size` may be chosen."""
     torchvision_kind: str | None = None
     """The class whose downloader gets the set."""
+    own_path: str | None = None
+    """Import path of the function, for data of one's own."""
 
     def find(self, roots: Iterable[Path]) -> DataSource:
         """Look for the set in these folders; the first that has it wins."""
@@ -177,7 +179,9 @@ SETS = {data_set.name: data_set for data_set in _TABLE}
 
 
 def lookup(name: str) -> DataSet:
-    """The set of that name; `folder:PATH` is an image folder anywhere.
+    """The set of that name: of our table, of an installed package, or a function's import path.
+
+    `folder:PATH` is an image folder anywhere.
 
     Example:
         >>> lookup("digits").find([]).num_train
@@ -196,9 +200,19 @@ def lookup(name: str) -> DataSet:
             std=_IMAGENET_STD,
             is_resizable=True,
         )
-    if name not in SETS:
-        raise UnknownNameError("data set", name, [*SETS, f"{FOLDER_PREFIX}PATH"])
-    return SETS[name]
+    if name in SETS:
+        return SETS[name]
+    own_path = name if ":" in name else own.installed().get(name)
+    if own_path is None:
+        known = [*SETS, *own.installed(), f"{FOLDER_PREFIX}PATH", "package.module:function"]
+        raise UnknownNameError("data set", name, known)
+    return DataSet(
+        name,
+        cure="It is made by a function.",
+        shipped=lambda: DataSource(own_path, 0, 0, None, 0, partial(own.read, own_path)),
+        is_resizable=True,
+        own_path=own_path,
+    )
 
 
 def roots(override: str | None = None) -> list[Path]:
@@ -242,7 +256,7 @@ class InventoryRow:
 
 
 def inventory() -> list[InventoryRow]:
-    """What is known of every set of the table; reads file names and headers only."""
+    """What is known of every set that has a name; reads file names and headers only."""
     rows = []
     for data_set in _TABLE:
         try:
@@ -263,6 +277,8 @@ def inventory() -> list[InventoryRow]:
                     advice="",
                 )
             )
+    for name, path in own.installed().items():
+        rows.append(InventoryRow(name, path, None, None, None, None, ""))
     return rows
 
 

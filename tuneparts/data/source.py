@@ -1,9 +1,12 @@
 """The interface between a reader of data sets and the table of sets: where, how large, how read."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from tuneparts.data.synthetic import InputSelection
+from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples
 
 
@@ -18,15 +21,25 @@ class Request:
     num_test: int = 0
     seed: int = 0
     input_selection: InputSelection | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """For a function of one's own."""
+    target: Target = field(default_factory=Classes)
+    """For data of one's own, which is checked against it."""
+    roots: tuple[Path, ...] = ()
+    """Where relative paths of one's own start."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The official training and test parts of a set, before any split."""
+    """The official parts of a set, before any split."""
 
     train: Examples
-    test: Examples
+    test: Examples | None
+    """None where it is to be split off the training part."""
     num_classes: int
+    """0 where labels are no classes."""
+    val: Examples | None = None
+    """None where it is to be split off the training part, as in all of our own sets."""
 
 
 @dataclass(frozen=True)

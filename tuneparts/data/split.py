@@ -49,11 +49,32 @@ def train_val(
     return np.sort(order[num_val : num_val + num_train]), np.sort(order[:num_val])
 
 
-def subset(labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int) -> npt.NDArray[np.int64]:
+def subset(
+    labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int, part: str = "test"
+) -> npt.NDArray[np.int64]:
     """Choose stratified indices of a part of the test data, ascending; None keeps all."""
     if num is None:
         return np.arange(len(labels_N))
     if not 1 <= num <= len(labels_N):
-        raise ConfigError(f"`1 <= num_test <= {len(labels_N)}` must hold, but got {num}.")
-    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "test"))
+        raise ConfigError(f"`1 <= num_{part} <= {len(labels_N)}` must hold, but got {num}.")
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", part))
     return np.sort(order[:num])
+
+
+def held_out(
+    labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split test data off a set that has none: the indices that stay, and those held out.
+
+    Both are ascending. A smaller test part lies within a larger one.
+
+    Args:
+        labels_N: labels of the whole set.
+        num: test examples; None takes a fifth.
+        seed: another seed gives another split.
+    """
+    num = max(1, round(len(labels_N) / 5)) if num is None else num
+    if not 1 <= num < len(labels_N):
+        raise ConfigError(f"`1 <= num_test < {len(labels_N)}` must hold, but got {num}.")
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "held out"))
+    return np.sort(order[num:]), np.sort(order[:num])

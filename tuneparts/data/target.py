@@ -14,6 +14,8 @@ from pydantic import Field, field_validator
 
 from tuneparts import import_path
 from tuneparts.config import parse
+from tuneparts.data.arrays import checked_labels
+from tuneparts.errors import ConfigError
 from tuneparts.named import Named
 from tuneparts.schema import Direction, Metric
 
@@ -79,6 +81,23 @@ class Target(Named):
             case "none":
                 return losses_B
 
+    @property
+    def counts_classes(self) -> bool:
+        """Whether labels are classes: then splits keep their proportions, and words name them."""
+        return False
+
+    def strata(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """What splits keep the proportions of: the classes (N,), or nothing at all."""
+        return labels if self.counts_classes else np.zeros(len(labels), np.int64)
+
+    def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Labels (N, ...) as batches have them: int64 or float32, finite.
+
+        Raises:
+            ConfigError: These labels cannot be learnt from.
+        """
+        return checked_labels(labels)
+
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         """K for these labels: as many outputs as an example has numbers, unless overridden."""
         return int(np.prod(labels.shape[1:], dtype=np.int64))
@@ -135,6 +154,19 @@ class Classes(Target):
 
         return class_scores(outputs, y)
 
+    @property
+    def counts_classes(self) -> bool:
+        return True
+
+    def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
+            raise ConfigError(
+                "there must be one label, a whole number from 0 on, per input, but got labels "
+                f"{labels.shape} of type {labels.dtype}{_least(labels)}. Number the classes from "
+                "0 on, or use the target `values` for real numbers."
+            )
+        return checked_labels(labels)
+
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return 1 + int(labels.max(initial=-1))
 
@@ -169,6 +201,20 @@ class Binary(Target):
 
         return binary_scores(outputs.squeeze(1), y)
 
+    @property
+    def counts_classes(self) -> bool:
+        return True
+
+    def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        found = np.unique(labels)
+        if labels.ndim != 1 or not set(found.tolist()) <= {0, 1}:
+            raise ConfigError(
+                f"labels of the target `binary` are 0 or 1, one per input, but got labels "
+                f"{labels.shape} of {len(found)} values such as {found[:3].tolist()}. Code them as "
+                "0 and 1, or use the target `classes`."
+            )
+        return labels.astype(np.int64)
+
     def combined(self, outputs_MBK: "Tensor") -> "Tensor":
         """Log-odds of the mean of the members' probabilities, in double precision."""
         from torch.nn import functional as F
@@ -195,6 +241,16 @@ class Values(Target):
         Metric("rmse", Direction.DOWN, "", 4, "root of the mean squared error"),
         Metric("r2", Direction.UP, "", 4, "share of the labels' variance explained"),
     )
+
+    def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Real numbers (N, K); those of one output may come as (N,)."""
+        found = checked_labels(labels).astype(np.float32, copy=False)
+        if found.ndim > 2:
+            raise ConfigError(
+                f"labels of the target `values` are (N,) or (N, K), but got {found.shape}. "
+                "Flatten those of each example."
+            )
+        return found.reshape(len(found), -1)
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         return (outputs - y).square().mean(dim=1)
@@ -239,6 +295,11 @@ class OwnLoss(Target):
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return self.num_outputs or super().count_outputs(labels)
+
+
+def _least(labels: npt.NDArray[Any]) -> str:
+    is_negative = labels.dtype.kind == "i" and labels.size and labels.min() < 0
+    return f" down to {labels.min()}" if is_negative else ""
 
 
 def from_anything(value: Any) -> Any:

@@ -9,20 +9,21 @@ import numpy.typing as npt
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.target import Classes, Target
 
-Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | StoredImages
+Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | npt.NDArray[np.int64] | StoredImages
 
 
 @dataclass(frozen=True)
 class Examples:
     """Arrays of inputs with their labels.
 
-    `inputs` are uint8 images (N, C, H, W) or float32 vectors (N, D); `labels` are int64 (N,).
+    `inputs` are uint8 images (N, C, H, W), whole numbers such as tokens as int64 (N, ...), or
+    float32 (N, ...); `labels` are int64 or float32 (N, ...), as the target has them.
     The arrays may be read-only: they can live in memory shared between processes. Images that do
     not fit in memory are `StoredImages`, which index and measure like an array and pickle by path.
     """
 
     inputs: Inputs
-    labels: npt.NDArray[np.int64]
+    labels: npt.NDArray[Any]
     degrees: npt.NDArray[np.float64] | None = None
     """The angle (N,) that each image was turned by; None where nothing was turned."""
 
@@ -76,6 +77,16 @@ class Task:
     def in_shape(self) -> tuple[int, ...]:
         """Shape of one input: (C, H, W) or (D,)."""
         return tuple(self.train.inputs.shape[1:])
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether inputs are stored as bytes, and scaled to [0, 1] before anything else."""
+        return self.train.inputs.dtype == np.uint8
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether inputs are whole numbers, which are neither scaled nor augmented."""
+        return self.train.inputs.dtype == np.int64
 
     @property
     def num_outputs(self) -> int:

@@ -158,7 +158,7 @@ class BatchEnsembleLearner(MembersLearner):
             net,
             config.num_members,
             member_norms=config.member_norms,
-            flops=count_flops(net, task.in_shape),
+            flops=count_flops(net, task.in_shape, is_whole=task.has_tokens),
             generator=seeding.torch_generator(context.seed, "init", "signs"),
         ).to(context.device)
         self.optimiser = config.optimiser.build(self.model)

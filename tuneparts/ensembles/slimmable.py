@@ -75,6 +75,7 @@ class UniversallySlimmableConfig(MembersConfig):
     """Widths that each step trains, the widest and the narrowest among them."""
     recalibrate: int = Field(default=20, gt=0)
     """Batches from which the statistics of every member are taken before it is scored."""
+    classes_only = "its narrow nets learn the probabilities of the widest one"
 
     @field_validator("widths")
     @classmethod

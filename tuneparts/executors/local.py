@@ -53,7 +53,7 @@ def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | No
     workers = room if workers is None else workers
     if workers < 1:
         raise ConfigError(f"a search needs at least one worker, but got {workers}.")
-    setting = TrialSetting.of(plan.search, storage, code)
+    setting = TrialSetting.of(plan.search, storage, code, plan.journal.path.parent)
     if workers == 1:
         for _ in in_this_process(plan, setting):
             pass

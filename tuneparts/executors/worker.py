@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
+from tuneparts.search import data_record
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
@@ -57,16 +59,27 @@ class TrialSetting:
     """What the search brings along; a worker imports from it."""
 
     @classmethod
-    def of(cls, search: Search, storage: str, code: Code | None = None) -> "TrialSetting":
+    def of(
+        cls, search: Search, storage: str, code: Code | None = None, folder: Path | None = None
+    ) -> "TrialSetting":
         """Load the data of a search, and read the limits from the settings of this process.
 
+        Args:
+            search: the resolved search.
+            storage: where checkpoints lie.
+            code: what the search brings along.
+            folder: of the run, which keeps a record of the data; None keeps none.
+
         Raises:
-            ConfigError: An arm cannot run here, or a net of the user's own does not fit the data.
+            ConfigError: An arm cannot run here, or does not fit the data.
+            DataError: There is no such data, or it is not what the run began with.
         """
         code = code or Code()
         with code.importable():
             task = search.load_data()
             check(search, task)
+            if folder is not None and search.data is not None:
+                data_record.keep(task, folder)
         return cls(
             task=task,
             storage=storage,

@@ -29,7 +29,8 @@ class ClientsConfig(Config):
     num: int = Field(default=10, ge=1)
     """Clients, all of the same size up to one example."""
     skew: Literal["auto", "none", "labels", "rotation"] = "auto"
-    """What clients differ in; `auto`: rotation where images were rotated, labels elsewhere."""
+    """What clients differ in; `auto`: rotation where images were rotated, labels elsewhere, and
+    nothing where labels are no classes."""
     alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Concentration: clients of a small one hold a single group, of a large one all alike."""
     rotation_alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -46,9 +47,7 @@ class ClientsConfig(Config):
                 f"every client needs an example, but there are {len(examples)} for {self.num} "
                 "clients. Use more training data or fewer clients."
             )
-        skew = self.skew
-        if skew == "auto":
-            skew = "labels" if examples.degrees is None else "rotation"
+        skew = self.skew_of(examples)
         given = self.rotation_alpha if skew == "rotation" else None
         return split(
             self._groups(examples, skew),
@@ -57,16 +56,30 @@ class ClientsConfig(Config):
             generator=seeding.numpy_generator(self.seed, "federated", "clients"),
         )
 
+    def skew_of(self, examples: Examples) -> str:
+        """What clients of these examples differ in; refuses what these examples do not have."""
+        has_classes = examples.labels.ndim == 1 and examples.labels.dtype == np.int64
+        if self.skew == "auto":
+            by_label = "labels" if has_classes else "none"
+            return by_label if examples.degrees is None else "rotation"
+        if self.skew == "labels" and not has_classes:
+            raise ConfigError(
+                "clients can differ in labels only where labels are classes, but these are "
+                f"{examples.labels.dtype} {examples.labels.shape}. Set `skew` to `none`."
+            )
+        if self.skew == "rotation" and examples.degrees is None:
+            raise ConfigError(
+                "clients can differ in rotation only where images were rotated, but this data "
+                "has no angles. Set `rotated` in the data config, or another `skew`."
+            )
+        return self.skew
+
     def _groups(self, examples: Examples, skew: str) -> Indices:
         if skew == "none":
             return np.zeros(len(examples), np.int64)
         if skew == "labels":
             return examples.labels
-        if examples.degrees is None:
-            raise ConfigError(
-                "clients can differ in rotation only where images were rotated, but this data "
-                "has no angles. Set `rotated` in the data config, or another `skew`."
-            )
+        assert examples.degrees is not None  # or `skew_of` would have refused
         turned = (examples.degrees + 180.0) / 360.0
         return np.clip(np.floor(turned * self.num_bins), 0, self.num_bins - 1).astype(np.int64)
 

@@ -89,6 +89,10 @@ class ExchangeConfig(SupervisedConfig):
             )
         return self
 
+    def check_task(self, task: Task) -> None:
+        super().check_task(task)
+        self.clients.skew_of(task.train)
+
     def division(self) -> Division:
         """How data and weights are divided; not at all unless a method says so."""
         return Division()

@@ -63,17 +63,19 @@ class Own(NetConfig):
                 f"the builder of a net returns an nn.Module, but `{self.name}` returned "
                 f"{net!r:.100}."
             )
-        _check_logits(net, self.name, in_shape, num_classes)
         return net
 
 
-def check_own_nets(config: BaseModel, in_shape: tuple[int, ...], num_classes: int) -> None:
+def check_own_nets(
+    config: BaseModel, in_shape: tuple[int, ...], num_classes: int, *, is_whole: bool = False
+) -> None:
     """Build every net of one's own in a config once, so that a bad one is refused here.
 
     Args:
         config: of a method; nets may stand anywhere in it.
         in_shape: shape of one input.
-        num_classes: logits per example.
+        num_classes: outputs per example.
+        is_whole: whether inputs are whole numbers, such as tokens.
 
     Raises:
         ConfigError: A builder fails, or its net does not fit the data.
@@ -81,7 +83,9 @@ def check_own_nets(config: BaseModel, in_shape: tuple[int, ...], num_classes: in
     for net in own_nets(config):
         try:
             with seeding.isolated(0, "check a net"):
-                net.build(in_shape, num_classes)
+                dtype = torch.int64 if is_whole else torch.float32
+                probe = torch.zeros(2, *in_shape, dtype=dtype)
+                _check_outputs(net.build(in_shape, num_classes), net.name, probe, num_classes)
         except ConfigError:
             raise
         except Exception as error:
@@ -142,21 +146,15 @@ def _check_arguments(builder: Callable[..., Any], path: str, arguments: dict[str
         ) from None
 
 
-def _check_logits(net: nn.Module, path: str, in_shape: tuple[int, ...], num_classes: int) -> None:
-    """Refuse a net with logits of a wrong shape; tries it on two examples of zeros."""
-    first = next(net.parameters(), None)
-    device = torch.get_default_device() if first is None else first.device
-    if device.type == "meta":  # only sizes are asked for
-        return
-    was_training = net.training
-    net.eval()  # statistics of normalisation must not see the zeros
+def _check_outputs(net: nn.Module, path: str, x: torch.Tensor, num_classes: int) -> None:
+    """Refuse a net with outputs of a wrong shape; tries it on two examples of zeros."""
+    net.eval()
     with torch.no_grad():
-        logits = net(torch.zeros(2, *in_shape, device=device))
-    net.train(was_training)
+        logits = net(x)
     found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
     if found != (2, num_classes):
         raise ConfigError(
             f"a net maps inputs (B, *in_shape) to logits (B, num_classes), here {(2, num_classes)} "
-            f"for two inputs of shape {in_shape}, but `{path}` gave {found}. End it with a layer "
-            "of `num_classes` outputs."
+            f"for two inputs of shape {tuple(x.shape[1:])}, but `{path}` gave {found}. End it with "
+            "a layer of `num_classes` outputs."
         )

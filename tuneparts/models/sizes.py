@@ -12,7 +12,7 @@ def count_parameters(net: nn.Module) -> int:
     return sum(p.numel() for p in net.parameters() if p.requires_grad)
 
 
-def count_flops(net: nn.Module, in_shape: tuple[int, ...]) -> int:
+def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = False) -> int:
     """Count the operations of matrix products and convolutions in a forward pass of one example.
 
     A multiply-add counts as two.
@@ -20,6 +20,7 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...]) -> int:
     Args:
         net: on any device; it is neither copied nor changed.
         in_shape: shape of one input.
+        is_whole: whether inputs are whole numbers, such as tokens.
 
     Example:
         >>> from torch import nn
@@ -29,7 +30,8 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...]) -> int:
     # Shapes are all that counts, so the pass runs on the meta device: no arithmetic, no memory.
     tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
-    dtype = next((p.dtype for p in net.parameters()), torch.float32)
+    real = next((p.dtype for p in net.parameters()), torch.float32)
+    dtype = torch.int64 if is_whole else real
     x = torch.empty(1, *in_shape, dtype=dtype, device="meta")
     shape_only = reweighted(net, shapes).eval()  # in train mode BatchNorm refuses a single value
     counter = FlopCounterMode(display=False)

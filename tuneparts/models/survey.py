@@ -140,7 +140,8 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
             logits_BK = net(x)
     except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
-            f"the net must take float32 inputs of shape {tuple(x.shape)}, but its forward raised "
+            f"the net must take {str(x.dtype).removeprefix('torch.')} inputs of shape "
+            f"{tuple(x.shape)}, but its forward raised "
             f"{type(error).__name__}: {error}"
         ) from error
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
@@ -151,9 +152,14 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     return logits_BK
 
 
-def check_logits(net: nn.Module, x: Tensor, num_classes: int) -> None:
-    """Refuse a net that has fewer outputs than there are classes; it is not changed."""
+def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bool = True) -> None:
+    """Refuse a net with fewer outputs than classes, or not as many as labels; it is not changed."""
     width = outputs(deepcopy(net), x, training=False).shape[1]
+    if not are_classes and width != num_classes:
+        raise ConfigError(
+            f"the net must have as many outputs as each example has labels, {num_classes}, but has "
+            f"{width}. Change its last layer, or the labels."
+        )
     if width < num_classes:
         raise ConfigError(
             f"the net must have an output for each class, but has {width} for {num_classes} "

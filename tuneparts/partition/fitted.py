@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tuneparts.data.given import Arrays, float_inputs, given_examples, given_task
+from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
@@ -36,10 +37,10 @@ class Fitted:
 
     @torch.no_grad()
     def predict(self, inputs: Arrays) -> Tensor:
-        """Logits (B, K) of inputs like those of training, averaged over augmentation samples."""
+        """Outputs (B, K) for inputs like those of training, averaged over augmentation samples."""
         learner = self.learner
         self.net.eval()
-        x = torch.as_tensor(float_inputs(inputs), device=learner.context.device)
+        x = torch.as_tensor(given_inputs(inputs), device=learner.context.device)
         return learner.predict(x, learner.generator("predict"))
 
 
@@ -48,6 +49,7 @@ def fit(
     inputs: Arrays,
     labels: Arrays,
     *,
+    target: Any = "classes",
     seed: int = 0,
     device: torch.device | str | None = None,
     report: Report | None = None,
@@ -58,14 +60,17 @@ def fit(
     Args:
         net: any module of linear, convolutional, norm and scalar layers, from inputs (B, ...) to
             logits (B, K); trained in place.
-        inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them.
-        labels: whole numbers (N,), 0 to K - 1.
+        inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
+            numbers, such as tokens, stay whole.
+        labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
+        target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
         fields: those of `PartitionedConfig`, such as `passes`, `hypers`, `proportions`.
     """
-    task = given_task(given_examples(inputs, labels))
+    aim = target_from(target)
+    task = given_task(given_examples(inputs, labels, aim), target=aim)
     config = given_config(
         PartitionedConfig, {"train_on": "train", **fields}, net=GivenNet(lambda: net)
     )
@@ -89,7 +94,7 @@ def _check(net: nn.Module, task: Task, *, num_held: int) -> None:
     copy = copied(net).cpu()
     x = torch.as_tensor(task.train.inputs[:PROBE])
     names = list(roles_of(copy, num_held=num_held))
-    check_logits(copy, x, task.num_outputs)
+    check_logits(copy, x, task.num_outputs, are_classes=task.num_classes > 0)
 
     def works(names: Sequence[str]) -> bool:
         return is_lent(

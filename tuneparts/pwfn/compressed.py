@@ -13,6 +13,7 @@ from tuneparts import atomic, seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.given import Arrays, given_examples, given_task
 from tuneparts.data.target import Target
+from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
@@ -40,7 +41,7 @@ class Compressed:
     net: nn.Module
     """An ordinary net like the one that was given, in evaluation mode."""
     before: Mapping[str, float]
-    """Accuracy, nll, ece and brier of the net that was given."""
+    """Scores of the net that was given: those of the target."""
     after: Mapping[str, float]
     """The same of the compressed net."""
     num_values: int
@@ -64,6 +65,7 @@ def compress(
     train: tuple[Arrays, Arrays],
     val: tuple[Arrays, Arrays] | None = None,
     *,
+    target: Any = "classes",
     file: Path | str | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
@@ -79,6 +81,7 @@ def compress(
         net: from inputs (B, ...) to logits (B, K), trained or not; it is not changed.
         train: inputs (N, ...), scaled as the net wants them, and labels (N,), 0 to K - 1.
         val: the same for scores; training data are scored if None.
+        target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         file: where to write the compressed net, for `load`.
         seed: of the batches, the augmentation and the draws of weights.
         device: where to train; the net's own if None.
@@ -101,13 +104,14 @@ def compress(
         True
     """
     _refuse_fields(fields)
-    examples = given_examples(*train)
-    scored = None if val is None else given_examples(*val)
-    task = given_task(examples, scored)
+    aim = target_from(target)
+    examples = given_examples(*train, aim)
+    scored = None if val is None else given_examples(*val, aim)
+    task = given_task(examples, scored, target=aim)
     at = torch.device(device or _device_of(net))
     net = copied(net).to(at)
     probe = torch.as_tensor(examples.inputs[:PROBE], device=at)
-    check_logits(net, probe, task.num_outputs)
+    check_logits(net, probe, task.num_outputs, are_classes=task.num_classes > 0)
     gaussian, left_out = _gaussian(net, probe)
     config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: gaussian))
     with seeding.isolated(seed, "given net"), slow_attention():

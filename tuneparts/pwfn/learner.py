@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
 from tuneparts.data.batches import Batches
+from tuneparts.data.task import Task
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn import sigma as deviations
@@ -28,7 +29,7 @@ from tuneparts.pwfn.gaussian import (
     to_plain,
 )
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
-from tuneparts.training import checkpoint
+from tuneparts.training import checkpoint, fitness
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
@@ -114,6 +115,12 @@ class PwfnConfig(SupervisedConfig):
                 "`ensemble` at their defaults"
             )
         return self
+
+    def check_task(self, task: Task) -> None:
+        super().check_task(task)
+        if self.ensemble:
+            reason = "its `ensemble` averages probabilities"
+            fitness.refuse_target(self, task, reason)
 
     def build(self, context: Context) -> Learner:
         return PwfnLearner(self, context)
@@ -309,7 +316,7 @@ class PwfnLearner(
         self._last_fixing = _sigma_quantiles(free_sigma) if config.quantiser.uses_sigma else {}
         if before is not None:
             after = self._val_accuracy()
-            assert after is not None
+            assert after is not None  # as it was before
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
 
     def _fixed_values(self) -> Tensor | None:
@@ -343,7 +350,7 @@ class PwfnLearner(
     def _val_accuracy(self) -> float | None:
         if self._val is None or not len(self._val):
             return None
-        return self.score(self._val, "val")["val/accuracy"]
+        return self.score(self._val, "val").get("val/accuracy")
 
     def _ensemble_scores(self) -> dict[str, float]:
         """Score the mean prediction over draws of the weights on test data."""

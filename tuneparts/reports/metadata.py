@@ -44,6 +44,8 @@ class ReportMetadata:
     arms: tuple[ArmMetadata, ...]
     metric: str = ""
     """Selection metric; may be empty when no arm has anything to select."""
+    quantity: str = "accuracy"
+    """What the answer, and figures that say nothing else, are about: `test/accuracy`, ..."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""

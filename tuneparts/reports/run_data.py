@@ -16,8 +16,6 @@ from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.select import select, summarise
 from tuneparts.reports.verdict import Verdict, judge
 
-ANSWERED_BY = "test/accuracy"
-"""The metric that the answer of a report is about; the selection metric if no trial has it."""
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
 
@@ -64,10 +62,10 @@ class RunData:
 
     @cached_property
     def answer(self) -> str:
-        """The question answered in one sentence."""
-        own = self.metadata.metric
-        has_no_test = ANSWERED_BY not in self.trials and own in self.trials
-        return answer.answer(self.verdict(own if has_no_test else ANSWERED_BY), self.summary)
+        """The question answered in one sentence, by test data if any trial has seen them."""
+        own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
+        has_no_test = usual not in self.trials and own in self.trials
+        return answer.answer(self.verdict(own if has_no_test else usual), self.summary)
 
     def verdict(self, metric: str) -> Verdict:
         """The arms compared by a metric of the selected trials."""

@@ -14,17 +14,18 @@ from tuneparts.training.supervised import SupervisedConfig
 
 
 def check(search: Search, task: Task | None = None) -> None:
-    """Ask every method whether it can run here, and try nets and hypers that the search brings.
+    """Ask every method whether it can run here, and try what the search brings along.
 
-    A net of one's own is built once and tried on two examples, and a learner of its arm is built
-    with it and trained not at all. A hyper of one's own is called once.
+    Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
+    learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
 
     Args:
         search: the resolved search.
-        task: its data; read here when not given, and only if a net or a hyper is to be tried.
+        task: its data; read here when not given, and only if something is to be tried with it.
 
     Raises:
         ConfigError: An arm cannot run, with its name, the reason and the cure.
+        DataError: Data of one's own cannot be learnt from.
 
     Example:
         >>> from tuneparts.search import load
@@ -32,12 +33,16 @@ def check(search: Search, task: Task | None = None) -> None:
     """
     for arm in search.arms:
         arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
+    if task is None and _brings_something(search):
+        task = search.load_data()
+    if task is None:
+        return
     for arm in search.arms:
+        if arm.config.needs_data:
+            _check_task(arm, task)
         if own_nets(arm.config):
-            task = search.load_data() if task is None else task
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
-        if isinstance(arm.config, SupervisedConfig) and arm.config.hypers.own:
-            task = search.load_data() if task is None else task
+        if _has_own_hypers(arm):
             _drawn(arm).try_hypers(task)
 
 
@@ -45,6 +50,23 @@ def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
     rng = numpy_generator(0, "try a config")
     return arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
+
+
+def _brings_something(search: Search) -> bool:
+    """Whether there is anything that only a look at the data can judge."""
+    has_own = any(own_nets(arm.config) or _has_own_hypers(arm) for arm in search.arms)
+    return has_own or (search.data is not None and search.data.is_own)
+
+
+def _has_own_hypers(arm: Arm) -> bool:
+    return isinstance(arm.config, SupervisedConfig) and bool(arm.config.hypers.own)
+
+
+def _check_task(arm: Arm, task: Task) -> None:
+    try:
+        arm.config.check_task(task)
+    except ConfigError as error:
+        raise ConfigError(f"arm `{arm.name}` cannot learn from `{task.name}`: {error}") from error
 
 
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
@@ -55,7 +77,7 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
         f"{task.num_outputs} outputs"
     )
     try:
-        check_own_nets(config, task.in_shape, task.num_outputs)
+        check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
         config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
     except TunepartsError as error:
         raise ConfigError(f"{where}: {error}") from error

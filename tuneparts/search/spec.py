@@ -14,6 +14,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from tuneparts import catalog, schema
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
+from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import (
@@ -164,8 +165,9 @@ class Search(Config):
     scale: Scale
     data: DataConfig | None = None
     """What is learnt from; None where no arm needs any."""
-    metric: str
-    """The metric that selects one trial of each replicate; never one of test data."""
+    metric: str = Field(default_factory=lambda fields: _usual_metric(fields.get("data")))
+    """The metric that selects one trial of each replicate; never one of test data. The first metric
+    of the target, such as `val/accuracy` or `val/mse`, unless given."""
     passes: int = Field(gt=0)
     """Budget of every trial in passes; an arm with another one says why in its `budget_note`."""
     seeds: tuple[int, ...] = Field(min_length=1)
@@ -179,6 +181,11 @@ class Search(Config):
     """Keep the last state of every trial, not only of those selected or failed."""
     max_failures: int = Field(default=3, ge=0)
     """How often a trial is started again after a lost worker, without a new row in between."""
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _parse_data(cls, value: Any) -> Any:
+        return {"name": value} if callable(value) or isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check_metric(self) -> "Search":
@@ -199,6 +206,8 @@ class Search(Config):
                     f"every arm reports the selection metric `{self.metric}`, but `{arm.name}` "
                     f"reports {', '.join(reported)}"
                 )
+            if self.data is not None and self.metric not in reported:
+                _check_reported(self.metric, self.data.target)
         return self
 
     @model_validator(mode="after")
@@ -270,3 +279,18 @@ class Search(Config):
         facts = self.model_dump(mode="json", exclude=exclude)
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _usual_metric(data: DataConfig | None) -> str:
+    return "" if data is None else data.target.reported()[0].name
+
+
+def _check_reported(metric: str, target: Target) -> None:
+    """Refuse to select by a score of classes where there are none."""
+    own = [one.name for one in target.reported()]
+    if metric.startswith("val/") and metric not in own and not isinstance(target, Classes):
+        usable = ", ".join(name for name in own if name.startswith("val/"))
+        raise ValueError(
+            f"arms report the selection metric, but for the target `{target.kind}` there is no "
+            f"`{metric}`. Use one of: {usable}"
+        )

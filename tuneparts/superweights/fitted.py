@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts import seeding
-from tuneparts.data.given import Arrays, float_inputs, given_examples, given_task
+from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
@@ -55,9 +56,9 @@ class FittedEnsemble:
 
     @torch.no_grad()
     def predict(self, inputs: Arrays) -> Tensor:
-        """Log of the members' mean probabilities: float64 (B, K)."""
+        """Log of the members' mean probabilities, or their mean for real values: (B, K)."""
         first = next(self.members[0].parameters())
-        x = torch.as_tensor(float_inputs(inputs), device=first.device)
+        x = torch.as_tensor(given_inputs(inputs), device=first.device)
         return self.learner.target.combined(torch.stack([net(x) for net in self.members]))
 
     def member(self, number: int) -> nn.Module:
@@ -70,6 +71,7 @@ def fit(
     inputs: Arrays,
     labels: Arrays,
     *,
+    target: Any = "classes",
     budget: int | None = None,
     members: int | None = None,
     seed: int = 0,
@@ -86,7 +88,8 @@ def fit(
         nets: modules of one or several architectures, from inputs (B, ...) to logits (B, K), which
             are not changed; or a function that builds one, called once per member.
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the nets want them.
-        labels: whole numbers (N,), 0 to K - 1.
+        labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
+        target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         budget: weights of all templates; as many as the largest member's shared layers if None.
         members: number of members, for a function.
         seed: of templates, the function's initialisation, batches and augmentation.
@@ -106,7 +109,8 @@ def fit(
         torch.Size([40, 2])
     """
     own, home = _nets(nets, members, seed)
-    task = given_task(given_examples(inputs, labels))
+    aim = target_from(target)
+    task = given_task(given_examples(inputs, labels, aim), target=aim)
     surveys = [_survey(net, number, task) for number, net in enumerate(own)]
     config = given_config(
         SuperweightsConfig,
@@ -184,7 +188,7 @@ def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], 
 def _survey(net: nn.Module, number: int, task: Task) -> Survey:
     """Find the layers of a member that can share weights: all that can be lent, but the head."""
     x = torch.as_tensor(task.train.inputs[:PROBE])
-    check_logits(net, x, task.num_outputs)
+    check_logits(net, x, task.num_outputs, are_classes=task.num_classes > 0)
     found = takeable(net, x, reweighted, ("weight",))
     frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
     left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
@@ -198,7 +202,7 @@ def _survey(net: nn.Module, number: int, task: Task) -> Survey:
             f"but member {number} has none: {reasons or 'it has no parameters'}. Use another net."
         )
     try:
-        count_flops(net, task.in_shape)
+        count_flops(net, task.in_shape, is_whole=task.has_tokens)
     except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
             "operations are counted by a pass over shapes alone, without values, but member "

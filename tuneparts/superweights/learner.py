@@ -201,7 +201,7 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
         task = self.context.task
         with seeding.isolated(self.context.seed, "init", "shapes"):
             nets = [net.build(task.in_shape, task.num_outputs) for net in self.config.members]
-        self._flops = [count_flops(net, task.in_shape) for net in nets]
+        self._flops = [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
         return [layer for m, net in enumerate(nets) for layer in self.shared_layers(net, m)]
 
     def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:

@@ -6,5 +6,6 @@ import, a failure shows the values that differ.
 """
 
 from tuneparts.testing.algorithm import AlgorithmContract as AlgorithmContract
+from tuneparts.testing.dataset import DatasetContract as DatasetContract
 from tuneparts.testing.hyper import HyperContract as HyperContract
 from tuneparts.testing.learner import LearnerContract as LearnerContract

@@ -18,13 +18,14 @@ from tuneparts.training.hyper import Hypers
 
 
 class FinalModule(nn.Module):
-    """Maps pixels (B, C, H, W) from 0 to 255, or vectors (B, D), to logits (B, K).
+    """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
 
     Args:
-        body: from normalised inputs to logits.
-        mean: of each channel or feature, with pixels from 0 to 1.
+        body: from normalised inputs to outputs.
+        mean: of each channel or feature, with pixels from 0 to 1; empty for whole numbers, which
+            are not normalised.
         std: likewise.
-        is_image: whether inputs are images.
+        is_image: whether inputs are pixels.
     """
 
     mean: Tensor
@@ -35,16 +36,18 @@ class FinalModule(nn.Module):
     ) -> None:
         super().__init__()
         self.body = body
-        shape = (1, len(mean), 1, 1) if is_image else (1, len(mean))
         scale = 255.0 if is_image else 1.0
-        self.register_buffer("mean", scale * torch.tensor(mean).view(shape))
-        self.register_buffer("std", scale * torch.tensor(std).view(shape))
+        self.register_buffer("mean", scale * torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("std", scale * torch.tensor(std, dtype=torch.float32))
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
-        logits_BK: Tensor = self.body((x.to(self.mean.dtype) - self.mean) / self.std)
-        return logits_BK
+        """Outputs (B, K)."""
+        if self.mean.numel():
+            shape = (1, -1, *[1] * (x.ndim - 2))
+            x = (x.to(self.mean.dtype) - self.mean.view(shape)) / self.std.view(shape)
+        outputs_BK: Tensor = self.body(x)
+        return outputs_BK
 
 
 class UnderHypers(nn.Module):

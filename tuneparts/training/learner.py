@@ -12,6 +12,7 @@ from torch import nn
 from tuneparts import import_path, schema
 from tuneparts.config import Config
 from tuneparts.data.task import Task
+from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
 
 
@@ -130,6 +131,8 @@ class MethodConfig(Config):
     """What its learner reports besides the built-in metrics."""
     needs_data: ClassVar[bool] = True
     """Whether its learner reads the data of the search."""
+    classes_only: ClassVar[str] = ""
+    """Why its learner can learn classes and no other target; empty where it can."""
 
     @model_validator(mode="after")
     def _declare_metrics(self) -> Self:
@@ -150,6 +153,17 @@ class MethodConfig(Config):
         Raises:
             ConfigError: It cannot run, with the reason and the cure.
         """
+
+    def check_task(self, task: Task) -> None:
+        """Refuse data that its learner cannot learn from, in the driver before anything is started.
+
+        Raises:
+            ConfigError: The target or the inputs are of a wrong kind, with the reason and the cure.
+        """
+        if self.classes_only:
+            fitness.refuse_target(self, task, self.classes_only)
+        fitness.check_inputs(self, task)
+        fitness.check_target(task)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -33,6 +33,7 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
     """
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
+        config.check_task(context.task)
         self.config = config
         self.context = context
         self._passes = 0
@@ -64,8 +65,8 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
     def final_module(self) -> FinalModule:
         body = copy.deepcopy(self.predictor())  # so that further training does not reach it
         task = self.context.task
-        is_image = len(task.in_shape) == 3
-        module = FinalModule(body, mean=task.mean, std=task.std, is_image=is_image)
+        mean, std = ((), ()) if task.has_tokens else (task.mean, task.std)
+        module = FinalModule(body, mean=mean, std=std, is_image=task.has_pixels)
         return module.to(self.context.device).eval()
 
     def artifacts(self) -> Mapping[str, Columns]:

@@ -10,6 +10,7 @@ from tuneparts import schema, seeding
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
+from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
 from tuneparts.training.hyper.trial_call import try_hypers
@@ -49,6 +50,10 @@ class SupervisedConfig(MethodConfig):
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())
+
+    def check_task(self, task: Task) -> None:
+        super().check_task(task)
+        fitness.check_hypers(self.hypers, task)
 
 
 class SupervisedLearner(LoopLearner, parts=("hypers",)):

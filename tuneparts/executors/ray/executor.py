@@ -75,7 +75,9 @@ def _tune(
     width = max(1, int(ray.cluster_resources().get("CPU", 1)))
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
     trainable = tune.with_resources(
-        tune.with_parameters(LearnerTrainable, setting=TrialSetting.of(plan.search, storage, code)),
+        tune.with_parameters(
+            LearnerTrainable, setting=TrialSetting.of(plan.search, storage, code, folder)
+        ),
         lambda config: tune.PlacementGroupFactory(config["bundles"]),
     )
     tuner = tune.Tuner(

@@ -87,7 +87,17 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
     if _is_own(request):
         return _draw_own(request, run_data)
     figure, arguments = parse(request)
-    return figure(run_data, *arguments)
+    return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+
+
+def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str]:
+    """The metric of a request that names none: what the search is about, not always accuracy."""
+    parameters = list(inspect.signature(figure).parameters.values())[1 + len(arguments) :]
+    return {
+        one.name: f"{one.default.partition('/')[0]}/{quantity}"
+        for one in parameters
+        if one.name == "metric" and one.default is not inspect.Parameter.empty
+    }
 
 
 def _is_own(request: str) -> bool:

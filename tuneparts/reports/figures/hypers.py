@@ -18,7 +18,6 @@ from tuneparts.reports.tables import label
 
 OVER_PASSES = "Hypers over passes"
 MAX_PANELS = 8
-AGAINST_SCORE = "Hypers against accuracy"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
@@ -99,6 +98,7 @@ def paths(run_data: RunData) -> pd.DataFrame:
 
 def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Draw the score of every finished trial against each hyper that differs between trials."""
+    title = f"Hypers against {metric.partition('/')[2]}"
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
     names = [
         name
@@ -106,7 +106,7 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
         if name.startswith("hyper/") and trials[name].nunique() > 1
     ]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
-        return Note(AGAINST_SCORE, f"No finished trials with {metric} and a hyper that varies.")
+        return Note(title, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
     figure = canvas(len(shown), [])
     known = arm_styles(run_data.metadata)
@@ -138,7 +138,7 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
         caption += f" {len(names) - MAX_PANELS} more hypers are in the data file only."
     data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
     width = 560 if len(shown) > 1 else 0
-    return Drawing(AGAINST_SCORE, figure, caption, data.reset_index(drop=True), min_width=width)
+    return Drawing(title, figure, caption, data.reset_index(drop=True), min_width=width)
 
 
 def _points(

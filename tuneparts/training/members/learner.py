@@ -18,10 +18,12 @@ from tuneparts.augment.corruptions import Kind
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.task import Examples
+from tuneparts.data.target import Classes
+from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.training import fitness
 from tuneparts.training.final_module import MeanOfMembers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
@@ -54,6 +56,12 @@ class MembersConfig(MethodConfig):
         if value == 1:
             raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
         return value
+
+    def check_task(self, task: Task) -> None:
+        super().check_task(task)
+        for name in ("corruptions", "interpolation_points"):
+            if getattr(self, name):
+                fitness.refuse_target(self, task, f"its `{name}` are scored by accuracy")
 
 
 class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
@@ -96,7 +104,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         for member, config in enumerate(members):
             with seeding.isolated(self.context.seed, "init", member):
                 nets.append(config.build(task.in_shape, task.num_outputs))
-        return nets, [count_flops(net, task.in_shape) for net in nets]
+        return nets, [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
 
     @property
     def schedule_progress(self) -> float:
@@ -153,16 +161,16 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
 
     def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = self.target.scores(self.target.combined(logits_MNK), labels_N) | differences(
-            logits_MNK, labels_N
-        )
+        found = self.target.scores(self.target.combined(logits_MNK), labels_N)
+        if isinstance(self.target, Classes):
+            found |= differences(logits_MNK, labels_N)
         return {f"{split}/{name}": value for name, value in found.items()}
 
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         """What is measured once, on test data."""
         metrics: dict[str, float] = {}
         flops = self.model.member_flops()
-        if len(flops) == len(logits_MNK):
+        if len(flops) == len(logits_MNK) and isinstance(self.target, Classes):
             for point in operating_points(logits_MNK, labels_N, flops):
                 metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
                 metrics[f"anytime/nll.{point.name}"] = point.nll

@@ -1,0 +1,89 @@
+"""Data of one's own with real numbers to predict, from the file to the report."""
+
+from pathlib import Path
+
+import pytest
+
+from tuneparts.api import Results
+from tuneparts.data.config import DataConfig
+from tuneparts.errors import ConfigError, DataError
+from tuneparts.executors import execute
+from tuneparts.journal import records
+from tuneparts.reports.figures import gallery
+from tuneparts.reports.figures.drawing import Drawing
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.search import data_record, load, runs
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_data.py"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_example_runs_and_keeps_its_code_and_a_record_of_its_data(
+    tmp_path, workers: int
+) -> None:
+    search = load.load(str(EXAMPLE), scale="smoke")
+    assert search.metric == "val/mse"
+    execute(search, folder=tmp_path, executor="local", workers=workers)
+    found = records(tmp_path / "journal.jsonl")
+    assert [record.end and record.end.outcome for record in found.values()] == ["finished"] * 3
+    for record in found.values():
+        assert record.last is not None
+        assert {"test/mse", "test/rmse", "test/r2"} <= record.last.metrics.keys()
+        assert "test/accuracy" not in record.last.metrics
+    assert (tmp_path / "code" / "own_data.py").is_file()
+    record = data_record.read(tmp_path)
+    assert record is not None
+    assert (record["name"], record["target"]) == ("own_data:springs", "values")
+
+
+def test_a_run_is_not_continued_with_other_data(tmp_path) -> None:
+    search = load.load(str(EXAMPLE), scale="smoke", arms=["noise"])
+    execute(search, folder=tmp_path, executor="local", workers=1)
+    (tmp_path / "journal.jsonl").unlink()
+    record = tmp_path / data_record.FILE
+    record.write_text(record.read_text().replace('"num_train": 400', '"num_train": 399'))
+    with pytest.raises(DataError, match="goes on with the data that it began with"):
+        execute(search, folder=tmp_path, executor="local", workers=1)
+
+
+def test_its_answer_and_figures_are_about_the_error(tmp_path) -> None:
+    search = load.load(str(EXAMPLE), scale="smoke")
+    run = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
+    execute(search, folder=run.folder, executor="local", workers=1)
+    results = Results(run)
+    assert "has the lowest mean test mse" in results.answer
+    drawn = {request: gallery.draw(request, results.data) for request in search.figures}
+    assert drawn["accuracy"].title == "test mse against passes"
+    assert isinstance(drawn["accuracy"], Drawing)
+    assert isinstance(drawn["scores"], Drawing)
+    again = ReportMetadata.from_json(results.data.metadata.to_json())
+    assert again.quantity == "mse"
+    assert "val/mse" in [metric.name for metric in again.metrics]
+
+
+def test_the_command_line_changes_the_data_and_mistakes_are_found_at_once() -> None:
+    changes = ["data.arguments.num=200", "data.num_test=20"]
+    task = load.load(str(EXAMPLE), scale="smoke", changes=changes).load_data()
+    assert (len(task.train), len(task.val), len(task.test)) == (80, 100, 20)
+    for change, law in {
+        "data.arguments.nun=200": "unexpected keyword argument 'nun'",
+        "data.target=regression": "not a known target",
+    }.items():
+        with pytest.raises((ConfigError, LookupError), match=law):
+            load.load(str(EXAMPLE), scale="smoke", changes=[change])
+
+
+def test_a_search_does_not_select_by_what_its_target_has_not() -> None:
+    search = load.load(str(EXAMPLE), scale="smoke")
+    with pytest.raises(ConfigError, match=r"there is no `val/accuracy`. Use one of: val/mse"):
+        search.replaced({"metric": "val/accuracy"})
+    assert search.replaced({"metric": "val/r2"}).metric == "val/r2"
+
+
+def test_data_is_named_by_a_function_alone() -> None:
+    search = load.load(str(EXAMPLE), scale="smoke")
+    module = __import__("own_data")
+    target = {"data": module.springs, "metric": "lml/per_example"}
+    with pytest.raises(DataError, match="use the target `values`"):
+        search.replaced(target).load_data()
+    assert search.replaced(target).data == DataConfig(name=module.springs)

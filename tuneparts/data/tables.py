@@ -1,0 +1,91 @@
+"""Tables with named columns as arrays: pandas, polars, Hugging Face `datasets`, dicts.
+
+A table is recognised by what it can do, so none of these libraries is needed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuneparts.data.arrays import plain, stacked
+from tuneparts.errors import ConfigError
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Names of the columns; None for what is no table."""
+    if isinstance(table, Mapping):
+        return [str(name) for name in table]
+    names = getattr(table, "column_names", None)
+    if names is None:
+        names = getattr(table, "columns", None)
+    return None if names is None or callable(names) else [str(name) for name in names]
+
+
+def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
+    """Inputs and labels of a table.
+
+    Columns of numbers become the features (N, D), in the order of the table. A single column whose
+    cells are arrays, lists or images becomes the inputs (N, ...) itself.
+
+    Args:
+        table: anything with named columns.
+        target: the column of the labels, or several.
+
+    Example:
+        >>> x, y = to_arrays({"a": [1, 2], "b": [0.5, 1.5], "price": [10.0, 20.0]}, "price")
+        >>> x.tolist(), y.tolist()
+        ([[1.0, 0.5], [2.0, 1.5]], [10.0, 20.0])
+    """
+    names = column_names(table)
+    if names is None:
+        raise ConfigError(
+            f"a table has named columns, but got a {type(table).__name__} with the target "
+            f"{target!r}."
+        )
+    targets = [target] if isinstance(target, str) else list(target)
+    missing = [name for name in targets if name not in names]
+    features = [name for name in names if name not in targets]
+    if missing or not features:
+        raise ConfigError(
+            f"a table has the target's column and at least one other, but `{', '.join(targets)}` "
+            f"was asked of the columns {', '.join(names)}."
+        )
+    labels = [_column(table, name) for name in targets]
+    inputs = {name: _column(table, name) for name in features}
+    return _inputs(inputs), labels[0] if isinstance(target, str) else np.stack(labels, axis=1)
+
+
+def _inputs(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    for name, column in columns.items():
+        if column.dtype.kind not in "biuf":
+            raise ConfigError(
+                f"columns of inputs hold numbers, but `{name}` holds {column.dtype} such as "
+                f"{column.flat[0]!r:.50}. Drop it, or code it as numbers."
+            )
+    if len(columns) == 1:
+        (only,) = columns.values()
+        if only.ndim > 1:
+            return only
+    for name, column in columns.items():
+        if column.ndim > 1:
+            raise ConfigError(
+                "inputs are columns of numbers, or one column of arrays alone, but "
+                f"`{name}` holds arrays beside {len(columns) - 1} other columns. Drop the others."
+            )
+    return np.stack([column.astype(np.float64) for column in columns.values()], axis=1)
+
+
+def _column(table: Any, name: str) -> npt.NDArray[Any]:
+    values = table[name]
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    is_array = isinstance(values, np.ndarray) and values.dtype != object
+    array = values if is_array else np.asarray(values, dtype=object)
+    if array.dtype != object:
+        return array
+    cells = list(values)
+    if all(isinstance(cell, str) for cell in cells):
+        return np.asarray(cells, dtype=str)
+    return stacked([plain(cell) for cell in cells], f"cells of column `{name}`")

@@ -1,0 +1,62 @@
+"""What a run learnt from: written down when it begins, and compared when it goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tuneparts import atomic
+from tuneparts.data.digest import digest
+from tuneparts.data.task import Task
+from tuneparts.errors import DataError, StorageError
+
+FILE = "data.json"
+
+
+def keep(task: Task, folder: Path) -> None:
+    """Write the record of a run's data, or compare the data with the record that is there.
+
+    Args:
+        task: the data as it was loaded just now.
+        folder: of the run.
+
+    Raises:
+        DataError: The data is not what the run began with.
+        StorageError: The record cannot be written.
+    """
+    now = _facts(task)
+    before = read(folder)
+    if before is None:
+        try:
+            atomic.write_text(folder / FILE, json.dumps(now, indent=2) + "\n")
+        except OSError as error:
+            raise StorageError(f"the record of the data cannot be written: {error}") from error
+    elif before != now:
+        names = [name for name in now if before.get(name) != now[name]]
+        changes = ", ".join(f"{name} was {before.get(name)} and is {now[name]}" for name in names)
+        raise DataError(
+            f"a run goes on with the data that it began with, but that of {folder.name} has "
+            f"changed: {changes}. Bring the data back, or start a new run. A function that makes "
+            "data at random must seed its generator."
+        )
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The record of a run's data; None if it has not begun, or was begun by an earlier release."""
+    try:
+        found: Any = json.loads((folder / FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "target": task.target.kind,
+        "in_shape": list(task.in_shape),
+        "num_outputs": task.num_outputs,
+        "num_train": len(task.train),
+        "num_val": len(task.val),
+        "num_test": len(task.test),
+        "digest": digest(task),
+    }
