@@ -48,7 +48,10 @@ class TrialId:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial got its config. Repeated with a new config when the population perturbs it."""
+    """A trial got its config and waits for a worker.
+
+    Repeated with a new config when the population perturbs it.
+    """
 
     trial: TrialId
     config: Mapping[str, Any]
@@ -57,6 +60,14 @@ class TrialStarted:
     """From where on it has the config; None in files of version 1, where it follows from rows."""
     donor: str | None = None
     """The trial whose state it copies here, as text."""
+
+
+@dataclass(frozen=True)
+class TrialRunning:
+    """A worker took up a trial for the first time. Journals of older versions have none."""
+
+    trial: TrialId
+    time: float
 
 
 @dataclass(frozen=True)
@@ -101,9 +112,10 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | Row | TrialEnded | RoundFailed | TrialRetried
+Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
+    "run": TrialRunning,
     "row": Row,
     "end": TrialEnded,
     "round_failed": RoundFailed,
@@ -126,8 +138,10 @@ class TrialRecord:
 
     starts: dict[int, TrialStarted] = field(default_factory=dict)
     """Passes -> the config that the trial has from there on."""
-    start: float | None = None
+    queued: float | None = None
     """When the first config was given."""
+    running: float | None = None
+    """When a worker took it up."""
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
@@ -137,7 +151,12 @@ class TrialRecord:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
-        if isinstance(event, Row):
+        if isinstance(event, TrialRunning):
+            # One that has reported ran before, though an older version did not say since when.
+            if self.running is not None or self.rows:
+                return False
+            self.running = event.time
+        elif isinstance(event, Row):
             if event.step in self.rows:
                 return False
             self.rows[event.step] = event
@@ -163,8 +182,17 @@ class TrialRecord:
         if before is not None and before.config == event.config and not is_copy:
             return False
         self.starts[passes] = event
-        self.start = event.time if self.start is None else self.start
+        self.queued = event.time if self.queued is None else self.queued
         return True
+
+    @property
+    def start(self) -> float | None:
+        """When its work began; None while it waits for a worker.
+
+        Older versions knew no better than the time when it was queued.
+        """
+        has_begun = bool(self.rows) or self.end is not None
+        return self.queued if self.running is None and has_begun else self.running
 
     @property
     def config(self) -> Mapping[str, Any]:
