@@ -1,6 +1,5 @@
 """A tracker over an MLflow store that each test has to itself."""
 
-import shutil
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,12 +8,6 @@ import pytest
 
 from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking.tracker import SearchCard, Tracker
-
-
-@pytest.fixture
-def uri(template_store: Path, tmp_path: Path) -> str:
-    shutil.copy(template_store, tmp_path / "mlflow.db")
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
 @pytest.fixture
