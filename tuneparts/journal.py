@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 from tuneparts.errors import DataError, StorageError
 
 VERSION = 2
-"""Of the format that is written. 2: a start says at which passes, and whose state it copies."""
+"""Of the format that is written. 2: a start says at which passes, and whose state it copies; the
+moment when a worker takes a trial up is an event."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -151,28 +152,30 @@ class TrialRecord:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
+        if self._knows(event):
+            return False
         if isinstance(event, TrialRunning):
-            # One that has reported ran before, though an older version did not say since when.
-            if self.running is not None or self.rows:
-                return False
             self.running = event.time
         elif isinstance(event, Row):
-            if event.step in self.rows:
-                return False
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
-            if event.passes in self.failed_rounds:
-                return False
             self.failed_rounds[event.passes] = event.message
-        elif isinstance(event, TrialRetried):
-            if self.end is None or self.end.outcome != "failed":
-                return False
-            self.end = None
         else:
-            if self.end is not None:
-                return False
-            self.end = event
+            self.end = event if isinstance(event, TrialEnded) else None
         return True
+
+    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+        """Whether an event is no news, or cannot be."""
+        if isinstance(event, TrialRunning):
+            # One that has reported ran before, though an older version did not say since when.
+            return self.running is not None or bool(self.rows)
+        if isinstance(event, Row):
+            return event.step in self.rows
+        if isinstance(event, RoundFailed):
+            return event.passes in self.failed_rounds
+        if isinstance(event, TrialRetried):
+            return self.end is None or self.end.outcome != "failed"
+        return self.end is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""

@@ -126,6 +126,31 @@ def test_after_a_crash_the_same_runs_go_on(observe, make_trial, uri: str) -> Non
     assert steps(uri, found["train_a1"], "loss") == [(1, 0.5), (2, 0.25)]
 
 
+def test_a_failed_trial_that_tune_starts_again_goes_on_in_its_run(
+    observe, make_trial, uri: str
+) -> None:
+    """`Tuner.restore(restart_errored=True)`."""
+    trial = make_trial("a1", lr=0.1)
+    first = observe("mine")
+    again = pickle.loads(pickle.dumps(first))
+    first.on_trial_start(0, [], trial)
+    first.on_trial_result(0, [], trial, result(1, loss=0.5))
+    first.on_trial_error(0, [], trial)
+    first.on_experiment_end([])
+    assert runs(uri, "mine")["train_a1"].info.status == "FAILED"
+    again.on_trial_start(0, [], trial)
+    again.on_trial_result(0, [], trial, result(2, loss=0.25))
+    again.on_trial_complete(0, [], trial)
+    again.on_experiment_end([])
+    found = runs(uri, "mine")
+    assert len(found) == 2
+    assert found["train_a1"].info.status == "FINISHED"
+    assert steps(uri, found["train_a1"], "loss") == [(1, 0.5), (2, 0.25)]
+    (parent,) = [run for run in found.values() if run is not found["train_a1"]]
+    assert parent.data.metrics["trials/failed"] == 0.0
+    assert parent.data.metrics["trials/finished"] == 1.0
+
+
 def test_a_config_that_a_population_perturbs_is_a_metric(observe, make_trial, uri: str) -> None:
     observer = observe("mine")
     trial = make_trial("a1", lr=0.1, width=8)

@@ -24,7 +24,16 @@ from ray.tune.utils import flatten_dict
 
 from tuneparts import provenance, settings
 from tuneparts.errors import ConfigError
-from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.journal import (
+    Event,
+    Journal,
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRetried,
+    TrialRunning,
+    TrialStarted,
+)
 from tuneparts.redaction import redact
 from tuneparts.schema import Direction, Metric
 from tuneparts.tracking import store
@@ -49,8 +58,8 @@ class _TuneCard(SearchCard):
     def run_name(self, trial: TrialId) -> str:
         return self.names.get(trial, str(trial))
 
-    def experiment_note(self, experiment_id: str) -> str:  # noqa: ARG002
-        return ""  # it may be someone else's experiment
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:  # noqa: ARG002
+        return {}  # it may be someone else's experiment
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:  # noqa: ARG002
         return answer or self.question
@@ -138,7 +147,8 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
     ) -> None:
         known, now = self._id(trial), time.time()
         told = {"trial_id": trial.trial_id, "trial_name": str(trial), **trial.config}
-        self._tell(TrialStarted(known, _plain(told), now))
+        self._tell(TrialRetried(known, now))  # news only if it had failed before
+        self._tell(TrialStarted(known, _plain(told), now, passes=self._step(known)))
         self._tell(TrialRunning(known, now))
 
     def on_trial_result(
@@ -184,6 +194,12 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
         self.parent_run_id = self._tracker.parent_run_id
         self._journal.close()
         self._close()
+
+    def _step(self, trial: TrialId) -> int:
+        """The newest step of a trial."""
+        assert self._journal is not None
+        record = self._journal.trials.get(trial)
+        return record.last.step if record is not None and record.last is not None else 0
 
     def _tell(self, event: Event) -> None:
         assert self._journal is not None

@@ -159,12 +159,10 @@ class SearchCard:
             **({COLOUR_TAG: self.colours[trial.arm]} if trial.arm in self.colours else {}),
         }
 
-    def experiment_note(self, experiment_id: str) -> str:
-        """Describe the experiment: the question, and the ways to look at the trials.
-
-        An empty description leaves the experiment as it is.
-        """
-        return f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:
+        """Describe the experiment: the question, and the ways to look at the trials."""
+        note = f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+        return {NOTE_TAG: note, VIEW_TAG: view_state()}
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:
         """Describe the parent run: the question, with its answer once there is one.

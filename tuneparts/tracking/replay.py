@@ -362,9 +362,7 @@ class Replay:
         self.calls.log(parent, [*_tags(tags), *params[:_MOST_PARAMS]])
         for start in range(_MOST_PARAMS, len(params), _MOST_PARAMS):
             self.calls.log(parent, params[start : start + _MOST_PARAMS])
-        note = known.experiment_note(experiment)
-        shown = {card.NOTE_TAG: note, card.VIEW_TAG: card.view_state()} if note else {}
-        for key, text in shown.items():
+        for key, text in known.experiment_tags(experiment).items():
             self.calls.make(partial(self._client.set_experiment_tag, experiment, key, text))
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
