@@ -77,6 +77,13 @@ def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def uri(template_store: Path, tmp_path: Path) -> str:
+    """An MLflow store that a test has to itself."""
+    shutil.copy(template_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+@pytest.fixture
 def results(template_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of results with a store that is ready, as commands of this test find it."""
     empty_results(tmp_path, template_store, monkeypatch)
@@ -114,6 +121,21 @@ def _run_here(run: Any, *observers: Any) -> Iterator[None]:
         yield
     assert plan.done
     journal.close()
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """One Ray for all tests that need no other."""
+    from tests.harness.scene import python_path
+    from tuneparts.executors.ray import cluster
+
+    os.environ.update(cluster.ENVIRONMENT)
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", python_path())  # workers import from the tests
+        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tuneparts import frames, schema
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 
 FIRST, SECOND = TrialId("random", 0, 0), TrialId("random", 0, 1)
 CONFIG = {"method": "standard", "net": {"name": "mlp", "widths": [8, 8]}, "mask": None, "empty": {}}
@@ -16,14 +16,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-def write(path: Path, *events: TrialStarted | Row | TrialEnded) -> None:
+def write(path: Path, *events: Event) -> None:
     journal = Journal(path)
     for event in events:
         journal.append(event)
     journal.close()
 
 
-def some_events() -> list[TrialStarted | Row | TrialEnded]:
+def some_events() -> list[Event]:
     return [
         TrialStarted(SECOND, CONFIG, 1.0),
         TrialStarted(FIRST, CONFIG, 1.5),
@@ -120,3 +120,14 @@ def test_secrets_in_configs_and_errors_are_masked(
     text = frames.trials(path).to_csv()
     assert "hunter2hunter2" not in text
     assert "abc" not in text
+
+
+def test_a_trial_is_queued_until_a_worker_takes_it_up(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, TrialStarted(FIRST, CONFIG, 1.0), TrialStarted(SECOND, CONFIG, 1.0))
+    assert frames.trials(path)["outcome"].tolist() == [frames.QUEUED] * 2
+    write(path, TrialRunning(FIRST, 5.0))
+    found = frames.trials(path)
+    assert found["outcome"].tolist() == [frames.RUNNING, frames.QUEUED]
+    assert found["start"][0].timestamp() == 5.0
+    assert found["start"].isna().tolist() == [False, True]

@@ -15,6 +15,7 @@ from tuneparts.journal import (
     TrialEnded,
     TrialId,
     TrialRetried,
+    TrialRunning,
     TrialStarted,
     read,
     records,
@@ -23,6 +24,7 @@ from tuneparts.journal import (
 A = TrialId("random", 0, 3)
 EVENTS = [
     TrialStarted(A, {"lr": 0.1, "net": {"name": "mlp"}}, 1.0),
+    TrialRunning(A, 1.5),
     Row(A, 10, {"val/accuracy": 0.5}, 2.0),
     Row(A, 20, {"val/accuracy": float("inf")}, 3.0),
     TrialEnded(A, "failed", 4.0, 'ValueError: "quoted"\nand more'),
@@ -179,6 +181,25 @@ def test_a_disk_that_fills_up_in_the_middle_of_2000_events_loses_none(tmp_path) 
     assert append(whole, rows) == 2000 - kept
     whole.close()
     assert list(read(path)) == rows
+
+
+def test_a_trial_starts_when_a_worker_first_takes_it_up(tmp_path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    journal.append(EVENTS[0])
+    assert journal.trials[A].start is None
+    assert journal.append(TrialRunning(A, 1.5))
+    assert not journal.append(TrialRunning(A, 9.0))  # a worker that died was replaced
+    assert journal.trials[A].start == 1.5
+    journal.close()
+
+
+def test_a_trial_of_an_older_journal_starts_when_it_was_queued(tmp_path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    journal.append(EVENTS[0])
+    journal.append(Row(A, 10, {}, 2.0))
+    assert not journal.append(TrialRunning(A, 9.0))  # it ran before
+    assert journal.trials[A].start == 1.0
+    journal.close()
 
 
 def test_half_a_line_at_the_end_is_dropped_and_overwritten(tmp_path) -> None:

@@ -27,8 +27,10 @@ from tuneparts.journal import TrialId, TrialRecord, records
 
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
 STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
+QUEUED = "queued"
+"""Outcome of a trial that waits for its first worker."""
 RUNNING = "running"
-"""Outcome of a trial that has not ended; the others are those of `journal.Outcome`."""
+"""Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
 
 
 def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
@@ -107,13 +109,19 @@ def _trial_row(
         "arm": trial.arm,
         "seed": trial.seed,
         "index": trial.index,
-        "outcome": record.end.outcome if record.end else RUNNING,
+        "outcome": _outcome(record),
         "error": redactor.text(record.end.message) if record.end else "",
         "start": record.start,
         "end": record.end.time if record.end else None,
         **{f"param.{path}": leaf for path, leaf in flat(redactor.tree(record.config)).items()},
         **{name: float(value) for name, value in last.items() if _is_known(name)},
     }
+
+
+def _outcome(record: TrialRecord) -> str:
+    if record.end is not None:
+        return record.end.outcome
+    return QUEUED if record.start is None else RUNNING
 
 
 def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":

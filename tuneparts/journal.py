@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 from tuneparts.errors import DataError, StorageError
 
 VERSION = 2
-"""Of the format that is written. 2: a start says at which passes, and whose state it copies."""
+"""Of the format that is written. 2: a start says at which passes, and whose state it copies; the
+moment when a worker takes a trial up is an event."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -48,7 +49,10 @@ class TrialId:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial got its config. Repeated with a new config when the population perturbs it."""
+    """A trial got its config and waits for a worker.
+
+    Repeated with a new config when the population perturbs it.
+    """
 
     trial: TrialId
     config: Mapping[str, Any]
@@ -57,6 +61,14 @@ class TrialStarted:
     """From where on it has the config; None in files of version 1, where it follows from rows."""
     donor: str | None = None
     """The trial whose state it copies here, as text."""
+
+
+@dataclass(frozen=True)
+class TrialRunning:
+    """A worker took up a trial for the first time. Journals of older versions have none."""
+
+    trial: TrialId
+    time: float
 
 
 @dataclass(frozen=True)
@@ -101,9 +113,10 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | Row | TrialEnded | RoundFailed | TrialRetried
+Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
+    "run": TrialRunning,
     "row": Row,
     "end": TrialEnded,
     "round_failed": RoundFailed,
@@ -126,8 +139,10 @@ class TrialRecord:
 
     starts: dict[int, TrialStarted] = field(default_factory=dict)
     """Passes -> the config that the trial has from there on."""
-    start: float | None = None
+    queued: float | None = None
     """When the first config was given."""
+    running: float | None = None
+    """When a worker took it up."""
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
@@ -137,26 +152,35 @@ class TrialRecord:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
-        if isinstance(event, Row):
-            if event.step in self.rows:
-                return False
+        if self._knows(event):
+            return False
+        if isinstance(event, TrialRunning):
+            self.running = event.time
+        elif isinstance(event, Row):
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
-            if event.passes in self.failed_rounds:
-                return False
             self.failed_rounds[event.passes] = event.message
         elif isinstance(event, TrialRetried):
-            if self.end is None or self.end.outcome != "failed":
-                return False
             self.end = None
             newest = max(self.failed_rounds, default=-1)
             if newest >= max(self.starts, default=0):  # else the trial went on as a copy
                 self.failed_rounds.pop(newest, None)
         else:
-            if self.end is not None:
-                return False
             self.end = event
         return True
+
+    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+        """Whether an event is no news, or cannot be."""
+        if isinstance(event, TrialRunning):
+            # One that has reported ran before, though an older version did not say since when.
+            return self.running is not None or bool(self.rows)
+        if isinstance(event, Row):
+            return event.step in self.rows
+        if isinstance(event, RoundFailed):
+            return event.passes in self.failed_rounds
+        if isinstance(event, TrialRetried):
+            return self.end is None or self.end.outcome != "failed"
+        return self.end is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
@@ -166,8 +190,17 @@ class TrialRecord:
         if before is not None and before.config == event.config and not is_copy:
             return False
         self.starts[passes] = event
-        self.start = event.time if self.start is None else self.start
+        self.queued = event.time if self.queued is None else self.queued
         return True
+
+    @property
+    def start(self) -> float | None:
+        """When its work began; None while it waits for a worker.
+
+        Older versions knew no better than the time when it was queued.
+        """
+        has_begun = bool(self.rows) or self.end is not None
+        return self.queued if self.running is None and has_begun else self.running
 
     @property
     def config(self) -> Mapping[str, Any]:

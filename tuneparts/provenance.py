@@ -1,5 +1,6 @@
-"""Which code made a number: the commit, and the versions of what it stands on."""
+"""Which code made a number, and who ran it: the commit, and the versions of what it stands on."""
 
+import getpass
 import os
 import platform
 import subprocess
@@ -25,6 +26,14 @@ def commit() -> str:
     except (OSError, subprocess.SubprocessError):
         return f"v{tuneparts.__version__}"
     return head + ("-dirty" if changed else "")
+
+
+def user() -> str:
+    """Who runs this process; empty where the system has no name for it, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
 
 
 def versions() -> dict[str, str]:

@@ -100,7 +100,7 @@ _steps_now = st.cache_data(ttl=SECONDS, max_entries=40, show_spinner="reading cu
 def _trials_over(place: str, parent: str) -> pd.DataFrame:
     found = _read_trials(place, parent)
     # The journal of a run that was ended from outside knows no end of what ran then.
-    return found.assign(outcome=found["outcome"].replace(frames.RUNNING, "killed"))
+    return found.assign(outcome=found["outcome"].replace([frames.QUEUED, frames.RUNNING], "killed"))
 
 
 @st.cache_data(max_entries=40, show_spinner="reading curves")

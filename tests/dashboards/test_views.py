@@ -177,7 +177,7 @@ def parent_run(num_trials: int, run: str) -> tuple[str, str]:
     client = store.client(store.resolve())
     root = store.artifact_root(store.resolve())
     experiment = client.create_experiment("big", artifact_location=root)
-    tags = {"tuneparts.kind": "search", "tuneparts.executors": run, "search": "big", "scale": "cpu"}
+    tags = {"tuneparts.kind": "search", "tuneparts.run": run, "search": "big", "scale": "cpu"}
     made = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})
     client.log_text(made.info.run_id, big_search(num_trials).to_json(), "metadata.json")
     client.set_terminated(made.info.run_id)

@@ -74,6 +74,23 @@ def test_real_learners_give_the_same_numbers_in_a_pool(tmp_path) -> None:
     assert facts(tmp_path / "two") == found
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trial_starts_when_a_worker_takes_it_up(
+    null_search, null_arm, tmp_path, workers: int
+) -> None:
+    """Three trials of 0.2 s in the queue at once do not all start at second 0."""
+    arm = null_arm("random", config={"seconds": 0.05}, algorithm=RandomSearch(num_trials=3))
+    execute(null_search(arm), folder=tmp_path, executor="local", workers=workers)
+    found = sorted(records(tmp_path / "journal.jsonl").items())
+    queued = [record.queued for _, record in found]
+    assert max(queued) - min(queued) < 0.05
+    for _, record in found:
+        assert record.running is not None
+        assert 0.2 <= record.end.time - record.start < 0.4 * workers
+    last = found[-1][1]
+    assert last.start >= min(record.end.time for _, record in found)
+
+
 def test_the_number_of_threads_is_given_back(null_search, null_arm, tmp_path) -> None:
     before = torch.get_num_threads()
     here(null_search(null_arm("wide", resources=Resources(cpus=2))), tmp_path)

@@ -62,18 +62,6 @@ def null_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    """One Ray for all tests that need no other."""
-    from tuneparts.executors.ray import cluster
-
-    os.environ.update(cluster.ENVIRONMENT)
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
 def unused_tcp_port() -> int:
     with socket.socket() as probe:

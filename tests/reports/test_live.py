@@ -4,7 +4,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.reports.live import LiveView
 from tuneparts.search import load
 
@@ -36,6 +36,22 @@ def test_counts_best_and_share_follow_the_events(view: LiveView) -> None:
     assert "0.7500" in line
     assert "1/2" in line
     assert line.split()[-2] == "1"  # failed
+
+
+def test_a_trial_runs_once_a_worker_has_it(view: LiveView) -> None:
+    trials = [TrialId("random", 0, index) for index in range(2)]
+
+    def running() -> str:
+        (line,) = [line for line in text(view).splitlines() if "random" in line]
+        return line.split()[2]
+
+    for trial in trials:
+        view.on_event(TrialStarted(trial, {}, 0.0))
+    assert running() == "0/2"  # nothing stands in the column
+    view.on_event(TrialRunning(trials[0], 0.0))
+    assert running() == "1"
+    view.on_event(TrialEnded(trials[0], "finished", 0.0))
+    assert running() == "1/2"
 
 
 def test_a_resumed_run_counts_time_left_from_what_it_had(view: LiveView) -> None:

@@ -1,20 +1,13 @@
 """A tracker over an MLflow store that each test has to itself."""
 
-import shutil
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking.tracker import SearchCard, Tracker
-
-
-@pytest.fixture
-def uri(template_store: Path, tmp_path: Path) -> str:
-    shutil.copy(template_store, tmp_path / "mlflow.db")
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
 @pytest.fixture
@@ -60,11 +53,14 @@ def events() -> list[Event]:
     """Three trials, interleaved: one finishes, one fails, one is stopped."""
     one, two, three = TrialId("random", 0, 0), TrialId("random", 0, 1), TrialId("asha", 3, 0)
     return [
-        TrialStarted(one, {"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}}, 100.0),
-        TrialStarted(two, {"lr": 0.5, "net": {"name": "mlp", "widths": [2]}}, 100.5),
+        TrialStarted(one, {"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}}, 90.0),
+        TrialStarted(two, {"lr": 0.5, "net": {"name": "mlp", "widths": [2]}}, 90.0),
+        TrialStarted(three, {"lr": 0.25}, 90.0),
+        TrialRunning(one, 100.0),
+        TrialRunning(two, 100.5),
         Row(one, 10, {"train/loss": 2.5, "val/accuracy": 0.25}, 101.0),
         Row(two, 10, {"train/loss": float("nan")}, 101.5),
-        TrialStarted(three, {"lr": 0.25}, 102.0),
+        TrialRunning(three, 102.0),
         TrialEnded(two, "failed", 102.5, "the loss is NaN at pass 10"),
         Row(one, 20, {"train/loss": 1.5, "val/accuracy": 0.75}, 103.0),
         Row(three, 10, {"val/accuracy": 0.125}, 103.5),

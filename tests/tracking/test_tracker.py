@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, VIEW_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker
@@ -149,7 +149,7 @@ def test_a_run_created_just_before_the_crash_is_found_again(
     first = make_tracker()
     before = (folder / record.FILE).read_text()
     assert json.loads(before)["trials"] == {}
-    crash(feed(first, events[:8]))
+    crash(feed(first, events[:11]))
     key = json.loads(before)["key"]
     (folder / record.FILE).write_text(json.dumps({"key": key, "parent": None, "trials": {}}))
     tracker = feed(make_tracker(), events)
@@ -208,21 +208,21 @@ def test_finished_trials_cost_no_call_on_resume(
 def test_what_still_runs_is_killed_and_runs_again_on_resume(
     make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
-    feed(make_tracker(), events[:6]).close("KILLED")
+    feed(make_tracker(), events[:9]).close("KILLED")
     trials, _ = snapshot(uri, folder)
     assert trials["status"].tolist() == ["KILLED", "KILLED", "FAILED"]
     assert trials["outcome"].tolist() == ["killed", "killed", "failed"]
     (run,) = frames.runs(uri).to_dict("records")
     assert (run["status"], run["killed"], run["failed"]) == ("KILLED", 2, 1)
 
-    tracker = feed(make_tracker(), events[:7])
+    tracker = feed(make_tracker(), events[:10])
     assert tracker.flush()
     trials, _ = snapshot(uri, folder)
     assert trials["status"].tolist() == ["RUNNING", "RUNNING", "FAILED"]
     assert trials["end"].isna().tolist() == [True, True, False]
     assert frames.runs(uri)["status"].tolist() == ["RUNNING"]
 
-    feed(tracker, events[7:]).close()
+    feed(tracker, events[10:]).close()
     trials, _ = snapshot(uri, folder)
     assert trials["status"].tolist() == ["FINISHED", "FINISHED", "FAILED"]
     assert [time.timestamp() for time in trials["end"]] == [104.0, 104.5, 102.5]
@@ -299,7 +299,7 @@ def test_a_perturbed_config_is_no_new_param(
     make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path
 ) -> None:
     trial = TrialId("pbt", 0, 0)
-    tracker = make_tracker()
+    tracker = feed(make_tracker(), [TrialRunning(trial, 1.0)])
     for lr in (0.1, 0.2):
         feed(tracker, [TrialStarted(trial, {"lr": lr}, 1.0)])
         assert tracker.flush()

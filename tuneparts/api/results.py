@@ -3,10 +3,10 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -307,7 +307,39 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
         data=None if search.data is None else _data_facts(search.data),
+        metric=schema.lookup(search.metric),
+        params=_parent_params(search),
+        user=facts.get("user", ""),
+        source=facts["command"],
     )
+
+
+def _parent_params(search: "Search") -> dict[str, Any]:
+    """What the parent run shows as params: enough to tell two searches of one name apart."""
+    return {
+        "scale": str(search.scale),
+        "metric": search.metric,
+        "passes": search.passes,
+        "seeds": list(search.seeds),
+        "arms": [arm.name for arm in search.arms],
+        "data": "" if search.data is None else search.data.name,
+        "arm": {
+            arm.name: {
+                "method": arm.config.model_dump()["method"],
+                "algorithm": arm.algorithm.kind,
+                "trials_per_seed": arm.trials_per_seed,
+            }
+            for arm in search.arms
+        },
+    }
+
+
+def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
+    """Read the last lines of a trial's log, its traceback included, from the run's storage."""
+    from tuneparts.executors import logs
+    from tuneparts.search.storage import Folder
+
+    return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
 def _data_facts(data: "DataConfig") -> "DataFacts":

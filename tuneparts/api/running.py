@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from tuneparts import executors, provenance, settings
-from tuneparts.api.results import Results, tracking_card
+from tuneparts.api.results import Results, log_reader, tracking_card
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
@@ -139,6 +139,7 @@ def create(search: "Search", *, storage: str | None = None) -> runs.Run:
         command=redact(shlex.join(["tuneparts", *sys.argv[1:]])),
         commit=provenance.commit(),
         versions=provenance.versions(),
+        user=provenance.user(),
         storage=None if storage is None else refuse_keys(storage),
     )
 
@@ -172,7 +173,10 @@ def execute(
         if retry_failed:
             _retry_failed(made, console)
         tracker = Tracker(
-            settings.current().tracking_uri, folder=made.folder, search=tracking_card(made)
+            settings.current().tracking_uri,
+            folder=made.folder,
+            search=tracking_card(made),
+            read_log=log_reader(made),
         )
         status: Status = "FAILED"
         try:

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tuneparts import settings
-from tuneparts.api.results import tracking_card
+from tuneparts.api.results import log_reader, tracking_card
 from tuneparts.executors import lock
 from tuneparts.redaction import redact
 from tuneparts.search import runs
@@ -30,7 +30,11 @@ def sync(name: str | None) -> None:
     with lock(run.folder), Progress(console=console, transient=True) as bar:
         task = bar.add_task(f"sending {run.name}", total=size or None)
         done = tracker.sync(
-            run.folder, uri, card, on_progress=lambda sent: bar.update(task, completed=sent)
+            run.folder,
+            uri,
+            card,
+            on_progress=lambda sent: bar.update(task, completed=sent),
+            read_log=log_reader(run),
         )
     for problem in done.problems:
         console.print(f"tracking: {problem}", style="yellow", highlight=False)

@@ -114,6 +114,7 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
+    plan.started(segment)
     execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
     while True:
         try:
@@ -137,7 +138,10 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                 segment = plan.next()
                 if segment is None:
                     break
-                _idle_worker(pool, setting).start(segment, _threads(plan, segment))
+                worker = _idle_worker(pool, setting)
+                worker.start(segment, _threads(plan, segment))
+                if worker.is_ready:
+                    plan.started(segment)
             for worker in _with_news(pool):
                 assert worker.segment is not None
                 segment, report = worker.segment, worker.receive()
@@ -147,6 +151,7 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                 if report is None:
                     plan.lost(segment)
                 else:
+                    plan.started(segment)  # a new worker's first report says that it is ready
                     deliver(plan, segment, report)
     finally:
         for worker in pool:
@@ -169,7 +174,7 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(theirs, setting))
         self._process.start()
         theirs.close()  # so that reading from a dead worker ends instead of waiting
-        self._is_ready = False
+        self.is_ready = False
         self.segment: Segment | None = None
 
     def start(self, segment: Segment, threads: int) -> None:
@@ -182,7 +187,7 @@ class _Worker:
         try:
             report: Report = self.connection.recv()
         except (EOFError, OSError):
-            if not self._is_ready:
+            if not self.is_ready:
                 self._process.join()
                 raise WorkerError(
                     "a worker process must be able to start, but it ended with code "
@@ -190,7 +195,7 @@ class _Worker:
                     "yours, call it under `if __name__ == '__main__':`, or use `workers=1`."
                 ) from None
             return None
-        self._is_ready = True
+        self.is_ready = True
         if report.done:
             self.segment = None
         return report

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialStarted
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialRunning
 from tuneparts.reports.progress import clock, share
 from tuneparts.reports.rendering import Cell, Table, to_rich
 from tuneparts.schema import lookup
@@ -25,6 +25,7 @@ class _ArmState:
     total: int
     budget: int
     passes: dict[TrialId, int] = field(default_factory=dict)
+    running: set[TrialId] = field(default_factory=set)
     ended: dict[TrialId, str] = field(default_factory=dict)
     best: float | None = None
 
@@ -76,9 +77,10 @@ class LiveView:
             self._start = time.monotonic()
             self._fraction_at_start = self.fraction
         arm = self._arms[event.trial.arm]
-        if isinstance(event, TrialStarted):
-            arm.passes.setdefault(event.trial, 0)
+        if isinstance(event, TrialRunning):
+            arm.running.add(event.trial)
         elif isinstance(event, Row):
+            arm.running.add(event.trial)
             arm.passes[event.trial] = event.step
             score = event.metrics.get(self._metric.name)
             score = math.nan if score is None else score
@@ -86,6 +88,7 @@ class LiveView:
             if math.isfinite(score) and (best is None or self._metric.better(score, best)):
                 arm.best = score
         elif isinstance(event, TrialEnded):
+            arm.running.discard(event.trial)
             arm.ended[event.trial] = event.outcome
         elif isinstance(event, TrialRetried):
             arm.ended.pop(event.trial, None)
@@ -101,14 +104,13 @@ class LiveView:
         rows = []
         room = _BAR if self._console.width >= _ROOMY else _BAR // 3
         for name, arm in self._arms.items():
-            num_open = len(arm.passes) - len(arm.ended)  # running, or waiting for a worker
             best = "" if arm.best is None else f"{arm.best:.{self._metric.decimals}f}"
             failed, done = arm.count("failed"), round(room * arm.fraction)
             rows.append(
                 [
                     name,
                     "━" * done + "─" * (room - done),
-                    num_open or "",
+                    len(arm.running) or "",
                     f"{arm.count('finished')}/{arm.total}",
                     arm.count("stopped") or "",
                     Cell(str(failed or ""), is_bold=True),

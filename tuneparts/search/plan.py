@@ -22,6 +22,7 @@ from tuneparts.journal import (
     Row,
     TrialEnded,
     TrialId,
+    TrialRunning,
     TrialStarted,
     tell,
 )
@@ -59,9 +60,9 @@ class _Replicate:
 class Plan:
     """The segments of a search in the order in which they should run, and how they ended.
 
-    An executor takes segments with `next`, runs them anywhere and in any order, and says with
-    `report` and `complete` what came of them. Every event is in the journal before observers hear
-    of it.
+    An executor takes segments with `next`, says with `started` when a worker has one, runs them
+    anywhere and in any order, and says with `report` and `complete` what came of them. Every event
+    is in the journal before observers hear of it.
 
     Example:
         >>> import tempfile
@@ -70,6 +71,7 @@ class Plan:
         >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
         >>> plan = Plan(search, Journal(Path(tempfile.mkdtemp()) / "journal.jsonl"))
         >>> segment = plan.next()
+        >>> plan.started(segment)
         >>> plan.report(segment, [{"val/nll": 1.5, "cost/passes": segment.until}])
         >>> plan.complete(segment, finished=True)
         >>> plan.done
@@ -119,6 +121,10 @@ class Plan:
     def next(self) -> Segment | None:
         """Take the next segment to run; None while all that remains waits for running ones."""
         return self._queue.popleft() if self._queue else None
+
+    def started(self, segment: Segment) -> None:
+        """Record that a worker has taken up a segment; only the first time of a trial is news."""
+        self._record(TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.

@@ -5,16 +5,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tuneparts.frames import flat
 from tuneparts.journal import TrialId
+from tuneparts.schema import Metric
 
 KEY_TAG = "tuneparts.key"
 """Tag with the key of the run folder, on the parent run and on every trial."""
 KIND_TAG = "tuneparts.kind"
 """Tag that is `search` on parent runs and `trial` on their children."""
-RUN_TAG = "tuneparts.executors"
+RUN_TAG = "tuneparts.run"
 """Tag with the name of the run folder."""
 TRIAL_TAG = "tuneparts.trial"
 """Tag with the trial as text."""
@@ -26,6 +27,9 @@ KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
 """MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag for nested runs."""
+USER_TAG, SOURCE_TAG, COMMIT_TAG = "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit"
+"""MLflow's own tags for who ran what; its UI fills columns from them."""
+SOURCE_TYPE_TAG = "mlflow.source.type"
 NOTE_TAG = "mlflow.note.content"
 """MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
@@ -76,6 +80,10 @@ class SearchCard:
         {'search': 'toy', 'scale': 'smoke', 'digest': 'd1', 'commit': 'c0ffee'}
     """
 
+    kind: ClassVar[str] = "search"
+    """What `KIND_TAG` says of the parent run."""
+    is_open: ClassVar[bool] = False
+    """Whether metrics that the schema does not list are shown too, and configs that change."""
     name: str
     """Name of the search, which is also the name of the MLflow experiment."""
     scale: str
@@ -98,26 +106,49 @@ class SearchCard:
     """Colour of each arm, the same as in the report."""
     data: DataFacts | None = None
     """The data set, logged as an input of the parent run and of every trial."""
+    metric: Metric | None = None
+    """What the search selects by; the parent run shows the best of each arm."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """What the parent run shows as params: its arms, methods and budgets; may be nested."""
+    user: str = ""
+    """Who ran it."""
+    source: str = ""
+    """The command or file that it was run with."""
 
     def shared_tags(self) -> dict[str, str]:
         """Tags that the parent run and every trial have in common."""
         own = {"search": self.name, "scale": self.scale, "digest": self.digest}
         return {**self.tags, **own, "commit": self.commit}
 
+    def origin_tags(self) -> dict[str, str]:
+        """MLflow's own tags for who ran what, and at which commit."""
+        is_commit = re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", self.commit) is not None
+        return {
+            **({USER_TAG: self.user} if self.user else {}),
+            **({SOURCE_TAG: self.source, SOURCE_TYPE_TAG: "LOCAL"} if self.source else {}),
+            **({COMMIT_TAG: self.commit} if is_commit else {}),
+        }
+
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
         """Tags of the parent run."""
         return {
             **self.shared_tags(),
+            **self.origin_tags(),
             **{f"version.{name}": text for name, text in self.versions.items()},
-            KIND_TAG: "search",
+            KIND_TAG: self.kind,
             KEY_TAG: key,
             RUN_TAG: folder.name,
         }
+
+    def run_name(self, trial: TrialId) -> str:
+        """What the run of a trial is called."""
+        return str(trial)
 
     def trial_tags(self, key: str, parent: str, trial: TrialId) -> dict[str, str]:
         """Tags of the run of one trial."""
         return {
             **self.shared_tags(),
+            **self.origin_tags(),
             KIND_TAG: "trial",
             KEY_TAG: key,
             PARENT_TAG: parent,
@@ -128,9 +159,10 @@ class SearchCard:
             **({COLOUR_TAG: self.colours[trial.arm]} if trial.arm in self.colours else {}),
         }
 
-    def experiment_note(self, experiment_id: str) -> str:
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:
         """Describe the experiment: the question, and the ways to look at the trials."""
-        return f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+        note = f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+        return {NOTE_TAG: note, VIEW_TAG: view_state()}
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:
         """Describe the parent run: the question, with its answer once there is one.

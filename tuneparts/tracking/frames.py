@@ -49,10 +49,13 @@ RUN_COLUMNS = [
     "failed",
     "killed",
     "running",
+    "queued",
 ]
 TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
 """Those of `tuneparts.frames`, and MLflow's own word for how a run ended."""
-_OUTCOMES = ["finished", "stopped", "failed", "killed", "running"]
+_OLD_RUN_TAG = "tuneparts.executors"
+"""What `RUN_TAG` was for a while."""
+_OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 
 
 def runs(uri: str, search: str | None = None) -> pd.DataFrame:
@@ -154,7 +157,7 @@ def _run_row(run: Any) -> dict[str, Any]:
     tags: Mapping[str, str] = run.data.tags
     counts = json.loads(tags.get(COUNTS_TAG, "{}"))
     return {
-        "run": tags[RUN_TAG],
+        "run": tags.get(RUN_TAG) or tags[_OLD_RUN_TAG],
         **{name: tags[name] for name in ("search", "scale", "digest", "commit")},
         "status": run.info.status,
         "start": _time(run.info.start_time),

@@ -17,6 +17,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ from tuneparts.redaction import redact
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Record, Status
+from tuneparts.tracking.tally import Tally
 from tuneparts.tracking.trial_run import STATUS, TrialRun, milliseconds
 
 _CHUNK = 2**20
 """Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""
+_MOST_PARAMS = 100
+"""What MLflow takes in one batch."""
 _SECONDS_BETWEEN_SAVES = 10.0
 """How old the position on disk may be; a crash sends so much again, which changes nothing."""
 
@@ -51,6 +55,7 @@ class Replay:
         record: Record,
         is_resumed: bool,
         on_progress: Callable[[int], None] = lambda _: None,
+        read_log: Callable[[TrialId], str] = lambda _: "",
     ) -> None:
         """Prepare; no call is made yet.
 
@@ -61,6 +66,7 @@ class Replay:
             record: What the run's folder remembers of MLflow.
             is_resumed: Whether the store may have runs of the folder.
             on_progress: Told how many bytes of the journal have arrived.
+            read_log: Gives the log of a trial; one that failed gets it as an artifact.
         """
         self.calls = store.Calls(client)
         self.created = 0
@@ -73,6 +79,7 @@ class Replay:
         self._record = record
         self._journal = record.folder / "journal.jsonl"
         self._on_progress = on_progress
+        self._read_log = read_log
         self._in_doubt = is_resumed
         """Whether the store may hold runs that we do not know of."""
         self._is_refused = False
@@ -87,6 +94,7 @@ class Replay:
         self._requests: deque[Callable[[], None]] = deque()
         self._ending: tuple[Status, float | None] | None = None
         self._sent_counts: dict[str, int] = {}
+        self._tally = Tally(card.metric)
         self._saved_at = time.monotonic()
 
     # What may be asked for besides the journal, from any thread.
@@ -152,6 +160,7 @@ class Replay:
         self._send_dirty()
         while self._read():
             self._send_dirty()
+            self._tally.send(self.calls, str(self.parent))
             self._remember()
         if ending is None:
             self._send_parent()
@@ -189,8 +198,9 @@ class Replay:
                 if journal.header(text) is not None:
                     continue
                 event = journal.decode(text)
-                run = self._runs.setdefault(event.trial, TrialRun(event.trial, event.time))
-                run.fold(event, self.calls.problems)
+                run = self._runs.setdefault(event.trial, TrialRun(event.trial))
+                run.fold(event, self.calls.problems, is_open=self._card.is_open)
+                self._tally.fold(event)
             except Exception as error:  # one odd line must not end the replay
                 self.calls.problems.add("event not understood", f"{line[:200]!r}: {error}")
                 continue
@@ -268,7 +278,7 @@ class Replay:
         """
         known = self._record
         for found in self._search(""):
-            if found.data.tags[card.KIND_TAG] == "search":
+            if card.PARENT_TAG not in found.data.tags:
                 self.parent = str(found.info.run_id)
                 if found.info.status != "RUNNING" and self._ending is None:
                     self._client.update_run(self.parent, status="RUNNING")
@@ -277,9 +287,27 @@ class Replay:
         is_same = known.store == self._store_name and known.parent == self.parent is not None
         if not is_same or not known.trials.keys() <= self._runs.keys():
             self._offset = 0
-        if self._offset > 0:
-            for trial in known.trials:
-                self._runs[trial].has_params = True
+        for trial in known.trials if self._offset > 0 else ():
+            self._runs[trial].has_params = True
+        self._recall()
+
+    def _recall(self) -> None:
+        """Read again what was sent before: the tally, and configs of trials that have no run yet.
+
+        Nothing of it is sent again.
+        """
+        self._tally = Tally(self._card.metric)
+        if self._offset == 0:
+            return
+        with self._journal.open("rb") as file:
+            while file.tell() < self._offset:
+                line = file.readline().decode("utf-8", "replace")
+                with suppress(Exception):  # an odd line was told of when it was first read
+                    event = journal.decode(line)
+                    self._tally.fold(event)
+                    run = self._runs.setdefault(event.trial, TrialRun(event.trial))
+                    run.recall(event)
+        self._tally.points.clear()
 
     def _search(self, more: str) -> list[Any]:
         """The runs of this folder, the parent included."""
@@ -290,9 +318,10 @@ class Replay:
         """Take over a run that is in the store."""
         tags, status = found.data.tags, found.info.status
         trial = TrialId.parse(tags[card.TRIAL_TAG])
-        run = self._runs.setdefault(trial, TrialRun(trial, found.info.start_time / 1000))
+        run = self._runs.setdefault(trial, TrialRun(trial))
         if run.run_id is not None:
             return
+        run.begin(found.info.start_time / 1000)
         run.run_id, run.may_exist = str(found.info.run_id), False
         if status in STATUS.values():
             run.outcome = tags.get("outcome", str(status).lower())
@@ -329,11 +358,11 @@ class Replay:
         known, experiment = self._card, str(self._experiment_id)
         tags = known.parent_tags(self._record.key, self._record.folder)
         tags[card.NOTE_TAG] = known.search_note(experiment, parent, self._record.answer)
-        self.calls.log(parent, _tags(tags))
-        for key, text in {
-            card.NOTE_TAG: known.experiment_note(experiment),
-            card.VIEW_TAG: card.view_state(),
-        }.items():
+        params = _params(known.params)
+        self.calls.log(parent, [*_tags(tags), *params[:_MOST_PARAMS]])
+        for start in range(_MOST_PARAMS, len(params), _MOST_PARAMS):
+            self.calls.log(parent, params[start : start + _MOST_PARAMS])
+        for key, text in known.experiment_tags(experiment).items():
             self.calls.make(partial(self._client.set_experiment_tag, experiment, key, text))
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
@@ -347,8 +376,9 @@ class Replay:
 
     def _send_dirty(self) -> None:
         for trial, run in list(self._dirty.items()):
-            if not run.is_complete and (run.run_id is not None or self._create(run)):
-                run.send(self.calls, self._card.data)
+            is_open = run.start is not None and not run.is_complete
+            if is_open and (run.run_id is not None or self._create(run)):
+                run.send(self.calls, self._card.data, self._read_log)
             del self._dirty[trial]
 
     def _create(self, run: TrialRun) -> bool:
@@ -360,7 +390,7 @@ class Replay:
         parent, experiment = str(self.parent), str(self._experiment_id)
         tags = self._card.trial_tags(self._record.key, parent, run.trial)
         tags[card.NOTE_TAG] = self._card.trial_note(experiment, parent, run.trial)
-        start, name = milliseconds(run.start), str(run.trial)
+        start, name = milliseconds(run.start or 0.0), self._card.run_name(run.trial)
         run.may_exist = True
         try:
             made = self._client.create_run(experiment, start_time=start, tags=tags, run_name=name)
@@ -405,6 +435,12 @@ class Replay:
             self.calls.make(lambda: self._client.log_artifacts(self.parent, str(path), path.name))
         else:
             self.calls.make(lambda: self._client.log_artifact(self.parent, str(path)))
+
+
+def _params(values: Mapping[str, Any]) -> list[store.Entry]:
+    from mlflow.entities import Param
+
+    return [Param(key, value) for key, value in card.flatten(values).items()]
 
 
 def _tags(values: Mapping[str, str]) -> list[store.Entry]:

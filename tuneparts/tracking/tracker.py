@@ -45,7 +45,13 @@ class Tracker:
     """
 
     def __init__(
-        self, uri: str, *, folder: Path, search: SearchCard, interval: float = 1.0
+        self,
+        uri: str,
+        *,
+        folder: Path,
+        search: SearchCard,
+        read_log: Callable[[TrialId], str] = lambda _: "",
+        interval: float = 1.0,
     ) -> None:
         """Open the store and start the thread; a server need not answer yet.
 
@@ -53,6 +59,7 @@ class Tracker:
             uri: The store, as `store.resolve` returns it.
             folder: Folder of the run, with its journal; `tracking.json` is kept there.
             search: What the parent run shows.
+            read_log: Gives the log of a trial; one that failed gets it as the artifact `log.txt`.
             interval: Seconds that events are gathered before they are sent.
         """
         known = record.load(folder)
@@ -60,7 +67,7 @@ class Tracker:
             known.ending = None
             known.save()
         self._folder = folder
-        self._replay = _replay(uri, folder, search, known, start=time.time())
+        self._replay = _replay(uri, folder, search, known, start=time.time(), read_log=read_log)
         self._writer = Writer(self._replay, interval=interval)
 
     def on_event(self, event: Event) -> None:  # noqa: ARG002 - it is in the journal already
@@ -139,6 +146,7 @@ def sync(
     *,
     timeout: float = 30.0,
     on_progress: Callable[[int], None] = lambda _: None,
+    read_log: Callable[[TrialId], str] = lambda _: "",
 ) -> Synced:
     """Send what a store lacks of a run that no process drives; hold the run's lock.
 
@@ -152,11 +160,12 @@ def sync(
         card: What the parent run shows.
         timeout: Seconds without progress after which it gives up.
         on_progress: Told how many bytes of the journal have arrived; called by another thread.
+        read_log: As of `Tracker`.
 
     Example:
-        >>> from tuneparts.journal import Journal, TrialStarted
+        >>> from tuneparts.journal import Journal, TrialRunning
         >>> folder = Path("other-run")
-        >>> event = TrialStarted(TrialId("random", seed=0, index=0), {"lr": 0.1}, time.time())
+        >>> event = TrialRunning(TrialId("random", seed=0, index=0), time.time())
         >>> Journal(folder / "journal.jsonl").append(event)
         True
         >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
@@ -166,7 +175,8 @@ def sync(
         >>> sync(folder, "sqlite:///mlflow.db", card).runs
         0
     """
-    replay = _replay(uri, folder, card, record.load(folder), on_progress=on_progress)
+    known = record.load(folder)
+    replay = _replay(uri, folder, card, known, on_progress=on_progress, read_log=read_log)
     replay.start_over()
     writer = Writer(replay)
     is_complete = writer.close(timeout)
@@ -184,6 +194,7 @@ def _replay(
     *,
     start: float | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
+    read_log: Callable[[TrialId], str] = lambda _: "",
 ) -> Replay:
     uri = store.resolve(uri)
     return Replay(
@@ -193,6 +204,7 @@ def _replay(
         record=known or record.create(folder, start),
         is_resumed=known is not None,
         on_progress=on_progress,
+        read_log=read_log,
     )
 
 

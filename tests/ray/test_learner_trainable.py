@@ -1,0 +1,189 @@
+"""Methods and objectives as ordinary trainables: by hand, and under stock schedulers of Tune."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.faulty import FaultyConfig
+from tuneparts.bench.null import NullConfig
+from tuneparts.data.config import DataConfig
+from tuneparts.errors import ConfigError
+from tuneparts.objective import ObjectiveConfig
+from tuneparts.search.spec import Resources
+
+pytestmark = pytest.mark.ray
+DATA = DataConfig(name="digits", num_train=60, num_val=40, num_test=40)
+
+
+def parabola(config: dict[str, Any]) -> Any:
+    for step in range(3):
+        yield {"val/loss": (config["x"] - 1) ** 2 + step}
+
+
+class Descent:
+    """An objective with a state."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.rate, self.height = config["rate"], 0.0
+
+    def advance(self) -> float:
+        self.height -= self.rate
+        return self.height
+
+    def state_dict(self) -> dict[str, float]:
+        return {"height": self.height}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.height = state["height"]
+
+
+@pytest.fixture
+def trainable() -> Any:
+    import tuneparts.ray
+
+    return tuneparts.ray.trainable
+
+
+def started(cls: Any, config: dict[str, Any]) -> Any:
+    """A trainable as an actor has it, without Ray: `__init__` asks a running one."""
+    worker = cls.__new__(cls)
+    worker._trial_info = None
+    worker.setup(config)
+    return worker
+
+
+def finish(worker: Any) -> list[dict[str, Any]]:
+    rows = []
+    while not rows or not rows[-1]["done"]:
+        rows.append(worker.step())
+    return [{key: row[key] for key in row if key != "cost/seconds"} for row in rows]
+
+
+def test_keys_of_the_param_space_are_fields_of_the_config(trainable) -> None:
+    from tuneparts.ray.learner_trainable import configured
+
+    base = trainable("standard", data=DATA, passes=8, interval=4).base
+    assert (base.passes, base.interval) == (8, 4)
+    given = {"optimiser.lr": np.float64(0.5), "net": {"name": "mlp"}, "seed": np.int64(3)}
+    config, seed = configured(base, given, 0)
+    assert (config.optimiser.lr, config.net.name, seed) == (0.5, "mlp", 3)
+    assert type(config.optimiser.lr) is float
+    assert configured(base, {}, 7) == (base, 7)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"optimiser.learning_rate": 0.1}, "learning_rate"),
+        ({"optimizer": {"lr": 0.1}}, "optimizer"),
+        ({"optimiser.lr": "fast"}, "optimiser"),
+        ({"seed": 0.5}, "seed"),
+    ],
+)
+def test_a_wrong_key_is_refused_where_tune_asks_in_the_driver(trainable, config, message) -> None:
+    standard = trainable("standard", data=DATA)
+    with pytest.raises(ConfigError, match=message):
+        standard.default_resource_request(config)
+
+
+def test_what_is_no_method_is_refused(trainable) -> None:
+    with pytest.raises(ConfigError, match="learns from data"):
+        trainable("standard")
+    with pytest.raises(ConfigError, match=r"`passes`"):
+        trainable("standard", data=DATA, pases=8)
+    with pytest.raises(LookupError, match="partitioned"):
+        trainable("partitoned", data=DATA)
+    with pytest.raises(ConfigError, match="a method's name, a config class"):
+        trainable(7)
+
+
+def test_a_trial_reserves_what_it_is_given(trainable) -> None:
+    half = trainable(NullConfig, data=DATA, resources=Resources(cpus=2, gpus=0.5))
+    assert half.default_resource_request({}).bundles == [{"CPU": 2.0, "GPU": 0.5}]
+
+
+@pytest.mark.parametrize("method", ["standard", "partitioned"])
+def test_a_checkpoint_continues_bit_for_bit(trainable, tmp_path: Path, method: str) -> None:
+    cls = trainable(method, data=DATA, passes=6, interval=2)
+    config = {"optimiser.lr": 0.05, "seed": 1}
+    whole = finish(started(cls, config))
+    assert [row["cost/passes"] for row in whole] == [2, 4, 6]
+    assert [row["done"] for row in whole] == [False, False, True]
+    first = started(cls, config)
+    first.step()
+    first.save_checkpoint(str(tmp_path))
+    again = started(cls, config)
+    again.load_checkpoint(str(tmp_path))
+    assert finish(again) == whole[1:]
+
+
+def test_a_reused_actor_and_a_copied_state_take_the_new_config(trainable, tmp_path: Path) -> None:
+    """What population-based training does: state of one trial, config of another."""
+    cls = trainable("standard", data=DATA, passes=6, interval=2)
+    donor = started(cls, {"optimiser.lr": 0.05})
+    donor.step()
+    donor.save_checkpoint(str(tmp_path))
+    fresh = started(cls, {"optimiser.lr": 0.01})
+    fresh.load_checkpoint(str(tmp_path))
+    reused = started(cls, {"optimiser.lr": 0.5})
+    reused.step()
+    assert reused.reset_config({"optimiser.lr": 0.01})
+    reused.load_checkpoint(str(tmp_path))
+    expected = finish(fresh)
+    assert finish(reused) == expected
+    assert expected != finish(donor)
+
+
+def test_a_checkpoint_of_a_finished_trial_reports_its_end_again(trainable, tmp_path: Path) -> None:
+    cls = trainable("standard", data=DATA, passes=4, interval=2)
+    worker = started(cls, {})
+    last = finish(worker)[-1]
+    worker.save_checkpoint(str(tmp_path))
+    again = started(cls, {})
+    again.load_checkpoint(str(tmp_path))
+    assert finish(again) == [last]
+
+
+def test_own_methods_by_class_config_and_path(trainable) -> None:
+    path = f"{FaultyConfig.__module__}:{FaultyConfig.__qualname__}"
+    for method in (FaultyConfig, FaultyConfig(), path):
+        cls = trainable(method, data=DATA, passes=4, interval=2)
+        assert cls.__name__ == "FaultyConfig"
+        assert len(finish(started(cls, {"x": 0.5}))) == 2
+
+
+def test_an_objective_is_called_with_the_keys_of_the_space(trainable) -> None:
+    reports = {"val/loss": "min"}
+    config = ObjectiveConfig(function=parabola, reports=reports, passes=3)
+    for cls in (trainable(parabola, reports=reports, passes=3), trainable(config)):
+        assert cls.__name__ == "parabola"
+        rows = finish(started(cls, {"x": 3.0}))
+        assert [row["val/loss"] for row in rows] == [4.0, 5.0, 6.0]
+
+
+def test_stock_pbt_copies_states_and_perturbs_configs(trainable, local_ray, tmp_path: Path) -> None:
+    from ray import tune
+    from ray.tune.schedulers import PopulationBasedTraining
+
+    pbt = PopulationBasedTraining(
+        time_attr="training_iteration",
+        perturbation_interval=1,
+        hyperparam_mutations={"rate": [1.0]},
+        resample_probability=1.0,
+        quantile_fraction=0.5,
+        synch=True,
+    )
+    found = tune.Tuner(
+        trainable(Descent, reports={"val/height": "min"}, passes=3),
+        param_space={"rate": tune.grid_search([0.0, 1.0])},
+        tune_config=tune.TuneConfig(
+            metric="val/height", mode="min", scheduler=pbt, reuse_actors=True
+        ),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), name="pbt", verbose=0),
+    ).fit()
+    assert not found.errors
+    # The one that stood still took over the state and the rate of the other after one report.
+    assert [one.config["rate"] for one in found] == [1.0, 1.0]
+    assert [one.metrics["val/height"] for one in found] == [-3.0, -3.0]

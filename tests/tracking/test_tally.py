@@ -1,0 +1,81 @@
+import math
+
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried
+from tuneparts.schema import lookup
+from tuneparts.tracking.tally import Tally
+
+
+def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finished") -> list[Event]:
+    one = TrialId(arm, seed, index)
+    metrics = {"val/nll": score, "test/nll": -9.0, "cost/passes": 10.0, "cost/seconds": 2.5}
+    return [
+        Row(one, 5, {"val/nll": 99.0, "cost/passes": 5.0, "cost/seconds": 1.0}, 1.0),
+        Row(one, 10, metrics, 2.0),
+        TrialEnded(one, outcome, 3.0),  # type: ignore[arg-type]
+    ]
+
+
+def folded(*events: Event) -> Tally:
+    tally = Tally(lookup("val/nll"))
+    for event in events:
+        tally.fold(event)
+    return tally
+
+
+def test_an_arm_has_the_mean_over_seeds_of_its_best_trial() -> None:
+    tally = folded(
+        *trial("random", 0, 0, 0.5),
+        *trial("random", 0, 1, 0.25),
+        *trial("random", 1, 0, 0.75),
+        *trial("asha", 0, 0, 0.625),
+        *trial("asha", 0, 1, 0.125, "stopped"),  # only finished trials are selected from
+        *trial("asha", 0, 2, math.nan),
+        *trial("none", 0, 0, 1.0, "failed"),
+    )
+    assert tally.numbers == {
+        "trials/finished": 5.0,
+        "trials/stopped": 1.0,
+        "trials/failed": 1.0,
+        "cost/passes": 70.0,
+        "cost/seconds": 17.5,
+        "arm/random/val/nll": 0.5,
+        "arm/asha/val/nll": 0.625,
+        "best/val/nll": 0.5,
+    }
+
+
+def test_points_tell_of_changes_alone_and_count_ended_trials() -> None:
+    events = [*trial("random", 0, 0, 0.5), *trial("random", 0, 1, 0.75)]
+    points = list(folded(*events).points)
+    best = [point for point in points if point[0] == "best/val/nll"]
+    assert best == [("best/val/nll", 0.5, 3000, 1)]
+    assert [step for name, _, _, step in points if name == "cost/passes"] == [1, 2]
+
+
+def test_without_a_metric_there_are_counts_and_costs() -> None:
+    tally = Tally()
+    for event in [*trial("a", 0, 0, 0.5), TrialEnded(TrialId("a", 0, 1), "failed", 4.0)]:
+        tally.fold(event)
+    assert set(tally.numbers) == {
+        "trials/finished",
+        "trials/failed",
+        "cost/passes",
+        "cost/seconds",
+    }
+
+
+def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
+    tally = folded(*trial("random", 0, 0, 0.5, "failed"))
+    assert tally.numbers["trials/failed"] == 1.0
+    tally.fold(TrialRetried(TrialId("random", 0, 0), 4.0))
+    assert ("trials/failed", 0.0, 4000, 1) in tally.points
+    assert tally.numbers["cost/passes"] == 0.0
+    tally.fold(TrialEnded(TrialId("random", 0, 0), "finished", 5.0))
+    assert tally.numbers == {
+        "trials/failed": 0.0,
+        "trials/finished": 1.0,
+        "cost/passes": 10.0,
+        "cost/seconds": 2.5,
+        "arm/random/val/nll": 0.5,
+        "best/val/nll": 0.5,
+    }

@@ -1,0 +1,196 @@
+"""Any method, net or objective as an ordinary Ray Tune trainable."""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ray
+import torch
+from ray import tune
+
+from tuneparts import catalog
+from tuneparts.config import parse
+from tuneparts.data.config import DataConfig
+from tuneparts.data.task import NO_DATA, Task
+from tuneparts.errors import ConfigError
+from tuneparts.executors.placement import bundle
+from tuneparts.executors.ray.tasks import RayTasks
+from tuneparts.frames import flat
+from tuneparts.models import check_own_nets
+from tuneparts.objective import ObjectiveConfig
+from tuneparts.search.spec import Resources
+from tuneparts.training import checkpoint
+from tuneparts.training.allocator import keep_freed_memory
+from tuneparts.training.learner import Context, MethodConfig
+
+_STATE = "state.pt"
+_SEED = "seed"
+_OF_OBJECTIVES = ("passes", "interval")
+"""Fields of `ObjectiveConfig` that a param space may name; other keys go to the objective."""
+
+
+def trainable(
+    method: str | type[MethodConfig] | MethodConfig | Callable[..., Any],
+    *,
+    data: DataConfig | Task | None = None,
+    seed: int = 0,
+    resources: Resources | None = None,
+    **fields: Any,
+) -> type[tune.Trainable]:
+    """Make a `tune.Trainable` class for a `tune.Tuner` of one's own.
+
+    The keys of the Tuner's `param_space` are fields of the method's config, by dotted path
+    (`"optimiser.lr"`) or nested (`{"optimiser": {"lr": ...}}`), and `seed`. What it does not name
+    stays as given here. Each iteration is one interval of the method, and reports its metrics under
+    their own names, such as `val/accuracy`, which schedulers and searchers can use as they are.
+
+    Checkpoints hold the whole state of a trial, so population-based training, pausing schedulers
+    and `Tuner.restore` continue bit for bit. `tune.CheckpointConfig(checkpoint_frequency=1)` makes
+    Tune take one after each iteration.
+
+    Args:
+        method: A name that `tuneparts methods` lists, an import path, a config class or a config;
+            or an objective (see `tuneparts.objective`), and then the keys of the param space are
+            what it is called with.
+        data: What is learnt from; put into Ray's object store once.
+        seed: Of a trial whose config has no `seed`.
+        resources: What a trial reserves; one CPU when not given. `tune.with_resources` works too.
+        fields: Fields of the config that are the same in every trial, such as `passes=400`.
+
+    Raises:
+        ConfigError: A field is wrong, or the method needs data.
+
+    Example:
+        >>> import tuneparts.ray
+        >>> digits = DataConfig(name="digits", num_train=200, num_val=100)
+        >>> standard = tuneparts.ray.trainable("standard", data=digits, passes=40)
+        >>> standard.__name__, issubclass(standard, tune.Trainable)
+        ('standard', True)
+
+        `tune.Tuner(standard, param_space={"optimiser.lr": tune.loguniform(1e-4, 1e-1)})` takes it.
+    """
+    base = _base(method, fields)
+    if base.needs_data and data is None:
+        raise ConfigError(
+            f"{type(base).__name__} learns from data, but got none. Pass `data=DataConfig(...)`."
+        )
+    task = NO_DATA if data is None else data if isinstance(data, Task) else data.load()
+    base.check_runnable(copies_state=False)
+    check_own_nets(base, task.in_shape, task.num_outputs)
+    # A class of its own: Tune finds trainables by name, and `with_parameters` data by class.
+    facts = {"base": base, "seed": seed, "resources": resources or Resources()}
+    made = type(_name(method, base), (LearnerTrainable,), facts)
+    return tune.with_parameters(made, task=task)  # type: ignore[no-any-return]
+
+
+class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
+    """One learner, advanced one interval at a time. Subclasses are made by `trainable`."""
+
+    base: ClassVar[MethodConfig]
+    seed: ClassVar[int]
+    resources: ClassVar[Resources]
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        # Tune asks in the driver before a trial is started, so a wrong key is refused there.
+        made, _ = configured(cls.base, config, cls.seed)
+        return tune.PlacementGroupFactory([bundle(cls.resources), *made.task_bundles()])
+
+    def setup(self, config: dict[str, Any], *, task: Task) -> None:
+        self._task = task
+        keep_freed_memory()
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Start over with another config: Tune reuses actors, and PBT perturbs configs."""
+        config, seed = configured(self.base, new_config, self.seed)
+        bundles = self.trial_resources.bundles if self.trial_resources else [{}]
+        torch.set_num_threads(max(1, int(bundles[0].get("CPU", 1))))
+        context = Context(task=self._task, seed=seed, device=_device(), tasks=RayTasks())
+        self._learner = config.build(context)
+        self._seconds = 0.0
+        self._last: dict[str, float] = {}
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if not self._learner.finished:  # a trial may be restored from its last checkpoint
+            start = time.perf_counter()
+            self._last = dict(self._learner.advance())
+            self._seconds += time.perf_counter() - start
+        return {**self._last, "cost/seconds": self._seconds, "done": self._learner.finished}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        state = {
+            "learner": self._learner.state_dict(),
+            "seconds": self._seconds,
+            "last": self._last,
+        }
+        checkpoint.save(Path(checkpoint_dir) / _STATE, state)
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        state = checkpoint.load(Path(checkpoint_dir) / _STATE)
+        self._learner.load_state_dict(state["learner"])
+        self._seconds, self._last = state["seconds"], state["last"]
+
+
+def configured(
+    base: MethodConfig, values: Mapping[str, Any], seed: int
+) -> tuple[MethodConfig, int]:
+    """The config and the seed of a trial from what Tune sampled.
+
+    Raises:
+        ConfigError: A key is no field of the config, or its value does not fit.
+
+    Example:
+        >>> from tuneparts.bench.null import NullConfig
+        >>> config, seed = configured(NullConfig(), {"passes": 8, "seed": 3}, seed=0)
+        >>> config.passes, seed
+        (8, 3)
+    """
+    changes = {path: _plain(value) for path, value in flat(values).items()}
+    seed = changes.pop(_SEED, seed)
+    if isinstance(base, ObjectiveConfig):
+        changes = {_path_of(path): value for path, value in changes.items()}
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ConfigError(f"a seed is a whole number, but the param space gave {seed!r:.100}.")
+    return base.replaced(changes), seed
+
+
+def _path_of(path: str) -> str:
+    """Where an objective's config keeps a value."""
+    is_own = path in _OF_OBJECTIVES or path.startswith("params.")
+    return path if is_own else f"params.{path}"
+
+
+def _plain(value: Any) -> Any:
+    """A sampled value as plain Python: samplers may give numpy's numbers."""
+    return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+
+
+def _base(method: Any, fields: Mapping[str, Any]) -> MethodConfig:
+    if isinstance(method, MethodConfig):
+        return method.replaced(fields)
+    if isinstance(method, str):
+        return parse(catalog.config_class(method), fields)
+    if isinstance(method, type) and issubclass(method, MethodConfig):
+        return parse(method, fields)
+    if callable(method):
+        return parse(ObjectiveConfig, {"function": method, **fields})
+    raise ConfigError(
+        "a trainable is made of a method's name, a config class, a config or an objective, but got "
+        f"{method!r:.100}."
+    )
+
+
+def _name(method: Any, base: MethodConfig) -> str:
+    """What Tune calls the trainable, in names of trials and folders."""
+    named = base.function if isinstance(base, ObjectiveConfig) else str(getattr(base, "method", ""))
+    return re.sub(r"\W", "_", named.rpartition(":")[2]) or type(method).__name__
+
+
+def _device() -> torch.device:
+    """The GPU that Ray gave to the trial, else the CPU: a worker may see GPUs of others."""
+    has_gpu = bool(ray.get_gpu_ids()) and torch.cuda.is_available()
+    return torch.device("cuda" if has_gpu else "cpu")
