@@ -8,8 +8,16 @@ where the driver died.
 
 import math
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -27,12 +35,15 @@ from tuneparts.journal import (
 )
 from tuneparts.schema import best_index, selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
 from tuneparts.search.states import States
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
+_FIRST = 2**62
+"""More passes than any chain has."""
 
 
 @dataclass
@@ -53,6 +64,8 @@ class _Replicate:
     num_batches: int = 0
     failed: dict[TrialId, str] = field(default_factory=dict)
     """Those of them that failed and that the algorithm may yet go on with, and why."""
+    chain: int = 0
+    """Passes that run one after another in the batches that are still to come."""
     done: bool = False
 
 
@@ -96,7 +109,8 @@ class Plan:
         self.journal = journal
         self._observers = observers
         self._metric = selection_metric(search.metric)
-        self._queue: deque[Segment] = deque()
+        self._queue = Queue(search)
+        self._passes_after = _passes_after(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -116,9 +130,22 @@ class Plan:
         """Whether every replicate has ended."""
         return all(replicate.done for replicate in self._replicates.values())
 
-    def next(self) -> Segment | None:
-        """Take the next segment to run; None while all that remains waits for running ones."""
-        return self._queue.popleft() if self._queue else None
+    def next(self, arms: Container[str] | None = None) -> Segment | None:
+        """Take the next segment to run; None while all that remains waits for running ones.
+
+        Args:
+            arms: only segments of these are taken, if given.
+        """
+        return self._queue.take(arms)
+
+    def waiting(self) -> list[Waiting]:
+        """List the arms of which segments could be taken now, the one to take from first."""
+        return self._queue.waiting()
+
+    def give_back(self, segment: Segment) -> None:
+        """Put back a segment whose worker was lost; it is the next to run."""
+        self._queue.end(segment)
+        self._queue.add(segment, is_waited_for=True, chain=_FIRST)
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -148,15 +175,12 @@ class Plan:
             self._fail(segment, failure)
         elif finished:
             self._end_trial(segment.trial, "finished")
+        self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         self._ask_algorithm(replicate)
         self._start_replicates()
         self._release_states(replicate)
-
-    def give_back(self, segment: Segment) -> None:
-        """Put back a segment that does not run any more; it is the next to run."""
-        self._queue.appendleft(segment)
 
     def lost(self, segment: Segment, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
         """Record that a segment ended through no fault of its trial, and queue it again.
@@ -216,6 +240,7 @@ class Plan:
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
             leader = replicate.arm.follows
+            replicate.chain = replicate.arm.algorithm.sequential_passes(replicate.arm)
             if leader is None:
                 replicate.proposals = self._start_algorithm(replicate)
             elif self._replicates[leader, replicate.seed].done:
@@ -308,11 +333,16 @@ class Plan:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
+        longest = max((segment.until - segment.start for segment in batch.run), default=0)
+        chain = max(replicate.chain, longest)
+        replicate.chain = chain - longest
+        after = self._passes_after[replicate.arm.name]
+        is_waited_for = replicate.arm.algorithm.is_adaptive or after > 0
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.append(segment)
+                self._queue.add(segment, is_waited_for=is_waited_for, chain=chain + after)
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""
@@ -403,6 +433,16 @@ class Plan:
         if is_news:
             tell(self._observers, event)
         return is_news
+
+
+def _passes_after(search: Search) -> dict[str, int]:
+    """Arm -> the passes that run one after another in its followers, and in theirs."""
+    after = {arm.name: 0 for arm in search.arms}
+    for arm in reversed(search.arms):  # a follower stands behind its leader
+        if arm.follows is not None:
+            chain = arm.algorithm.sequential_passes(arm) + after[arm.name]
+            after[arm.follows] = max(after[arm.follows], chain)
+    return after
 
 
 def _check_batch(replicate: _Replicate, batch: object) -> None:
