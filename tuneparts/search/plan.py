@@ -42,8 +42,6 @@ from tuneparts.search.states import States
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
-_FIRST = 2**62
-"""More passes than any chain has."""
 
 
 @dataclass
@@ -110,7 +108,6 @@ class Plan:
         self._observers = observers
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
-        self._passes_after = _passes_after(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -144,8 +141,7 @@ class Plan:
 
     def give_back(self, segment: Segment) -> None:
         """Put back a segment whose worker was lost; it is the next to run."""
-        self._queue.end(segment)
-        self._queue.add(segment, is_waited_for=True, chain=_FIRST)
+        self._queue.put_back(segment)
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -336,13 +332,11 @@ class Plan:
         longest = max((segment.until - segment.start for segment in batch.run), default=0)
         chain = max(replicate.chain, longest)
         replicate.chain = chain - longest
-        after = self._passes_after[replicate.arm.name]
-        is_waited_for = replicate.arm.algorithm.is_adaptive or after > 0
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.add(segment, is_waited_for=is_waited_for, chain=chain + after)
+                self._queue.add(segment, chain=chain)
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""
@@ -433,16 +427,6 @@ class Plan:
         if is_news:
             tell(self._observers, event)
         return is_news
-
-
-def _passes_after(search: Search) -> dict[str, int]:
-    """Arm -> the passes that run one after another in its followers, and in theirs."""
-    after = {arm.name: 0 for arm in search.arms}
-    for arm in reversed(search.arms):  # a follower stands behind its leader
-        if arm.follows is not None:
-            chain = arm.algorithm.sequential_passes(arm) + after[arm.name]
-            after[arm.follows] = max(after[arm.follows], chain)
-    return after
 
 
 def _check_batch(replicate: _Replicate, batch: object) -> None:

@@ -18,6 +18,9 @@ from tuneparts.search.spec import Search
 Rank: TypeAlias = tuple[bool, int, int]
 """Whether nobody waits for it, minus the passes that hang on it, order of arrival."""
 
+_MOST = 2**62
+"""More passes than any chain has."""
+
 
 @dataclass(frozen=True, order=True)
 class Waiting:
@@ -37,21 +40,30 @@ class Queue:
     """
 
     def __init__(self, search: Search) -> None:
+        self._after = _passes_after(search)
+        self._is_adaptive = {arm.name: arm.algorithm.is_adaptive for arm in search.arms}
         self._most = search.at_once
         self._most_of = {arm.name: arm.at_once for arm in search.arms}
         self._heaps: dict[str, list[tuple[Rank, Segment]]] = defaultdict(list)
         self._running: Counter[str] = Counter()
         self._arrivals = itertools.count()
 
-    def add(self, segment: Segment, *, is_waited_for: bool, chain: int) -> None:
+    def add(self, segment: Segment, *, chain: int) -> None:
         """Add a segment.
 
         Args:
             segment: what may run.
-            is_waited_for: whether other trials can begin only after it.
-            chain: passes that run one after another from its start to the last of those trials.
+            chain: passes that run one after another from its start to the end of its replicate.
         """
-        rank = (not is_waited_for, -chain, next(self._arrivals))
+        arm = segment.trial.arm
+        is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
+        rank = (not is_waited_for, -chain - self._after[arm], next(self._arrivals))
+        heapq.heappush(self._heaps[arm], (rank, segment))
+
+    def put_back(self, segment: Segment) -> None:
+        """Put back a segment that was taken; it is the next to run."""
+        self.end(segment)
+        rank = (False, -_MOST, next(self._arrivals))
         heapq.heappush(self._heaps[segment.trial.arm], (rank, segment))
 
     def take(self, arms: Container[str] | None = None) -> Segment | None:
@@ -77,3 +89,13 @@ class Queue:
             if count > 0:
                 found.append(Waiting(heap[0][0], arm, count))
         return sorted(found)
+
+
+def _passes_after(search: Search) -> dict[str, int]:
+    """Arm -> the passes that run one after another in its followers, and in theirs."""
+    after = {arm.name: 0 for arm in search.arms}
+    for arm in reversed(search.arms):  # a follower stands behind its leader
+        if arm.follows is not None:
+            chain = arm.algorithm.sequential_passes(arm) + after[arm.name]
+            after[arm.follows] = max(after[arm.follows], chain)
+    return after
