@@ -21,6 +21,8 @@ class Settings:
     """MLflow store (`TUNEPARTS_TRACKING_URI`, then `MLFLOW_TRACKING_URI`, then a SQLite file)."""
     interval_limit: float = 6 * 3600.0
     """Seconds after which an interval counts as hanging (`TUNEPARTS_INTERVAL_LIMIT`)."""
+    node_limit: float = 15 * 60.0
+    """Seconds to wait for nodes of a cluster that has no room yet (`TUNEPARTS_NODE_LIMIT`)."""
     ray_token_file: Path | None = None
     """File with Ray's cluster token (`TUNEPARTS_RAY_TOKEN_FILE`); setting it turns tokens on."""
     tracking_login_file: Path | None = None
@@ -40,6 +42,7 @@ def current() -> Settings:
         cache_dir=cache.absolute(),
         tracking_uri=uri or f"sqlite:///{results / 'mlflow.db'}",
         interval_limit=_seconds("TUNEPARTS_INTERVAL_LIMIT", Settings.interval_limit),
+        node_limit=_seconds("TUNEPARTS_NODE_LIMIT", Settings.node_limit),
         ray_token_file=_file("TUNEPARTS_RAY_TOKEN_FILE"),
         tracking_login_file=_file("TUNEPARTS_TRACKING_LOGIN"),
     )

@@ -1,10 +1,13 @@
+import dataclasses
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
 import torch
 
-from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
@@ -131,3 +134,25 @@ def test_a_batch_of_nothing_is_refused(examples):
     data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
     with pytest.raises(ConfigError, match="batch_size"):
         next(data.iterate(0))
+
+
+def test_the_next_learner_finds_the_data_on_the_device(examples):
+    options = {"mean": (0.5,), "std": (0.5,), "device": torch.device("cpu")}
+    first = kept_on_device(examples, **options)
+    assert kept_on_device(examples, **options) is first
+    assert kept_on_device(examples, **options | {"mean": (0.4,)}) is not first
+    twin = dataclasses.replace(examples)
+    assert kept_on_device(twin, **options) is not first
+
+
+def test_data_stays_on_the_device_no_longer_than_its_examples(examples):
+    from tuneparts.data import device_examples
+
+    twin = dataclasses.replace(examples)
+    before = len(device_examples._KEPT)
+    placed = weakref.ref(kept_on_device(twin, mean=(0.5,), std=(0.5,), device=torch.device("cpu")))
+    assert len(device_examples._KEPT) == before + 1
+    del twin
+    gc.collect()
+    assert placed() is None
+    assert len(device_examples._KEPT) == before

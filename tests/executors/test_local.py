@@ -337,7 +337,7 @@ def test_options_that_contradict_each_other_are_refused(
 
 
 def test_the_machine_is_filled_but_not_beyond(null_search, null_arm, monkeypatch) -> None:
-    monkeypatch.setattr(local, "_num_cpus", lambda: 7)
+    monkeypatch.setattr(local, "usable_cpus", lambda: 7)
     small, wide = null_arm("small"), null_arm("wide", resources=Resources(cpus=2))
     assert local.room_for(null_search(small)) == 7
     assert local.room_for(null_search(small, wide)) == 3

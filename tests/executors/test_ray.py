@@ -1,5 +1,6 @@
-"""Ray's view of a plan, without a cluster: the searcher, and the trainable."""
+"""The Ray executor without a cluster: its loop over reports, and the trainable."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,15 @@ import pytest
 
 from tests.harness.faulty import FaultyConfig
 from tuneparts.data.task import Task
-from tuneparts.executors.worker import TrialSetting
+from tuneparts.errors import ConfigError, StorageError
+from tuneparts.executors.ray import executor
+from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.journal import Journal, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import RandomSearch
 
 pytestmark = pytest.mark.ray
-BUNDLES = [{"CPU": 2.0}]
 TRIALS = [TrialId("random", 0, number) for number in range(2)]
 
 
@@ -24,81 +26,128 @@ def plan(null_search, null_arm, tmp_path) -> Plan:
     return Plan(null_search(arm), Journal(tmp_path / "journal.jsonl"))
 
 
-@pytest.fixture
-def stopper() -> Any:
-    from tuneparts.executors.ray.stopper import DiskFullStopper
-
-    return DiskFullStopper()
-
-
-@pytest.fixture
-def searcher(plan, stopper) -> Any:
-    from tuneparts.executors.ray.searcher import PlanSearcher
-
-    return PlanSearcher(plan, {"random": BUNDLES}, stopper)
-
-
 def row(passes: int) -> dict[str, float]:
     return {"cost/passes": float(passes), "val/accuracy": 0.5}
 
 
-def test_segments_are_suggested_in_order_until_the_plan_is_done(searcher, plan) -> None:
-    suggested = searcher.suggest("one")
-    assert Segment.from_json(suggested["segment"]).trial == TRIALS[0]
-    assert (suggested["bundles"], suggested["cpus"]) == (BUNDLES, 2.0)
-    assert Segment.from_json(searcher.suggest("two")["segment"]).trial == TRIALS[1]
-    assert searcher.suggest("three") is None
-    for name in ("one", "two"):
-        searcher.on_trial_result(name, {"rows": [row(2)], "done": False, "pid": 7, "time": 1.0})
-        searcher.on_trial_complete(name, {"rows": [row(8)], "done": True, "finished": True})
-    assert plan.done
-    assert searcher.suggest("four") == "FINISHED"
-    for trial in TRIALS:
-        assert list(plan.journal.trials[trial].rows) == [2, 8]
-        assert plan.journal.trials[trial].end.outcome == "finished"
+LAST = Report([row(8)], done=True, finished=True)
 
 
-def test_what_a_worker_says_of_a_failure_or_its_death_reaches_the_plan(searcher, plan) -> None:
-    for name in ("one", "two"):
-        searcher.suggest(name)
-    searcher.on_trial_complete("one", {"rows": [row(2)], "failure": "ValueError: x", "done": True})
-    for name in ("two", "three", "four"):
-        searcher.on_trial_complete(name, error=True)
-        again = searcher.suggest({"two": "three", "three": "four", "four": "five"}[name])
-        assert Segment.from_json(again["segment"]).trial == TRIALS[1]
-    searcher.on_trial_complete("five", error=True)
-    ends = [plan.journal.trials[trial].end for trial in TRIALS]
-    assert [end.outcome for end in ends] == ["failed", "failed"]
-    assert ends[0].message == "ValueError: x"
-    assert "died 4 times" in ends[1].message
+class ScriptedPool:
+    """Stands for a pool: each segment that is handed out brings the next of these reports."""
+
+    def __init__(self, *scripts: list[Report | None]) -> None:
+        self.scripts = list(scripts)
+        self.given: list[tuple[Segment, list[Report | None]]] = []
+        self.num_dropped = 0
+        self.is_ready = False
+        self.is_open = True
+
+    def __call__(self, *_: Any, **__: Any) -> "ScriptedPool":
+        return self
+
+    def __enter__(self) -> "ScriptedPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+
+    def use(self, _: Any) -> None:
+        self.is_ready = True
+
+    def hand_out(self, plan: Plan) -> None:
+        while self.is_ready and self.scripts and (segment := plan.next()) is not None:
+            self.given.append((segment, self.scripts.pop(0)))
+
+    def news(self) -> Iterator[tuple[Any, Segment, Report | None]]:
+        given, self.given = self.given, []
+        for segment, script in given:
+            for report in script:
+                yield "worker", segment, report
+
+    def silent(self) -> list[Any]:
+        return []
+
+    def drop(self, _: Any) -> None:
+        self.num_dropped += 1
 
 
-def test_a_full_disk_stops_the_search_and_ends_no_trial(searcher, stopper, plan) -> None:
-    for name in ("one", "two"):
-        searcher.suggest(name)
-    searcher.on_trial_complete("one", {"disk_full": "No space left", "done": True})
-    assert stopper.stop_all()
-    assert "tuneparts resume" in stopper.reason
-    searcher.on_trial_complete("two", {"rows": [row(2)], "done": True})  # Ray ends it early
+def drive(plan: Plan, monkeypatch, *scripts: list[Report | None]) -> ScriptedPool:
+    pool = ScriptedPool(*scripts)
+    monkeypatch.setattr("tuneparts.executors.ray.pool.Pool", pool)
+    setting: Any = None
+    executor.drive(plan, lambda: setting)
+    assert not pool.is_open
+    return pool
+
+
+def test_what_workers_report_reaches_the_plan(plan, monkeypatch) -> None:
+    failed = Report([row(2)], done=True, failure="ValueError: x")
+    drive(plan, monkeypatch, [Report([row(2)]), LAST], [failed])
+    records = [plan.journal.trials[trial] for trial in TRIALS]
+    assert [list(record.rows) for record in records] == [[2, 8], [2]]
+    assert [record.end.outcome for record in records] == ["finished", "failed"]
+    assert records[1].end.message == "ValueError: x"
+
+
+def test_a_segment_is_run_again_when_its_worker_is_lost(plan, monkeypatch) -> None:
+    pool = drive(plan, monkeypatch, [None], [LAST], [None], [None], [LAST])
+    assert pool.num_dropped == 3
+    assert [plan.journal.trials[trial].end.outcome for trial in TRIALS] == ["finished"] * 2
+
+
+def test_the_fourth_loss_without_progress_fails_the_trial(plan, monkeypatch) -> None:
+    drive(plan, monkeypatch, [None], [LAST], *[[None]] * 3)
+    assert "died 4 times" in plan.journal.trials[TRIALS[0]].end.message
+
+
+def test_who_gets_further_between_losses_may_be_lost_more_often(plan, monkeypatch) -> None:
+    lost = [[Report([row(number)]), None] for number in (1, 2, 3, 4, 5, 6)]
+    drive(plan, monkeypatch, lost[0], [LAST], *lost[1:], [LAST])
+    assert plan.journal.trials[TRIALS[0]].end.outcome == "finished"
+
+
+def test_a_full_disk_stops_the_search_and_ends_no_trial(plan, monkeypatch) -> None:
+    full = Report(done=True, disk_full="No space left")
+    with pytest.raises(StorageError, match="tuneparts resume"):
+        drive(plan, monkeypatch, [full], [LAST])
     assert [plan.journal.trials[trial].end for trial in TRIALS] == [None, None]
-    assert searcher.suggest("three") == "FINISHED"
 
 
-def test_the_trainable_runs_one_segment_after_another(tmp_path: Path) -> None:
+def test_a_search_needs_cpus(null_search, null_arm, tmp_path) -> None:
+    from tuneparts.executors import execute
+
+    with pytest.raises(ConfigError, match="trials need CPUs to run on, but got `cpus=0`"):
+        execute(null_search(null_arm("fixed")), folder=tmp_path, cpus=0)
+
+
+def test_the_trainable_runs_one_segment_after_another(tmp_path: Path, monkeypatch) -> None:
     from tuneparts.executors.ray.trainable import LearnerTrainable
 
     def config(index: int) -> dict[str, Any]:
         plain = FaultyConfig(passes=4, interval=2).model_dump(mode="json")
         segment = Segment(trial=TrialId("arm", 0, index), config=plain, until=4)
-        return {"segment": segment.to_json(), "bundles": BUNDLES, "cpus": 1.0}
+        return {"segment": segment.to_json(), "threads": 1, "gpus": 0.0}
 
     task: Any = Task  # null learners do not look at it
-    worker = LearnerTrainable.__new__(LearnerTrainable)  # `__init__` asks a running Ray
-    worker.setup(config(0), setting=TrialSetting(task, str(tmp_path), False, 60.0))
+    worker = a_worker(TrialSetting(task, str(tmp_path), False, 60.0))
+    assert isinstance(worker, LearnerTrainable)
     for index in range(2):
-        if index:
-            assert worker.reset_config(config(index))
-        results = [worker.step(), worker.step()]
+        results = list(worker.run(config(index)))
         assert [result["rows"][0]["cost/passes"] for result in results] == [2, 4]
         assert [(r["done"], r["finished"]) for r in results] == [(False, False), (True, True)]
         assert (tmp_path / f"arm/seed0/0000{index}").is_dir()
+    monkeypatch.setattr("tuneparts.search.checkpoints.CheckpointStore.find", _is_away)
+    assert list(worker.run(config(2))) == []  # no exception, which Ray would write down
+
+
+def a_worker(setting: TrialSetting) -> Any:
+    from tuneparts.executors.ray.trainable import LearnerTrainable
+
+    worker = LearnerTrainable.__new__(LearnerTrainable)  # `__init__` asks a running Ray
+    worker._setting = setting
+    return worker
+
+
+def _is_away(*_: Any) -> None:
+    raise OSError("the store is away")

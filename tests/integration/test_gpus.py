@@ -32,6 +32,15 @@ class Watch:
 
 execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
 print("most", most)
+
+# What a worker is told, with a GPU and without.
+from tuneparts.executors.ray.trainable import LearnerTrainable
+
+worker = ray.remote(LearnerTrainable)
+seen = lambda self: __import__("os").environ.get("CUDA_VISIBLE_DEVICES")
+for gpus in (0, 0.5):
+    actor = worker.options(num_gpus=gpus).remote()
+    print("sees", gpus, repr(ray.get(actor.__ray_call__.remote(seen))))
 """
 
 
@@ -45,5 +54,7 @@ def test_two_halves_share_one_device(null_file, tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "most 1.0" in done.stdout
+    assert "sees 0 ''" in done.stdout
+    assert "sees 0.5 '0'" in done.stdout
     journal = (tmp_path / "run" / "journal.jsonl").read_text()
     assert journal.count('"finished"') == 4

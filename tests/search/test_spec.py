@@ -1,10 +1,20 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from tuneparts.config import parse
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Asha, GridSearch, Pbt, RandomSearch, Scale, Search
+from tuneparts.search.spec import (
+    Arm,
+    Asha,
+    GridSearch,
+    Pbt,
+    RandomSearch,
+    Resources,
+    Scale,
+    Search,
+)
 
 
 def test_a_search_survives_json_with_its_digest(null_search, null_arm) -> None:
@@ -84,3 +94,16 @@ def test_trials_are_counted(null_arm) -> None:
 
 def test_scales_pick(null_search) -> None:
     assert Scale("cpu").pick(smoke=1, cpu=2, paper=3) == 2
+
+
+def test_more_gpus_than_a_method_can_use_are_refused_by_name() -> None:
+    from tuneparts.baselines.standard import StandardConfig
+    from tuneparts.objective import ObjectiveConfig
+
+    with pytest.raises(
+        ValidationError, match=r"`standard` uses at most 1 GPU, but `wide` reserves 2"
+    ):
+        Arm(name="wide", config=StandardConfig(), resources=Resources(gpus=2))
+    Arm(name="one", config=StandardConfig(), resources=Resources(gpus=1))
+    own = ObjectiveConfig(function="math:fsum", reports={"val/loss": "min"})
+    Arm(name="own", config=own, resources=Resources(gpus=2))

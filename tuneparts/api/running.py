@@ -39,6 +39,7 @@ def run(
     executor: Executor = "local",
     address: str | None = None,
     workers: int | None = None,
+    cpus: float | None = None,
     storage: str | None = None,
     console: Console | None = None,
 ) -> Results:
@@ -58,6 +59,8 @@ def run(
         executor: `local` for processes of this machine, `ray` for Ray.
         address: HOST:PORT of a Ray cluster; implies `ray`.
         workers: Processes of the local executor; as many as the machine has room for when None.
+        cpus: CPUs that trials may fill; all of the cluster, or those that this process may use,
+            when None.
         storage: Where checkpoints lie, a path or URI that all nodes reach; in the run's folder
             when None.
         console: Where progress is shown; this process's terminal or notebook when None.
@@ -77,7 +80,9 @@ def run(
     else:
         resolved = search
     made = create(resolved, storage=storage)
-    return execute(made, executor=executor, address=address, workers=workers, console=console)
+    return execute(
+        made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
+    )
 
 
 def resume(
@@ -87,6 +92,7 @@ def resume(
     address: str | None = None,
     workers: int | None = None,
     retry_failed: bool = False,
+    cpus: float | None = None,
     console: Console | None = None,
 ) -> Results:
     """Continue a run; one that is already done only gets its report again.
@@ -98,6 +104,7 @@ def resume(
         workers: As of `run`.
         retry_failed: Run trials that failed again, from their last checkpoint. Those whose failure
             has already decided something, in an adaptive algorithm or a follower, stay failed.
+        cpus: As of `run`.
         console: As of `run`.
 
     Raises:
@@ -109,6 +116,7 @@ def resume(
         address=address,
         workers=workers,
         retry_failed=retry_failed,
+        cpus=cpus,
         console=console,
     )
 
@@ -151,6 +159,7 @@ def execute(
     address: str | None,
     workers: int | None = None,
     retry_failed: bool = False,
+    cpus: float | None = None,
     console: Console | None = None,
     show: Callable[[Results], object] = Results.write_report,
 ) -> Results:
@@ -162,6 +171,7 @@ def execute(
         address: As of `run`.
         workers: As of `run`.
         retry_failed: As of `resume`.
+        cpus: As of `run`.
         console: As of `run`.
         show: Called with the results, whatever MLflow does; writes the report at the least.
     """
@@ -189,6 +199,7 @@ def execute(
                     address=address,
                     storage=made.card["storage"],
                     workers=workers,
+                    cpus=cpus,
                 )
             status = "FINISHED" if ending.status == "done" else "KILLED"
             results = _publish(made, tracker, console, show) if status == "FINISHED" else None

@@ -18,7 +18,7 @@ BENCHES = {
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
-    "search": "a trial through our runner, stock Ray Tune and Optuna",
+    "search": "trials, barriers and the start of a search beside stock Ray Tune and Optuna",
     "superweights": "a step with composed weights against ordinary ones, and composing alone",
     "tracking": "a point through our writer and Ray's MLflow callback",
 }

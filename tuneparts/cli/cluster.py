@@ -41,7 +41,7 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
             f"{free.get('memory', 0) / GIB:.1f} GB",
             highlight=False,
         )
-        nodes = cluster.nodes()
+        nodes = list(cluster.nodes().values())
     finally:
         ray.shutdown()
     if search is not None:

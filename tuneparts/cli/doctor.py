@@ -1,7 +1,6 @@
 """`tuneparts doctor`: is everything there that a search needs?"""
 
 import importlib
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tuneparts import provenance, settings
+from tuneparts.cpus import usable_cpus
 from tuneparts.redaction import redact
 from tuneparts.reports.rendering import Table, show
 
@@ -54,7 +54,7 @@ def _devices() -> str:
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return f"{os.cpu_count()} CPUs, " + (", ".join(gpus) or "no GPU: trials run on CPUs")
+    return f"{usable_cpus()} CPUs, " + (", ".join(gpus) or "no GPU: trials run on CPUs")
 
 
 def _results() -> str:

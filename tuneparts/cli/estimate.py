@@ -1,20 +1,15 @@
 """What a search will cost, from a few passes of each arm on this machine."""
 
-import os
 import time
 from typing import Any
 
 from rich.console import Console
 
+from tuneparts.cpus import usable_cpus
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search.spec import Arm
 from tuneparts.seeding import numpy_generator
-
-
-def cpus() -> int:
-    """Processors of this machine."""
-    return os.cpu_count() or 1
 
 
 def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
@@ -25,8 +20,12 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
     torch.set_num_threads(1)
     with console.status("measuring a few passes of each arm"):
-        context = Context(task=search.load_data(), seed=0, device=available_device())
-        return {arm.name: _seconds_per_pass(arm, context) for arm in search.arms}
+        task = search.load_data()
+        devices = {arm.name: available_device(arm.resources.gpus) for arm in search.arms}
+        return {
+            arm.name: _seconds_per_pass(arm, Context(task=task, seed=0, device=devices[arm.name]))
+            for arm in search.arms
+        }
 
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
@@ -78,7 +77,7 @@ def print_plan(search: Any) -> None:
     notes = [f"Passes of all trials; {PASS_IN_SHORT}."]
     show(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
     console.print(
-        f"about {total / 60:.1f} minutes on one CPU, {total / 60 / cpus():.1f} on this "
+        f"about {total / 60:.1f} minutes on one CPU, {total / 60 / usable_cpus():.1f} on this "
         "machine, from a few passes of each arm; where trials are stopped early, as expected",
         highlight=False,
     )

@@ -42,6 +42,10 @@ AddressOption = Annotated[
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
 ]
+CpusOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="CPUs that trials may fill; all of them when not given.", metavar="N"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 
 
@@ -51,6 +55,7 @@ def search(
     scale: ScaleOption = "cpu",
     address: AddressOption = None,
     local: LocalOption = False,
+    cpus: CpusOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     arms: ArmsOption = None,
@@ -67,7 +72,7 @@ def search(
     verb.search(
         name,
         scale=scale,
-        place=verb.Place(address, is_local=local),
+        place=verb.Place(address, is_local=local, cpus=cpus),
         trials=trials,
         seeds=verb.parse_seeds(seeds),
         arms=None if arms is None else arms.split(","),
@@ -84,11 +89,13 @@ def resume(
     address: AddressOption = None,
     local: LocalOption = False,
     retry_failed: RetryOption = False,
+    cpus: CpusOption = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
-    verb.resume(run, place=verb.Place(address, is_local=local), retry_failed=retry_failed)
+    place = verb.Place(address, is_local=local, cpus=cpus)
+    verb.resume(run, place=place, retry_failed=retry_failed)
 
 
 @app.command()

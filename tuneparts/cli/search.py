@@ -25,6 +25,8 @@ class Place:
     """HOST:PORT of a Ray cluster; None for a Ray of this machine's own."""
     is_local: bool = False
     """Whether they run in processes of this machine, without Ray."""
+    cpus: float | None = None
+    """CPUs that they may fill; None for all."""
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
@@ -94,6 +96,7 @@ def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
                 executor="local" if place.is_local else "ray",
                 address=place.address,
                 retry_failed=retry_failed,
+                cpus=place.cpus,
                 console=console,
                 show=lambda results: report.show(results, console),
             )

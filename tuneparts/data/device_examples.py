@@ -3,6 +3,7 @@
 Shapes: B batch, C channels, H height, W width, D features, N examples.
 """
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -79,6 +80,25 @@ class DeviceExamples:
             return raw.clone()
         x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
         return x.sub_(self._mean).div_(self._std)
+
+
+_KEPT: dict[tuple[Any, ...], DeviceExamples] = {}
+"""What `kept_on_device` made, by the identity of its examples."""
+
+
+def kept_on_device(
+    examples: Examples, *, mean: Sequence[float], std: Sequence[float], device: torch.device
+) -> DeviceExamples:
+    """Put examples on a device, unless an earlier learner of this process has put them there.
+
+    They stay there as long as `examples` exist: a worker that runs many trials on the same data
+    sends it to its GPU once.
+    """
+    key = (id(examples), tuple(mean), tuple(std), str(device))
+    if key not in _KEPT:
+        _KEPT[key] = DeviceExamples(examples, mean=mean, std=std, device=device)
+        weakref.finalize(examples, _KEPT.pop, key, None)  # before its id is given to another
+    return _KEPT[key]
 
 
 class _Writable:

@@ -38,6 +38,7 @@ def execute(
     address: str | None = None,
     storage: str | None = None,
     workers: int | None = None,
+    cpus: float | None = None,
 ) -> Ending:
     """Run every trial of a search that the journal in `folder` does not hold yet.
 
@@ -54,6 +55,8 @@ def execute(
             not given.
         workers: processes of the local executor; 1 runs trials in this process. As many as the
             machine has room for when not given.
+        cpus: CPUs that trials may fill; all of the cluster, or those that this process may use,
+            when not given.
 
     Example:
         >>> import tempfile
@@ -75,8 +78,10 @@ def execute(
     if executor == "ray" and workers is not None:
         raise ConfigError(
             f"Ray places as many trials as its nodes hold, but got `workers={workers}`. Use "
-            "`executor='local'`, or start Ray with fewer CPUs."
+            "`executor='local'`, or `cpus=` to fill fewer CPUs."
         )
+    if cpus is not None and not cpus > 0:
+        raise ConfigError(f"trials need CPUs to run on, but got `cpus={cpus:g}`.")
     start = time.monotonic()
     with lock(folder):
         brought = code.keep(search, folder / "code")
@@ -94,6 +99,7 @@ def execute(
                     address=address,
                     storage=storage,
                     workers=workers,
+                    cpus=cpus,
                 )
             status: Literal["done", "interrupted"] = "done"
         except KeyboardInterrupt:
@@ -114,12 +120,13 @@ def _run(
     address: str | None,
     storage: str,
     workers: int | None,
+    cpus: float | None,
 ) -> None:
     if executor == "local":
         from tuneparts.executors import local
 
-        local.run(plan, storage, workers, code=code)
+        local.run(plan, storage, workers, code=code, cpus=cpus)
     else:
         from tuneparts.executors.ray import executor as on_ray
 
-        on_ray.run(plan, folder, address, storage, code=code)
+        on_ray.run(plan, folder, address, storage, code=code, cpus=cpus)

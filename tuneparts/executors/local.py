@@ -16,13 +16,16 @@ from typing import Any
 
 import torch
 
+from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
+from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.worker import (
     Report,
     SegmentExecution,
     TrialSetting,
     deliver,
+    give_back_memory,
 )
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
@@ -32,9 +35,18 @@ from tuneparts.training.allocator import keep_freed_memory
 
 _PAUSE = 1.0
 """Seconds before storage that did not answer is tried again."""
+_LOOK = 1.0
+"""Seconds between two looks at workers that say nothing."""
 
 
-def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | None = None) -> None:
+def run(
+    plan: Plan,
+    storage: str,
+    workers: int | None = None,
+    *,
+    code: Code | None = None,
+    cpus: float | None = None,
+) -> None:
     """Run the plan to its end.
 
     Args:
@@ -43,13 +55,15 @@ def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | No
         workers: processes beside this one; 1 runs all in this process. As many as the machine has
             room for when not given.
         code: what the search brings along.
+        cpus: how many CPUs to fill, when `workers` is not given; all that this process may use
+            when not given.
 
     Raises:
         StorageError: A disk is full.
         PlacementError: A trial needs more than this machine has.
         WorkerError: Worker processes do not start.
     """
-    room = room_for(plan.search)
+    room = room_for(plan.search, cpus)
     workers = room if workers is None else workers
     if workers < 1:
         raise ConfigError(f"a search needs at least one worker, but got {workers}.")
@@ -61,7 +75,7 @@ def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | No
         in_processes(plan, setting, workers)
 
 
-def room_for(search: Search) -> int:
+def room_for(search: Search, cpus: float | None = None) -> int:
     """Count the trials that this machine can run side by side, whichever arm they are of.
 
     Only one GPU counts: local workers all use the first one, and share it if their arms ask for
@@ -71,20 +85,13 @@ def room_for(search: Search) -> int:
         PlacementError: A trial needs more than this machine has.
     """
     machine = {
-        "CPU": float(_num_cpus()),
+        "CPU": float(usable_cpus() if cpus is None else cpus),
         "GPU": float(torch.cuda.is_available()),
         "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
     }
     needs = {arm.name: [bundle(arm.resources)] for arm in search.arms}
     refuse_unplaceable(needs, [machine])
     return min(slots(trial, [machine]) for trial in needs.values())
-
-
-def _num_cpus() -> int:
-    """Count the CPUs that this process may use: a share of a cluster node is often fewer."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
@@ -115,7 +122,7 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
     plan.started(segment)
-    execution = SegmentExecution(segment, setting, threads=_threads(plan, segment))
+    execution = SegmentExecution(segment, setting, **_share(plan, segment))
     while True:
         try:
             report = execution.step()
@@ -139,7 +146,7 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                 if segment is None:
                     break
                 worker = _idle_worker(pool, setting)
-                worker.start(segment, _threads(plan, segment))
+                worker.start(segment, _share(plan, segment))
                 if worker.is_ready:
                     plan.started(segment)
             for worker in _with_news(pool):
@@ -153,13 +160,23 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                 else:
                     plan.started(segment)  # a new worker's first report says that it is ready
                     deliver(plan, segment, report)
+            for worker in [one for one in pool if one.segment is not None]:
+                assert worker.segment is not None
+                seconds = time.monotonic() - worker.since
+                late = overdue(plan.journal, worker.segment, seconds, setting.storage)
+                if late is not None:
+                    pool.remove(worker)
+                    worker.end()
+                    deliver(plan, worker.segment, late)
     finally:
         for worker in pool:
             worker.end()
 
 
-def _threads(plan: Plan, segment: Segment) -> int:
-    return max(1, int(plan.search.arm(segment.trial.arm).resources.cpus))
+def _share(plan: Plan, segment: Segment) -> dict[str, Any]:
+    """What a trial was given of the machine, as arguments of `SegmentExecution`."""
+    resources = plan.search.arm(segment.trial.arm).resources
+    return {"threads": max(1, int(resources.cpus)), "gpus": resources.gpus}
 
 
 class _Worker:
@@ -176,11 +193,13 @@ class _Worker:
         theirs.close()  # so that reading from a dead worker ends instead of waiting
         self.is_ready = False
         self.segment: Segment | None = None
+        self.since = time.monotonic()
+        """When it was last heard of, or given a segment."""
 
-    def start(self, segment: Segment, threads: int) -> None:
-        self.segment = segment
+    def start(self, segment: Segment, share: dict[str, Any]) -> None:
+        self.segment, self.since = segment, time.monotonic()
         with suppress(OSError):  # it died while it was idle: `receive` finds that out
-            self.connection.send((segment, threads))
+            self.connection.send((segment, share))
 
     def receive(self) -> Report | None:
         """Take what the worker says; None if it died."""
@@ -195,7 +214,7 @@ class _Worker:
                     "yours, call it under `if __name__ == '__main__':`, or use `workers=1`."
                 ) from None
             return None
-        self.is_ready = True
+        self.is_ready, self.since = True, time.monotonic()
         if report.done:
             self.segment = None
         return report
@@ -217,9 +236,9 @@ def _idle_worker(pool: list[_Worker], setting: TrialSetting) -> _Worker:
 
 
 def _with_news(pool: list[_Worker]) -> list[_Worker]:
-    """Wait until some busy workers have said something or died."""
+    """Wait a little for busy workers to say something or die."""
     busy: dict[Any, _Worker] = {w.connection: w for w in pool if w.segment is not None}
-    return [busy[connection] for connection in wait(list(busy))]
+    return [busy[connection] for connection in wait(list(busy), timeout=_LOOK)]
 
 
 def _serve(connection: Connection, setting: TrialSetting) -> None:
@@ -230,8 +249,8 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
     connection.send(Report())  # ready; whoever dies before this can run nothing
     with suppress(EOFError, BrokenPipeError):
         while True:
-            segment, threads = connection.recv()
-            execution = SegmentExecution(segment, setting, threads=threads)
+            segment, share = connection.recv()
+            execution = SegmentExecution(segment, setting, **share)
             report = Report()
             while not report.done:
                 try:
@@ -239,6 +258,8 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
                 except StorageError:  # it is in the trial's log; the driver starts a new worker
                     raise SystemExit(1) from None
                 connection.send(report)
+            del execution
+            give_back_memory()
 
 
 def _die_with_the_driver() -> None:

@@ -48,6 +48,66 @@ def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100
     return placed
 
 
+class Room:
+    """What is free on each node, and what workers take of it.
+
+    Args:
+        nodes: node -> what it has.
+        cpus: CPUs that may be taken in all; None for all that there are.
+
+    Example:
+        >>> room = Room({"a": {"CPU": 2}}, cpus=1)
+        >>> room.reserve([{"CPU": 1}]), room.reserve([{"CPU": 1}])
+        (True, False)
+    """
+
+    def __init__(self, nodes: Mapping[str, Amounts], cpus: float | None = None) -> None:
+        self._free = {node: _steps(amounts) for node, amounts in nodes.items()}
+        self._cpus = None if cpus is None else _steps({"CPU": cpus})["CPU"]
+
+    def reserve(self, trial: Sequence[Amounts]) -> bool:
+        """Take what a trial needs from the first nodes that have it; returns whether they do."""
+        needs = [_steps(need) for need in trial]
+        free = {node: dict(amounts) for node, amounts in self._free.items()}
+        cpus = sum(need.get("CPU", 0) for need in needs)
+        if self._cpus is not None and cpus > self._cpus:
+            return False
+        if not all(_reserve(need, list(free.values())) for need in needs):
+            return False
+        self._free = free
+        self._cpus = None if self._cpus is None else self._cpus - cpus
+        return True
+
+    def hold(self, trial: Sequence[Amounts], nodes: Sequence[str]) -> None:
+        """Take what a trial has on the nodes where its bundles lie, there or not."""
+        self._change(trial, nodes, sign=-1)
+
+    def release(self, trial: Sequence[Amounts], nodes: Sequence[str]) -> None:
+        """Give back what `hold` took."""
+        self._change(trial, nodes, sign=1)
+
+    def copy(self) -> "Room":
+        """Make a room to try something out in."""
+        other = Room({})
+        other._free = {node: dict(amounts) for node, amounts in self._free.items()}
+        other._cpus = self._cpus
+        return other
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether more is taken than there is."""
+        amounts = [amount for free in self._free.values() for amount in free.values()]
+        return min(amounts, default=0) < 0 or (self._cpus or 0) < 0
+
+    def _change(self, trial: Sequence[Amounts], nodes: Sequence[str], *, sign: int) -> None:
+        for need, node in zip(trial, nodes, strict=True):
+            for name, amount in _steps(need).items():
+                free = self._free.setdefault(node, {})
+                free[name] = free.get(name, 0) + sign * amount
+                if name == "CPU" and self._cpus is not None:
+                    self._cpus += sign * amount
+
+
 def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[Amounts]) -> None:
     """Raise for an arm whose trials these nodes could never hold.
 

@@ -5,6 +5,7 @@ nor the plan: executors decide where it runs, and pass what it reports on to the
 """
 
 import errno
+import gc
 import os
 import platform
 import time
@@ -131,11 +132,13 @@ class SegmentExecution:
         setting: TrialSetting,
         *,
         threads: int = 1,
+        gpus: float = 0.0,
         tasks: TaskRunner | None = None,
     ) -> None:
         self._segment = segment
         self._setting = setting
         self._threads = threads
+        self._gpus = gpus
         self._tasks = tasks
         folder = Folder(setting.storage)
         self._folder = folder
@@ -183,7 +186,7 @@ class SegmentExecution:
         return Report(rows, done=self._is_over(learner), finished=finished)
 
     def _build(self, log: TrialLog) -> Learner:
-        segment, device = self._segment, available_device()
+        segment, device = self._segment, available_device(self._gpus)
         context = Context(
             task=self._setting.task,
             seed=segment.trial.seed,
@@ -286,6 +289,13 @@ def restore_learner(
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner
+
+
+def give_back_memory() -> None:
+    """Give the memory of a learner that is gone back to the GPU, which other processes share."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def deliver(plan: Plan, segment: Segment, report: Report) -> None:

@@ -8,8 +8,16 @@ where the driver died.
 
 import math
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
@@ -28,6 +36,7 @@ from tuneparts.journal import (
 )
 from tuneparts.schema import best_index, selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
 from tuneparts.search.states import States
@@ -54,6 +63,8 @@ class _Replicate:
     num_batches: int = 0
     failed: dict[TrialId, str] = field(default_factory=dict)
     """Those of them that failed and that the algorithm may yet go on with, and why."""
+    chain: int = 0
+    """Passes that run one after another in the batches that are still to come."""
     done: bool = False
 
 
@@ -98,7 +109,7 @@ class Plan:
         self.journal = journal
         self._observers = observers
         self._metric = selection_metric(search.metric)
-        self._queue: deque[Segment] = deque()
+        self._queue = Queue(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -118,9 +129,21 @@ class Plan:
         """Whether every replicate has ended."""
         return all(replicate.done for replicate in self._replicates.values())
 
-    def next(self) -> Segment | None:
-        """Take the next segment to run; None while all that remains waits for running ones."""
-        return self._queue.popleft() if self._queue else None
+    def next(self, arms: Container[str] | None = None) -> Segment | None:
+        """Take the next segment to run; None while all that remains waits for running ones.
+
+        Args:
+            arms: only segments of these are taken, if given.
+        """
+        return self._queue.take(arms)
+
+    def waiting(self) -> list[Waiting]:
+        """List the arms of which segments could be taken now, the one to take from first."""
+        return self._queue.waiting()
+
+    def give_back(self, segment: Segment) -> None:
+        """Put back a segment whose worker was lost; it is the next to run."""
+        self._queue.put_back(segment)
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
@@ -154,15 +177,12 @@ class Plan:
             self._fail(segment, failure)
         elif finished:
             self._end_trial(segment.trial, "finished")
+        self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         self._ask_algorithm(replicate)
         self._start_replicates()
         self._release_states(replicate)
-
-    def give_back(self, segment: Segment) -> None:
-        """Put back a segment that does not run any more; it is the next to run."""
-        self._queue.appendleft(segment)
 
     def lost(self, segment: Segment, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
         """Record that a segment ended through no fault of its trial, and queue it again.
@@ -222,6 +242,7 @@ class Plan:
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
             leader = replicate.arm.follows
+            replicate.chain = replicate.arm.algorithm.sequential_passes(replicate.arm)
             if leader is None:
                 replicate.proposals = self._start_algorithm(replicate)
             elif self._replicates[leader, replicate.seed].done:
@@ -314,11 +335,14 @@ class Plan:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
+        longest = max((segment.until - segment.start for segment in batch.run), default=0)
+        chain = max(replicate.chain, longest)
+        replicate.chain = chain - longest
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.append(segment)
+                self._queue.add(segment, chain=chain)
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""

@@ -109,6 +109,8 @@ class Arm(Config):
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
+    at_once: int | None = Field(default=None, gt=0)
+    """Most trials of this arm that run side by side; None for as many as there is room for."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -143,6 +145,12 @@ class Arm(Config):
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+        if self.resources.gpus > self.config.most_gpus:
+            raise ValueError(
+                f"a trial of `{self.config.model_dump()['method']}` uses at most "
+                f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
+                f"{self.resources.gpus:g}; lower its `resources.gpus`"
+            )
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         rng = numpy_generator(0, "validate a space")
         self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
@@ -174,6 +182,8 @@ class Search(Config):
     arms: tuple[Arm, ...] = Field(min_length=1)
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
+    at_once: int | None = Field(default=None, gt=0)
+    """Most trials of all arms that run side by side; None for as many as there is room for."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
@@ -273,8 +283,11 @@ class Search(Config):
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with whatever could change a result."""
-        words = ("question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures")
-        of_arms = {"__all__": {"max_failures"}}
+        words = (
+            "question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures",
+            "at_once",
+        )  # fmt: skip
+        of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
         facts = self.model_dump(mode="json", exclude=exclude)
         text = json.dumps(facts, sort_keys=True)

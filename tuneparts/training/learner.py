@@ -110,9 +110,19 @@ class Context:
     """Where parts of the work can run beside the learner; None where there is no such place."""
 
 
-def available_device() -> torch.device:
-    """Where a learner of this process runs: the GPU that it was given, or the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def available_device(gpus: float = 1.0) -> torch.device:
+    """Where a learner runs: on the GPU if it was given one, or a share of it, else on the CPU.
+
+    That a GPU can be seen is not enough. Workers that were given none see those of others.
+
+    Args:
+        gpus: how much of a GPU the learner was given.
+
+    Example:
+        >>> available_device(gpus=0)
+        device(type='cpu')
+    """
+    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
 
 
 class MethodConfig(Config):
@@ -129,6 +139,8 @@ class MethodConfig(Config):
     """Passes between two reports."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
+    most_gpus: ClassVar[float] = 1.0
+    """How many GPUs its learner can use; an arm that asks for more is refused."""
     needs_data: ClassVar[bool] = True
     """Whether its learner reads the data of the search."""
     classes_only: ClassVar[str] = ""

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts import schema, seeding
-from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
 from tuneparts.training import fitness
@@ -128,4 +128,4 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
 
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
-        return DeviceExamples(examples, mean=task.mean, std=task.std, device=self.context.device)
+        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)

@@ -2,26 +2,28 @@
 
 import os
 import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tuneparts
 from tuneparts import credentials
-from tuneparts.errors import ClusterError, ConfigError
+from tuneparts.cpus import usable_cpus
+from tuneparts.errors import ClusterError, ConfigError, PlacementError
+from tuneparts.executors.placement import Amounts, refuse_unplaceable
 from tuneparts.redaction import redact
 
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",  # no tables of Ray's own on the terminal
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default, without its warning
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # CSV, JSON and TensorBoard files of every trial
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C reaches us as KeyboardInterrupt
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Ray's own snapshots: the journal is what we resume from
 }
 
 KNOCK_SECONDS = 10
+LOOK = 1.0
+"""Seconds between two looks at the nodes of a cluster."""
 
 
 def prepare(address: str | None) -> None:
@@ -34,11 +36,15 @@ def prepare(address: str | None) -> None:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 
-def connect(address: str | None) -> None:
+def connect(address: str | None, *, cpus: float | None = None) -> None:
     """Join the cluster at HOST:PORT, or start a local one when there is no address.
 
     Workers of a cluster get the driver's own code, so that it need not be in their image. A
     driver that is itself a Ray job was sent with its code, and so are its workers.
+
+    Args:
+        address: of the cluster's head.
+        cpus: of the local one; those that this process may use when not given.
 
     Raises:
         ConfigError: The address is not that of a cluster's head.
@@ -47,7 +53,7 @@ def connect(address: str | None) -> None:
     prepare(address)
     options: dict[str, Any] = {}
     if address is None:
-        options["num_cpus"] = os.cpu_count() or 1
+        options["num_cpus"] = cpus or usable_cpus()
     elif "://" in address:
         raise ConfigError(
             f"a driver joins a cluster at HOST:PORT, but got `{address}`. Give the port of the "
@@ -79,8 +85,47 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
 
 
-def nodes() -> list[dict[str, float]]:
-    """List what each living node of the cluster has: resource name -> amount."""
+def nodes() -> dict[str, dict[str, float]]:
+    """Node id -> what that living node of the cluster has: resource name -> amount."""
     import ray
 
-    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
+
+
+def request(trials: Sequence[Sequence[Amounts]]) -> None:
+    """Ask the cluster's autoscaler, if it has one, for nodes that hold all these trials at once.
+
+    The request stands until the next one. It replaces those of other drivers.
+
+    Args:
+        trials: bundles of each trial.
+    """
+    from ray.autoscaler.sdk import request_resources
+
+    request_resources(bundles=[dict(bundle) for trial in trials for bundle in trial])
+
+
+def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
+    """Wait until every arm's trial fits the cluster; its autoscaler is asked for nodes.
+
+    Args:
+        needs: arm -> bundles of its trials.
+        limit: seconds to wait.
+
+    Raises:
+        PlacementError: They do not fit in time, or at once where nothing can be added.
+    """
+    end = time.monotonic() + limit
+    has_asked = False
+    while True:
+        try:
+            refuse_unplaceable(needs, list(nodes().values()))
+            return
+        except PlacementError as error:
+            if time.monotonic() >= end:
+                raise
+            if not has_asked:
+                has_asked = True
+                request(list(needs.values()))
+                print(f"waiting {limit:g} s at most for nodes: {error}", file=sys.stderr)
+        time.sleep(LOOK)

@@ -1,27 +1,28 @@
-"""Runs a plan on Ray: one Tuner over all arms, workers reused from trial to trial."""
+"""Runs a plan on Ray: a pool of workers that live from the first trial to the last."""
 
 import logging
-import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tuneparts.errors import StorageError
-from tuneparts.executors.placement import bundles, refuse_unplaceable
+from tuneparts import settings
+from tuneparts.executors.placement import bundles
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.worker import TrialSetting
+from tuneparts.executors.stragglers import overdue
+from tuneparts.executors.worker import TrialSetting, deliver
 from tuneparts.redaction import RedactingFilter
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 
-if TYPE_CHECKING:  # importing it imports Ray, which must find its environment prepared
-    from tuneparts.executors.ray.stopper import DiskFullStopper
-
 
 def run(
-    plan: Plan, folder: Path, address: str | None, storage: str, *, code: Code | None = None
+    plan: Plan,
+    folder: Path,
+    address: str | None,
+    storage: str,
+    *,
+    code: Code | None = None,
+    cpus: float | None = None,
 ) -> None:
     """Run the plan to its end, on the Ray that this process has joined, or on one joined here.
 
@@ -31,88 +32,89 @@ def run(
         address: HOST:PORT of a cluster; a local one is started when not given.
         storage: where checkpoints lie; every node reaches it.
         code: what the search brings along; it is sent to the workers.
+        cpus: CPUs that trials may fill; all of the cluster when not given.
 
     Raises:
         StorageError: A disk is full, or the nodes do not share the storage.
         PlacementError: A trial needs more than any node has.
+        WorkerError: Workers do not start.
     """
     cluster.prepare(address)
     import ray
 
     from tuneparts.executors.ray.probe import refuse_unshared
-    from tuneparts.executors.ray.stopper import DiskFullStopper
 
-    stopper = DiskFullStopper()
     is_ours = not ray.is_initialized()
     with _logging_to(folder / "ray.log"):
         try:
             if is_ours:
-                cluster.connect(address)
+                cluster.connect(address, cpus=cpus)
+            can_grow = address is not None
+            limit = settings.current().node_limit if can_grow else 0.0
+            cluster.await_room({arm.name: bundles(arm) for arm in plan.search.arms}, limit)
             refuse_unshared(storage)
-            _tune(plan, folder, storage, stopper, code)
+
+            def load() -> TrialSetting:
+                return TrialSetting.of(plan.search, storage, code, folder)
+
+            drive(plan, load, cpus=cpus, can_grow=can_grow)
         finally:
             if is_ours:
                 ray.shutdown()
-            # Ray's own records of trials and results: the journal has all that is needed.
-            shutil.rmtree(folder / "ray", ignore_errors=True)
-    if stopper.reason is not None:
-        raise StorageError(stopper.reason)
-    if not plan.done:
-        raise RuntimeError(f"Ray stopped before the search was done; see {folder / 'ray.log'}.")
 
 
-def _tune(
-    plan: Plan, folder: Path, storage: str, stopper: "DiskFullStopper", code: Code | None
+def drive(
+    plan: Plan,
+    load: Callable[[], TrialSetting],
+    *,
+    cpus: float | None = None,
+    can_grow: bool = False,
 ) -> None:
-    import ray
-    from ray import tune
+    """Run the plan to its end on the Ray that this process has joined.
 
-    from tuneparts.executors.ray.searcher import PlanSearcher
-    from tuneparts.executors.ray.trainable import LearnerTrainable
+    Args:
+        plan: what is left of a search.
+        load: reads what all trials share, the data for one, while workers are starting.
+        cpus: as of `run`.
+        can_grow: whether to ask the cluster's autoscaler for nodes.
+    """
+    from tuneparts.executors.ray.pool import Pool
 
     needs = {arm.name: bundles(arm) for arm in plan.search.arms}
-    refuse_unplaceable(needs, cluster.nodes())
-    width = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(2 * width)
-    trainable = tune.with_resources(
-        tune.with_parameters(
-            LearnerTrainable, setting=TrialSetting.of(plan.search, storage, code, folder)
-        ),
-        lambda config: tune.PlacementGroupFactory(config["bundles"]),
-    )
-    tuner = tune.Tuner(
-        trainable,
-        tune_config=tune.TuneConfig(
-            search_alg=PlanSearcher(plan, needs, stopper), num_samples=-1, reuse_actors=True
-        ),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=str((folder / "ray").absolute()),
-            verbose=0,
-            stop=stopper,
-            failure_config=tune.FailureConfig(max_failures=0),  # the plan counts, and tries again
-            # State is in our own checkpoint store, which every executor reads.
-            checkpoint_config=tune.CheckpointConfig(
-                checkpoint_frequency=0, checkpoint_at_end=False
-            ),
-        ),
-    )
-    with stopper.guard():
-        tuner.fit()
+    with Pool(needs, cpus=cpus, can_grow=can_grow) as pool:
+        pool.hand_out(plan)
+        setting = load()
+        pool.use(setting)
+        while not plan.done:
+            pool.hand_out(plan)
+            for worker, segment, report in pool.news():
+                if report is None or report.leave:
+                    pool.drop(worker)
+                if report is None:
+                    plan.lost(segment)
+                else:
+                    deliver(plan, segment, report)
+            for worker, segment, seconds in pool.silent():
+                late = overdue(plan.journal, segment, seconds, setting.storage)
+                if late is not None:
+                    pool.drop(worker)
+                    deliver(plan, segment, late)
 
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    """Send what Ray logs to a file instead of the terminal."""
+    """Send what Ray and our workers' pool log to a file instead of the terminal."""
     handler = logging.FileHandler(path)
     handler.addFilter(RedactingFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("ray")
-    logger.handlers = [handler]
-    logger.propagate = False
+    loggers = [logging.getLogger(name) for name in ("ray", "tuneparts.executors.ray")]
+    for logger in loggers:
+        logger.handlers = [handler]
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
         with suppress(OSError):  # the journal already reports a full disk
             handler.close()

@@ -50,6 +50,9 @@ class Asha(Algorithm):
             alive = max(1.0, alive / self.reduction)
         return round(spent)
 
+    def sequential_passes(self, arm: "Arm") -> int:
+        return arm.config.passes
+
     def check(self, arm: "Arm") -> None:
         if self.min_passes % arm.config.interval:
             raise ValueError(

@@ -104,6 +104,14 @@ class Algorithm(Named):
         """
         return self.trials_per_seed(arm.space) * arm.config.passes
 
+    def sequential_passes(self, arm: "Arm") -> int:
+        """Passes of one replicate that run one after another, however many workers there are.
+
+        The queue goes by it: long chains begin first. By default one trial; where results decide
+        what is tried next, all trials, as if each waited for the one before.
+        """
+        return arm.config.passes * (self.trials_per_seed(arm.space) if self.is_adaptive else 1)
+
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
 

@@ -44,6 +44,9 @@ class Pbt(Algorithm):
     def with_trials(self, num_trials: int) -> Self:
         return self.replaced({"population": num_trials})
 
+    def sequential_passes(self, arm: "Arm") -> int:
+        return arm.config.passes
+
     def check(self, arm: "Arm") -> None:
         steps = self.num_rounds * arm.config.interval
         if arm.config.passes % steps:

@@ -39,6 +39,9 @@ class OptunaSearch(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.num_trials
 
+    def sequential_passes(self, arm: "Arm") -> int:
+        return math.ceil(self.num_trials / self.batch) * arm.config.passes
+
     def check(self, arm: "Arm") -> None:
         # Asked of the class, because to call `distribution` would import Optuna.
         missing = [

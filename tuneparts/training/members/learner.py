@@ -17,7 +17,7 @@ from tuneparts import seeding
 from tuneparts.augment.corruptions import Kind
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
-from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Classes
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
@@ -200,7 +200,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
-        return DeviceExamples(examples, mean=task.mean, std=task.std, device=self.context.device)
+        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
 
 
 def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:

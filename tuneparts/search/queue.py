@@ -1,0 +1,101 @@
+"""The segments that may run now, in the order in which they should.
+
+The order changes no result: algorithms see whole batches, whoever was faster. It changes how long
+a search takes. What other trials wait for goes first, so that the long chains of adaptive arms do
+not run alone at the end.
+"""
+
+import heapq
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tuneparts.search.segment import Segment
+from tuneparts.search.spec import Search
+
+Rank: TypeAlias = tuple[bool, int, int]
+"""Whether nobody waits for it, minus the passes that hang on it, order of arrival."""
+
+_MOST = 2**62
+"""More passes than any chain has."""
+
+
+@dataclass(frozen=True, order=True)
+class Waiting:
+    """Segments of one arm that may be taken now."""
+
+    rank: Rank
+    """Of the first of them; a smaller one goes first."""
+    arm: str = field(compare=False)
+    count: int = field(compare=False)
+
+
+class Queue:
+    """Segments that wait for a worker, and the limits of how many run at once.
+
+    Args:
+        search: its `at_once`, and that of each arm, are kept.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self._after = _passes_after(search)
+        self._is_adaptive = {arm.name: arm.algorithm.is_adaptive for arm in search.arms}
+        self._most = search.at_once
+        self._most_of = {arm.name: arm.at_once for arm in search.arms}
+        self._heaps: dict[str, list[tuple[Rank, Segment]]] = defaultdict(list)
+        self._running: Counter[str] = Counter()
+        self._arrivals = itertools.count()
+
+    def add(self, segment: Segment, *, chain: int) -> None:
+        """Add a segment.
+
+        Args:
+            segment: what may run.
+            chain: passes that run one after another from its start to the end of its replicate.
+        """
+        arm = segment.trial.arm
+        is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
+        rank = (not is_waited_for, -chain - self._after[arm], next(self._arrivals))
+        heapq.heappush(self._heaps[arm], (rank, segment))
+
+    def put_back(self, segment: Segment) -> None:
+        """Put back a segment that was taken; it is the next to run."""
+        self.end(segment)
+        rank = (False, -_MOST, next(self._arrivals))
+        heapq.heappush(self._heaps[segment.trial.arm], (rank, segment))
+
+    def take(self, arms: Container[str] | None = None) -> Segment | None:
+        """Take the first segment, of these arms only if they are given; None if there is none."""
+        for waiting in self.waiting():
+            if arms is None or waiting.arm in arms:
+                self._running[waiting.arm] += 1
+                return heapq.heappop(self._heaps[waiting.arm])[1]
+        return None
+
+    def end(self, segment: Segment) -> None:
+        """Hear that a segment that was taken runs no more."""
+        self._running[segment.trial.arm] -= 1
+
+    def waiting(self) -> list[Waiting]:
+        """List what may be taken now, arm by arm, the first segment's arm first."""
+        left = None if self._most is None else self._most - self._running.total()
+        found = []
+        for arm, heap in self._heaps.items():
+            most = self._most_of[arm]
+            room = None if most is None else most - self._running[arm]
+            count = min(n for n in (len(heap), room, left) if n is not None)
+            if count > 0:
+                found.append(Waiting(heap[0][0], arm, count))
+        return sorted(found)
+
+
+def _passes_after(search: Search) -> dict[str, int]:
+    """Arm -> the passes that run one after another in its followers, and in theirs."""
+    after = {arm.name: 0 for arm in search.arms}
+    for arm in reversed(search.arms):  # a follower stands behind its leader
+        if arm.follows is not None:
+            chain = arm.algorithm.sequential_passes(arm) + after[arm.name]
+            after[arm.follows] = max(after[arm.follows], chain)
+    return after
