@@ -331,3 +331,12 @@ class TestNames:
         assert row.where == f"{__name__}:made"
         with pytest.raises(UnknownNameError, match="Did you mean `mine`"):
             DataConfig(name="mien")
+
+
+def test_the_digest_of_a_search_counts_what_it_brings_and_nothing_else() -> None:
+    plain = DataConfig(name="digits").facts()
+    assert not {"arguments", "standardise", "target"} & plain.keys()
+    assert "root" in plain
+    own_facts = DataConfig(name=made, arguments={"form": "a"}, target="values").facts()
+    assert own_facts["arguments"] == {"form": "a"}
+    assert own_facts["target"] == {"kind": "values"}

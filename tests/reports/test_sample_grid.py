@@ -55,7 +55,7 @@ def test_without_augmentation_there_is_nothing_to_show(search) -> None:
 
 
 def test_missing_data_is_said(search) -> None:
-    away = search.replaced({"data": {"name": "cifar10", "root": "/nowhere"}})
+    away = search.replaced({"data": {"name": "cifar10", "root": "/nowhere", "num_val": 10}})
     found, note = sample_grid.of(away, rows(**{"hyper/rotation": 1.0}))
     assert found == ()
     assert "not on this machine" in note

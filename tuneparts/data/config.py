@@ -93,6 +93,19 @@ class DataConfig(Config):
             raise ValueError(f"`input_selection` is not a part of the set `{self.name}`.")
         return self
 
+    def facts(self) -> dict[str, Any]:
+        """The fields as JSON has them, for digests.
+
+        Those of own data count only where they are used, so that the digest of a search is the
+        same as before there were any.
+        """
+        tree = self.model_dump(mode="json")
+        unused = {"arguments": {}, "standardise": False, "target": {"kind": "classes"}}
+        for name, value in unused.items():
+            if tree[name] == value:
+                del tree[name]
+        return tree
+
     @property
     def is_own(self) -> bool:
         """Whether a function of one's own, or another target than classes, is part of it."""

@@ -290,6 +290,8 @@ class Search(Config):
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
         facts = self.model_dump(mode="json", exclude=exclude)
+        if self.data is not None:
+            facts["data"] = self.data.facts()
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

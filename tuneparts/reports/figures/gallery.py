@@ -96,7 +96,7 @@ def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str
     return {
         one.name: f"{one.default.partition('/')[0]}/{quantity}"
         for one in parameters
-        if one.name == "metric" and one.default is not inspect.Parameter.empty
+        if one.name == "metric" and str(one.default).endswith("/accuracy")
     }
 
 
