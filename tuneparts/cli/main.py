@@ -37,7 +37,7 @@ RunArgument = Annotated[
 ]
 AddressOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Ray cluster HOST:PORT; a Ray of this machine's own when not given."),
+    typer.Option(help="Ray cluster HOST:PORT; this machine when not given."),
 ]
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
@@ -45,6 +45,9 @@ LocalOption = Annotated[
 CpusOption = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="CPUs that trials may fill; all of them when not given.", metavar="N"),
+]
+RayOption = Annotated[
+    bool, typer.Option("--ray", help="Run trials on a Ray of this machine, also if they are few.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 
@@ -55,6 +58,7 @@ def search(
     scale: ScaleOption = "cpu",
     address: AddressOption = None,
     local: LocalOption = False,
+    ray: RayOption = False,
     cpus: CpusOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
@@ -72,7 +76,7 @@ def search(
     verb.search(
         name,
         scale=scale,
-        place=verb.Place(address, is_local=local, cpus=cpus),
+        place=verb.Place(address, is_local=local, is_ray=ray, cpus=cpus),
         trials=trials,
         seeds=verb.parse_seeds(seeds),
         arms=None if arms is None else arms.split(","),
@@ -88,13 +92,14 @@ def resume(
     run: RunArgument = None,
     address: AddressOption = None,
     local: LocalOption = False,
+    ray: RayOption = False,
     retry_failed: RetryOption = False,
     cpus: CpusOption = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
-    place = verb.Place(address, is_local=local, cpus=cpus)
+    place = verb.Place(address, is_local=local, is_ray=ray, cpus=cpus)
     verb.resume(run, place=place, retry_failed=retry_failed)
 
 

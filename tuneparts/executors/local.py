@@ -18,6 +18,7 @@ import torch
 
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ConfigError, StorageError, WorkerError
+from tuneparts.executors.choice import num_trials
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
 from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.worker import (
@@ -53,7 +54,7 @@ def run(
         plan: what is left of a search.
         storage: where checkpoints lie.
         workers: processes beside this one; 1 runs all in this process. As many as the machine has
-            room for when not given.
+            room for, but not more than trials, when not given.
         code: what the search brings along.
         cpus: how many CPUs to fill, when `workers` is not given; all that this process may use
             when not given.
@@ -64,7 +65,8 @@ def run(
         WorkerError: Worker processes do not start.
     """
     room = room_for(plan.search, cpus)
-    workers = room if workers is None else workers
+    # A pool takes seconds to start, and a single trial gains nothing from one.
+    workers = min(room, num_trials(plan.search)) if workers is None else workers
     if workers < 1:
         raise ConfigError(f"a search needs at least one worker, but got {workers}.")
     setting = TrialSetting.of(plan.search, storage, code, plan.journal.path.parent)
