@@ -73,13 +73,13 @@ def test_the_exit_code_is_the_usual_one_and_the_way_on_is_said(
 @pytest.mark.slow
 @pytest.mark.mlflow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("place", [["--local"], []])
+@pytest.mark.parametrize("place", ["--local", "--ray"])
 def test_a_real_search_is_put_away(
-    results: Path, tmp_path: Path, number: signal.Signals, place: list[str]
+    results: Path, tmp_path: Path, number: signal.Signals, place: str
 ) -> None:
     file = tmp_path / "slow.py"
     file.write_text(SLOW)
-    command = [sys.executable, "-m", "tuneparts.cli.main", "search", str(file), *place]
+    command = [sys.executable, "-m", "tuneparts.cli.main", "search", str(file), place]
     driver = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
     )

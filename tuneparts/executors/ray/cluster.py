@@ -1,8 +1,10 @@
 """Joins a Ray cluster, or starts one that only this machine can reach."""
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,10 +65,13 @@ def connect(address: str | None, *, cpus: float | None = None) -> None:
         options["runtime_env"] = {"py_modules": [str(Path(tuneparts.__file__).parent)]}
     import ray
 
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         if address is not None:
             _knock(address)
         ray.init(address=address, log_to_driver=False, include_dashboard=False, **options)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_term)  # Ray's own leaves without putting away
     except (OSError, RuntimeError, ray.exceptions.RayError) as error:
         if address is None:
             raise
