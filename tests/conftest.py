@@ -133,7 +133,7 @@ def local_ray() -> Iterator[None]:
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", python_path())  # workers import from the tests
-        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+        ray.init(address="local", num_cpus=2, log_to_driver=False, include_dashboard=False)
     yield
     ray.shutdown()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ray
 
-ray.init(num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
+ray.init(address="local", num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
 from tuneparts.executors import execute
 from tuneparts.search import load
 

@@ -112,7 +112,7 @@ def _ray(cpus: int) -> Iterator[None]:
         yield
         return
     os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)  # stock Ray is as it is
-    ray.init(num_cpus=cpus, log_to_driver=False, include_dashboard=False)
+    ray.init(address="local", num_cpus=cpus, log_to_driver=False, include_dashboard=False)
     try:
         yield
     finally:

@@ -69,7 +69,10 @@ def connect(address: str | None, *, cpus: float | None = None) -> None:
     try:
         if address is not None:
             _knock(address)
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, **options)
+        # `local`: without an address Ray would join any cluster that it finds on this machine.
+        ray.init(
+            address=address or "local", log_to_driver=False, include_dashboard=False, **options
+        )
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_term)  # Ray's own leaves without putting away
     except (OSError, RuntimeError, ray.exceptions.RayError) as error:
