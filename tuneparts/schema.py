@@ -130,6 +130,9 @@ _METRICS = [
     Metric("fixing/exposure", Direction.NONE, "", 4, "time constants of the pull on deviations"),
     Metric("test/ensemble_accuracy", Direction.UP, "", 4, "accuracy averaged over weight draws"),
     Metric("test/ensemble_nll", Direction.DOWN, "nats", 4, "nll averaged over weight draws"),
+    Metric("system/cpu", Direction.NONE, "cores", 2, "cores that the worker kept busy, mean"),
+    Metric("system/memory", Direction.NONE, "MB", 0, "memory of the worker, its peak so far"),
+    Metric("system/gpu_memory", Direction.NONE, "MB", 0, "GPU memory of the worker, its peak"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
 ]

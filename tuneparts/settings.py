@@ -23,6 +23,8 @@ class Settings:
     """Seconds after which an interval counts as hanging (`TUNEPARTS_INTERVAL_LIMIT`)."""
     node_limit: float = 15 * 60.0
     """Seconds to wait for nodes of a cluster that has no room yet (`TUNEPARTS_NODE_LIMIT`)."""
+    system_metrics: bool = False
+    """Whether trials report CPU, memory and GPU of their worker (`TUNEPARTS_SYSTEM_METRICS`)."""
     ray_token_file: Path | None = None
     """File with Ray's cluster token (`TUNEPARTS_RAY_TOKEN_FILE`); setting it turns tokens on."""
     tracking_login_file: Path | None = None
@@ -43,6 +45,7 @@ def current() -> Settings:
         tracking_uri=uri or f"sqlite:///{results / 'mlflow.db'}",
         interval_limit=_seconds("TUNEPARTS_INTERVAL_LIMIT", Settings.interval_limit),
         node_limit=_seconds("TUNEPARTS_NODE_LIMIT", Settings.node_limit),
+        system_metrics=_switch("TUNEPARTS_SYSTEM_METRICS"),
         ray_token_file=_file("TUNEPARTS_RAY_TOKEN_FILE"),
         tracking_login_file=_file("TUNEPARTS_TRACKING_LOGIN"),
     )
@@ -57,6 +60,13 @@ def _seconds(name: str, default: float) -> float:
     if not 0 < value < 1e9:
         raise ConfigError(f"{name} is a number of seconds above 0, but got `{text}`.")
     return value
+
+
+def _switch(name: str) -> bool:
+    text = os.environ.get(name, "0")
+    if text not in {"0", "1"}:
+        raise ConfigError(f"{name} is 1 to turn it on, or 0, but got `{text}`.")
+    return text == "1"
 
 
 def _file(name: str) -> Path | None:

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts.journal import Event
+from tuneparts.journal import Event, TrialId
 from tuneparts.search.code import importable
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
@@ -47,6 +48,10 @@ def test_a_model_is_logged_once_loads_predicts_and_registers(
     assert models.logged(uri, run_id) is None
     model_uri = models.log(uri, run_id, module, example)
     assert models.log(uri, run_id, module, example) == model_uri == models.logged(uri, run_id)
+    place = Path(uri.removeprefix("sqlite:///")).parent / "artifacts" / "toy"
+    (card,) = place.rglob("MLmodel")  # beside the store, not where the process was started
+    assert (card.parent / "code" / "tuneparts" / "training" / "final_module.py").exists()
+    assert "tuneparts" not in (card.parent / "requirements.txt").read_text()
     version = models.register(uri, model_uri, "toy")
     assert version == "models:/toy/1"
     assert globals_of_mlflow() == before
@@ -101,3 +106,60 @@ def test_a_model_of_a_class_of_ones_own_brings_its_code(
     assert type(loaded).__name__ == "OwnNet"
     assert torch.equal(loaded.weight, module.weight)
     del sys.modules["own_class"]
+
+
+BLOCK = """
+import sys
+from importlib.machinery import PathFinder
+
+class Block:
+    \"\"\"Finds this package among the code of a model alone, as where it is not installed.\"\"\"
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tuneparts":
+            return None
+        spec = PathFinder.find_spec(name, [p for p in sys.path if p.endswith("/code")])
+        if spec is None:
+            raise ModuleNotFoundError("not installed", name=name)
+        return spec
+
+sys.meta_path.insert(0, Block())
+try:
+    import tuneparts
+except ModuleNotFoundError:
+    pass
+else:
+    raise SystemExit("the package is still there")
+import mlflow
+import numpy as np
+
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model(sys.argv[2])
+print(model.predict(np.zeros((2, 1, 2, 3), np.float32)).shape)
+"""
+
+
+@pytest.mark.slow  # a process that imports MLflow and torch anew
+def test_a_model_predicts_where_the_package_is_not_installed(
+    uri: str,
+    make_tracker: Callable[[], Tracker],
+    feed: Callable[[Tracker, Sequence[Event]], Tracker],
+    events: list[Event],
+    tmp_path: Path,
+) -> None:
+    tracker = feed(make_tracker(), events)
+    assert tracker.close() == []
+    run_id = str(tracker.run_id(TrialId("random", 0, 0)))
+    model = models.log(uri, run_id, make_module(), np.zeros((2, 1, 2, 3), np.uint8))
+    (tmp_path / "elsewhere.py").write_text(BLOCK)
+    done = subprocess.run(
+        [sys.executable, "elsewhere.py", uri, model],
+        cwd=tmp_path,
+        env={key: text for key, text in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "(2, 3)"

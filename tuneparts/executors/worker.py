@@ -30,6 +30,7 @@ from tuneparts.errors import (
     TunepartsError,
 )
 from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
@@ -58,6 +59,8 @@ class TrialSetting:
     interval_limit: float
     code: Code = field(default_factory=Code)
     """What the search brings along; a worker imports from it."""
+    system_metrics: bool = False
+    """Whether rows tell what the worker used of its machine."""
 
     @classmethod
     def of(
@@ -86,6 +89,7 @@ class TrialSetting:
             storage=storage,
             score_test_always=search.score_test_always,
             interval_limit=settings.current().interval_limit,
+            system_metrics=settings.current().system_metrics,
             code=code,
         )
 
@@ -238,11 +242,13 @@ class SegmentExecution:
                 f"an interval ends within {seconds:g} s, but the one after {passes} passes did "
                 "not. Set TUNEPARTS_INTERVAL_LIMIT if it needs longer."
             )
+        usage = Usage() if self._setting.system_metrics else None
         start = time.perf_counter()
         with limit(seconds, lambda: self._checkpoints.note_hang(segment, passes)):
             metrics = dict(learner.advance())
         self._seconds += time.perf_counter() - start
-        row = {**metrics, "cost/seconds": self._seconds}
+        used = usage.metrics() if usage is not None else {}
+        row = {**metrics, **used, "cost/seconds": self._seconds}
         self._history.append(row)
         self._unreported.append(row)
         if learner.finished:

@@ -1,7 +1,8 @@
 """Final nets as MLflow models: logged to the run of their trial, loaded back, registered.
 
-`mlflow.pytorch.load_model` gives the module with its own weights. It is pickled as a whole, so
-loading needs this package and runs its code: load only what you trust.
+`mlflow.pytorch.load_model` gives the module with its own weights. It is pickled as a whole, and the
+code of this package travels with it, so a machine that has torch alone can load and serve it.
+Loading runs that code: load only what you trust.
 """
 
 import logging
@@ -9,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 NAME = "model"
 """What the model is called inside its run."""
-_VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+_PACKAGE = Path(tuneparts.__file__).parent
+_NEEDED = ("torch", "numpy", "pydantic")
+"""What the code of a net imports besides the standard library."""
+_EXPERIMENT = "MLFLOW_EXPERIMENT_ID"
+_VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", _EXPERIMENT)
 
 
 def log(
@@ -49,7 +55,10 @@ def log(
     found = logged(uri, run_id)
     if found is not None:
         return found
+    experiment = store.client(uri).get_run(run_id).info.experiment_id
     with _store(uri):
+        # Or the model would belong to the default experiment, with its files wherever we are.
+        os.environ[_EXPERIMENT] = experiment
         import mlflow.pytorch
         import torch
         from mlflow.models import Model, infer_signature
@@ -64,14 +73,17 @@ def log(
             pytorch_model=module,
             signature=infer_signature(inputs, outputs),
             # Named here: MLflow would find them by loading the model in a process of its own.
-            pip_requirements=[
-                f"tuneparts=={tuneparts.__version__}",
-                f"torch=={torch.__version__.partition('+')[0]}",
-            ],
-            code_paths=[str(path) for path in code] or None,
+            # Not this package itself: it travels as code, and no index need have it.
+            pip_requirements=_requirements(),
+            code_paths=[str(_PACKAGE), *(str(path) for path in code)],
             serialization_format="pickle",
         )
     return str(info.model_uri)
+
+
+def _requirements() -> list[str]:
+    """The versions of what a net needs; without the build of torch, which indexes do not have."""
+    return [f"{name}=={metadata.version(name).partition('+')[0]}" for name in _NEEDED]
 
 
 def logged(uri: str, run_id: str) -> str | None:
