@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import tuneparts
 from tuneparts.api import Results
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError, DataError
@@ -87,3 +88,51 @@ def test_data_is_named_by_a_function_alone() -> None:
     with pytest.raises(DataError, match="use the target `values`"):
         search.replaced(target).load_data()
     assert search.replaced(target).data == DataConfig(name=module.springs)
+
+
+OWN_TARGET = """
+import numpy as np
+from tuneparts import Arm, DataConfig, Direction, Metric, Search, StandardConfig, Target
+
+class Absolute(Target):
+    metrics = (Metric("own_mae", Direction.DOWN, "m", 4, "mean absolute error"),)
+
+    def losses(self, outputs, y):
+        return (outputs[:, 0] - y).abs()
+
+    def scores(self, outputs, y):
+        return {"own_mae": self.losses(outputs, y).mean().item()}
+
+def heights():
+    x = np.random.default_rng(0).uniform(size=(60, 2))
+    return x, x[:, 0] + x[:, 1]
+
+def search(scale):
+    return Search(
+        name="own_target", question="How high?", scale=scale, passes=8, seeds=(0, 1),
+        data=DataConfig(name=heights, num_val=10, target=Absolute),
+        arms=(Arm(name="a", config=StandardConfig(passes=8, interval=4, batch_size=10)),),
+    )
+"""
+
+
+def test_a_target_of_ones_own_travels_to_workers_by_its_name(tmp_path) -> None:
+    file = tmp_path / "own_target.py"
+    file.write_text(OWN_TARGET)
+    search = load.load(str(file), scale="smoke")
+    assert search.metric == "val/own_mae"
+    execute(search, folder=tmp_path / "run", executor="local", workers=2)
+    found = records(tmp_path / "run" / "journal.jsonl").values()
+    assert [record.end and record.end.outcome for record in found] == ["finished"] * 2
+    assert all(record.last and record.last.metrics["test/own_mae"] > 0 for record in found)
+
+
+def test_an_arm_that_cannot_learn_the_target_is_refused_before_there_is_a_folder(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
+    file = tmp_path / "own_target.py"
+    file.write_text(OWN_TARGET.replace("StandardConfig", "LaplaceConfig"))
+    with pytest.raises(ConfigError, match=r"arm `a` cannot learn .*`laplace` learns classes only"):
+        tuneparts.run(file, scale="smoke")
+    assert not (tmp_path / "results").exists()

@@ -59,3 +59,10 @@ def test_missing_data_is_said(search) -> None:
     found, note = sample_grid.of(away, rows(**{"hyper/rotation": 1.0}))
     assert found == ()
     assert "not on this machine" in note
+
+
+def test_examples_with_real_labels_are_the_first_ones(search) -> None:
+    values = search.replaced({"data.target": "values", "metric": "val/mse"})
+    (grid,), _ = sample_grid.of(values, rows(**{"hyper/rotation": 1.0}))
+    expected = values.data.load().train.labels[: sample_grid.NUM_EXAMPLES, 0]
+    assert grid.labels == tuple(f"{label:g}" for label in expected)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts import catalog
+from tuneparts import catalog, partition, pwfn, superweights
 from tuneparts.config import parse
 from tuneparts.data.target import Binary, OwnLoss, Target, Values
 from tuneparts.data.task import Examples, Task
@@ -177,3 +177,45 @@ def test_a_target_that_breaks_its_promises_is_refused_in_the_driver(target, law:
     aim = Task("t", part, part, part, num_classes=0, mean=(0.0,), std=(1.0,), target=target)
     with pytest.raises(ConfigError, match=law):
         parse(catalog.config_class("standard"), {}).check_task(aim)
+
+
+class TestCalls:
+    """The calls for one's own net take a target as well."""
+
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    y = 0.5 * x[:, :2] + x[:, 2:]
+
+    def net(self, num_outputs: int = 2) -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, num_outputs))
+
+    def test_partitioned_training_learns_values(self) -> None:
+        fields: dict[str, Any] = {"passes": 60, "interval": 20, "batch_size": 10}
+        found = partition.fit(self.net(), self.x, self.y, target="values", **fields)
+        assert found.predict(self.x).shape == (60, 2)
+        assert found.history[-1]["train/loss"] < found.history[0]["train/loss"]
+
+    def test_members_are_averaged(self) -> None:
+        found = superweights.fit(
+            [self.net(), self.net()], self.x, self.y, target="values", passes=20, batch_size=10
+        )
+        mean = torch.stack([net(self.x) for net in found.members]).mean(dim=0)
+        torch.testing.assert_close(found.predict(self.x), mean.detach())
+
+    def test_compression_is_scored_by_the_target(self) -> None:
+        small = pwfn.compress(
+            self.net(1), (self.x, self.y[:, 0] > 0), target="binary", passes=20, batch_size=10
+        )
+        assert set(small.after) == {"accuracy", "nll", "ece", "brier", "auc"}
+
+    def test_a_net_of_another_width_is_refused_and_not_broadcast(self) -> None:
+        with pytest.raises(ConfigError, match="as many outputs as each example has labels, 1, but"):
+            partition.fit(self.net(), self.x, self.y[:, 0], target="values", passes=4)
+        with pytest.raises(ConfigError, match="one label"):
+            partition.fit(self.net(), self.x, self.y, passes=4)
+
+    def test_tokens_reach_the_net_as_they_are(self) -> None:
+        tokens = torch.randint(9, (60, 5), generator=torch.Generator().manual_seed(0))
+        small = pwfn.compress(
+            embedded((5,), 3), (tokens, tokens[:, 0] % 3), passes=12, batch_size=10
+        )
+        assert "0" in small.left_out  # the embedding

@@ -33,8 +33,8 @@ class SampleGrid:
     trial: str
     hypers: Mapping[str, float]
     """The values that the draws were made at, by metric name."""
-    labels: tuple[int, ...]
-    """Class of each example (E)."""
+    labels: tuple[int | str, ...]
+    """Class of each example (E), or its numbers in words."""
     originals_EHWC: npt.NDArray[np.uint8]
     draws_EDHWC: npt.NDArray[np.uint8]
 
@@ -83,6 +83,8 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], s
         return (), f"The data is not on this machine: {error}"
     if len(task.in_shape) != 3:
         return (), "Inputs are vectors; only images can be shown."
+    if not task.has_pixels:
+        return (), "Inputs are real numbers without a scale; only pixels can be shown."
     return tuple(_grid(arm, row, values, task) for arm, row, values in found), ""
 
 
@@ -104,20 +106,27 @@ def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task
     config = hypers.augmentation().at(
         {name.removeprefix("hyper/"): value for name, value in values.items()}
     )
-    chosen = task.train.subset(_one_of_each_class(task.train.labels))
+    chosen = task.train.subset(_shown(task.train.labels))
     draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
     return SampleGrid(
         arm=arm.name,
         seed=int(row["seed"]),
         trial=str(row["trial"]),
         hypers=values,
-        labels=tuple(int(one) for one in chosen.labels),
+        labels=tuple(_label(one) for one in chosen.labels),
         originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
         draws_EDHWC=draws,
     )
 
 
-def _one_of_each_class(labels_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the index of the first example of each of the first classes."""
+def _label(label: Any) -> int | str:
+    is_class = np.ndim(label) == 0 and np.asarray(label).dtype == np.int64
+    return int(label) if is_class else ", ".join(f"{one:g}" for one in np.ravel(label))
+
+
+def _shown(labels_N: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the index of the first example of each of the first classes, or the first ones."""
+    if labels_N.dtype != np.int64 or labels_N.ndim > 1:
+        return np.arange(min(NUM_EXAMPLES, len(labels_N)))
     _, first = np.unique(labels_N, return_index=True)
     return np.asarray(first[:NUM_EXAMPLES], dtype=np.int64)

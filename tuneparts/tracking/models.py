@@ -63,7 +63,9 @@ def log(
         import torch
         from mlflow.models import Model, infer_signature
 
-        inputs = np.asarray(example, dtype=np.float32)
+        inputs = np.asarray(example)
+        if inputs.dtype != np.int64:  # whole numbers, such as tokens, stay whole
+            inputs = inputs.astype(np.float32)
         outputs = module(torch.from_numpy(inputs)).numpy()
         info = Model.log(
             artifact_path=None,
