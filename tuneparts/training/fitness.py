@@ -41,7 +41,7 @@ def check_hypers(hypers: Any, task: Task) -> None:
         hypers: a `HypersConfig`.
         task: what is to be learnt.
     """
-    present = [name for name in _ON_INPUTS if getattr(hypers, name, None) is not None]
+    present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(
             "hypers that change inputs need images or real numbers, but inputs are whole numbers "
