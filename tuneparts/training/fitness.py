@@ -14,7 +14,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.models import NETS, NetConfig
 
 _PROBE = 8
-_ON_INPUTS = ("affine", "colour", "noise", "mask")
 """Hypers that change inputs."""
 
 
