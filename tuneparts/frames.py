@@ -16,6 +16,7 @@ Example:
     {'random': 0.75}
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tuneparts import redaction, schema
 from tuneparts.journal import TrialId, TrialRecord, records
 
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
+SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
 STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
 QUEUED = "queued"
 """Outcome of a trial that waits for its first worker."""
@@ -58,6 +60,9 @@ def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.Da
 def steps(journal: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them.
 
+    A number of the config that changed during the trial, as populations do it, is a metric too:
+    `config/optimiser.lr`, with the value under which each step was made.
+
     Args:
         journal: The file `journal.jsonl` of a run.
         metrics: Schema names to read; all when None.
@@ -67,12 +72,77 @@ def steps(journal: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
         (str(trial), trial.arm, trial.seed, trial.index, name, row.step, row.time, float(value))
         for trial, record in _sorted(journal)
         for row in record.rows.values()
-        for name, value in row.metrics.items()
+        for name, value in {**row.metrics, **_changed_numbers(record, row.step)}.items()
         if _is_known(name) and (wanted is None or name in wanted)
     ]
     frame = pd.DataFrame(rows, columns=STEP_COLUMNS)
     order = ["arm", "seed", "index", "metric", "step"]
     return frame.assign(time=_times(frame["time"])).sort_values(order, ignore_index=True)
+
+
+def schedules(journal: Path) -> pd.DataFrame:
+    """The values under which the weights of each trial were trained, where they changed.
+
+    A trial that copied another's state was trained under the other's values before that. One row
+    per trial, stretch of passes and value; `passes` is where the stretch begins, and `trained_as`
+    the trial that its weights belonged to then.
+
+    Args:
+        journal: The file `journal.jsonl` of a run.
+    """
+    found = dict(_sorted(journal))
+    redactor = redaction.of_process()
+    changed: dict[str, list[str]] = {}
+    for trial, record in found.items():
+        known = changed.setdefault(trial.arm, [])
+        known += [path for path in _changed_paths(record) if path not in known]
+    rows = [
+        (str(trial), trial.arm, trial.seed, trial.index, passes, str(source), path, leaves[path])
+        for trial in found
+        if changed[trial.arm]
+        for passes, source, config in _lineage(found, trial)
+        for leaves in [flat(redactor.tree(config))]
+        for path in changed[trial.arm]
+        if path in leaves
+    ]
+    return pd.DataFrame(rows, columns=SCHEDULE_COLUMNS)
+
+
+def _lineage(
+    found: Mapping[TrialId, TrialRecord], trial: TrialId, before: float = math.inf
+) -> list[tuple[int, TrialId, Mapping[str, Any]]]:
+    """Where each stretch of a trial's weights began, as which trial, and at which config."""
+    stretches: list[tuple[int, TrialId, Mapping[str, Any]]] = []
+    starts = found[trial].starts if trial in found else {}
+    for passes in sorted((passes for passes in starts if passes < before), reverse=True):
+        start = starts[passes]
+        stretches.insert(0, (passes, trial, start.config))
+        if start.donor is not None:
+            return [*_lineage(found, TrialId.parse(start.donor), passes), *stretches]
+    return stretches
+
+
+def _changed_paths(record: TrialRecord) -> list[str]:
+    """The paths of a config whose values were not always the same."""
+    if len(record.starts) < 2:
+        return []
+    configs = [flat(config) for config in record.configs]
+    return [path for path in configs[0] if len({repr(one.get(path)) for one in configs}) > 1]
+
+
+def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
+    """The changed numbers of the config under which a step was made, as metrics."""
+    paths = _changed_paths(record)
+    begun = [passes for passes in record.starts if passes < step]
+    if not paths or not begun:
+        return {}
+    leaves = flat(record.starts[max(begun)].config)
+    numbers = {path: leaves.get(path) for path in paths}
+    return {
+        f"config/{path}": float(value)
+        for path, value in numbers.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -135,6 +135,7 @@ _METRICS = [
     Metric("system/gpu_memory", Direction.NONE, "MB", 0, "GPU memory of the worker, its peak"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
+    Metric("config/*", Direction.NONE, "", 4, "value of the config that a population changed"),
 ]
 METRICS = {metric.name: metric for metric in _METRICS}
 """Name -> metric: the built-in ones, then what methods have declared in this process."""
@@ -181,7 +182,8 @@ def _words(metric: Metric) -> str:
 
 def find(name: str) -> Metric | None:
     """The metric behind a reported name, or None; families match by their stem."""
-    return METRICS.get(name) or METRICS.get(name.rpartition(".")[0] + ".*")
+    stems = name, name.rpartition(".")[0] + ".*", name.partition("/")[0] + "/*"
+    return next((METRICS[stem] for stem in stems if stem in METRICS), None)
 
 
 def lookup(name: str) -> Metric:

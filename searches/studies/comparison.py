@@ -193,7 +193,15 @@ class Comparison(Config):
                 *self.retrained(searched, dict.fromkeys(searched, trials.seeds)),
             ),
             score_test_always=True,
-            figures=("accuracy", "scores", "hypers", "samples", "projections", "best_of_n"),
+            figures=(
+                "accuracy",
+                "scores",
+                "hypers",
+                "samples",
+                "projections",
+                "best_of_n",
+                "schedule",
+            ),
         )
 
     def _arm(self, name: str, config: Any, **fields: Any) -> Arm:

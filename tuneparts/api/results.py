@@ -109,6 +109,7 @@ class Results:
             metadata(self.run, self.parent_run_id),
             frames.trials(journal, self.run_ids),
             frames.steps(journal),
+            schedules=frames.schedules(journal),
             find=ArtifactStore(Folder(self.run.storage)).find,
         )
         if "samples" not in data.metadata.figures:

@@ -2,13 +2,13 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import pandas as pd
 
-from tuneparts.frames import STEP_COLUMNS
+from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
 from tuneparts.reports import answer, tables
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import Table
@@ -42,6 +42,8 @@ class RunData:
     """Examples under the augmentation that selected trials found."""
     sample_grids_note: str = ""
     """Why there are no sample grids."""
+    schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
+    """Values that changed on the way of each trial; see `frames.schedules`."""
     find: ArtifactReader | None = None
     """Reads the tables that trials left; None where they are out of reach."""
 
@@ -57,8 +59,9 @@ class RunData:
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of the report: scores and costs, hypers, communication."""
-        return tables.build(self.summary, self.metadata, self.verdict)
+        """The tables of the report: scores and costs, hypers, communication, schedules."""
+        found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
+        return tables.build(self.summary, self.metadata, self.verdict, found)
 
     @cached_property
     def answer(self) -> str:

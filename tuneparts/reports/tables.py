@@ -23,7 +23,10 @@ _JUDGED = ("test/", "corrupted/")
 
 
 def build(
-    summary: pd.DataFrame, metadata: ReportMetadata, verdict: Callable[[str], Verdict]
+    summary: pd.DataFrame,
+    metadata: ReportMetadata,
+    verdict: Callable[[str], Verdict],
+    schedules: pd.DataFrame | None = None,
 ) -> tuple[Table, ...]:
     """Build the table of scores and costs, and those of hypers and communication if there are any.
 
@@ -31,6 +34,7 @@ def build(
         summary: One row per arm, as `select.summarise` gives it.
         metadata: Of the search.
         verdict: The verdict by a metric; the arm that it names as winner is bold.
+        schedules: Of the selected trials, as `frames.schedules` gives them; one table per arm.
     """
     tables = [_scores_and_costs(summary, metadata, verdict)]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
@@ -38,6 +42,9 @@ def build(
         tables.append(_hypers(summary, hypers))
     if BYTES in summary:
         tables.append(_communication(summary, metadata))
+    if schedules is not None:
+        arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
+        tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
     origin = provenance(metadata)
     return tuple(
         replace(table, subject=metadata.name, notes=(*table.notes, origin)) for table in tables
@@ -120,6 +127,31 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
         note += f" {hidden} values of families such as `{names[-1]}` are in the CSV file only."
     columns = (_arms(summary), *(_scores(summary, name) for name in single))
     return Table("Hypers", columns, (note,))
+
+
+def _schedule(arm: str, rows: pd.DataFrame) -> Table:
+    """What a population found: the values over the passes of its selected trials."""
+    paths = list(dict.fromkeys(rows["path"]))
+    stretches = rows.groupby(["seed", "passes", "trained_as"], sort=False)
+    cells = []
+    for (seed, passes, source), stretch in stretches:
+        values = dict(zip(stretch["path"], stretch["value"], strict=True))
+        cells.append([seed, f"{passes:,}", source, *(_value(values.get(path)) for path in paths)])
+    return Table.of_rows(
+        ["seed", "from passes", "as trial", *paths],
+        cells,
+        heading=f"Schedule of {arm}",
+        numbers=["seed", "from passes", *paths],
+        details={"as trial": 1},
+        notes=(
+            "The values under which the weights of each seed's selected trial were trained, back "
+            "through the trials that it copied.",
+        ),
+    )
+
+
+def _value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else NOTHING if value is None else str(value)
 
 
 def _scores(

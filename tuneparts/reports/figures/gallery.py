@@ -23,6 +23,7 @@ from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.members import anytime, interpolation, membership
 from tuneparts.reports.figures.samples import samples
+from tuneparts.reports.figures.schedule import schedule
 from tuneparts.reports.figures.scores import calibration, scores
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
@@ -42,6 +43,7 @@ FIGURES: dict[str, Figure] = {
     "membership": membership,
     "samples": samples,
     "communication": communication,
+    "schedule": schedule,
     "calibration": calibration,
     "trials": trials,
     "deviations": deviations,
