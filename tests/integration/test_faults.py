@@ -75,7 +75,7 @@ class Driver:
 @pytest.fixture(scope="session")
 def undisturbed(null_file, tmp_path_factory, template_store) -> tuple[pd.DataFrame, pd.DataFrame]:
     driver = Driver(tmp_path_factory.mktemp("undisturbed"), template_store)
-    driver.finish("search", str(null_file), "--scale", "smoke")
+    driver.finish("search", str(null_file), "--scale", "smoke", "--ray")
     assert driver.status() == "FINISHED"
     return driver.frames()
 
@@ -88,11 +88,11 @@ def assert_same(found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
 
 
 def kill_and_resume(driver: Driver, null_file: Path, after_rows: int) -> None:
-    process = driver.start("search", str(null_file), "--scale", "smoke")
+    process = driver.start("search", str(null_file), "--scale", "smoke", "--ray")
     driver.wait_for_rows(after_rows, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    driver.finish("resume")
+    driver.finish("resume", "--ray")
 
 
 @pytest.mark.timeout(400)
@@ -107,12 +107,12 @@ def test_kill_nine_then_resume(null_file, tmp_path, template_store, undisturbed)
 @pytest.mark.timeout(400)
 def test_ctrl_c_ends_cleanly_and_resumes(null_file, tmp_path, template_store, undisturbed) -> None:
     driver = Driver(tmp_path / "interrupted", template_store)
-    process = driver.start("search", str(null_file), "--scale", "smoke")
+    process = driver.start("search", str(null_file), "--scale", "smoke", "--ray")
     driver.wait_for_rows(20, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=90) == 130
     assert driver.status() == "KILLED"
-    driver.finish("resume")
+    driver.finish("resume", "--ray")
     assert_same(driver.frames(), undisturbed)
     assert driver.status() == "FINISHED"
 

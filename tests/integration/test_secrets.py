@@ -25,7 +25,7 @@ def test_a_whole_search_leaves_no_planted_secret_behind(null_file: Path, tmp_pat
         "PLANTED_TOKEN": TOKEN,
     }
     done = subprocess.run(
-        [*command, "--scale", "smoke"], env=environment, capture_output=True, check=False
+        [*command, "--scale", "smoke", "--ray"], env=environment, capture_output=True, check=False
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said.decode()[-2000:]

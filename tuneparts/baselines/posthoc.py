@@ -6,6 +6,7 @@ laplace-torch (Daxberger et al. 2021); nothing is learnt from it.
 """
 
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, Self
 
@@ -83,9 +84,7 @@ class PosthocLearner(StandardLearner):
 
     def evidence(self) -> float:
         """Log p(D) of the training data, in nats."""
-        torchvision_door.load()  # before laplace-torch, whose metrics import it plainly
-        from laplace import Laplace
-
+        laplace = _library()
         batches = list(self.train_data.iterate(self.config.batch_size))
         data = TensorDataset(torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches]))
         model = _Predictor(self)
@@ -94,7 +93,7 @@ class PosthocLearner(StandardLearner):
         # Loaders and estimators of the library draw from the global generator.
         with seeding.isolated(self.context.seed, "laplace"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            posterior: Any = Laplace(
+            posterior: Any = laplace.Laplace(
                 model,
                 "classification",
                 subset_of_weights="all",
@@ -123,6 +122,14 @@ class PosthocLearner(StandardLearner):
             total = self.evidence()
             metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
         return metrics
+
+
+def _library() -> Any:
+    """The package laplace-torch."""
+    torchvision_door.load()  # before laplace-torch, whose metrics import it plainly
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
+        return import_module("laplace")
 
 
 class _Predictor(nn.Module):

@@ -37,10 +37,13 @@ RunArgument = Annotated[
 ]
 AddressOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="Ray cluster HOST:PORT; a Ray of this machine's own when not given."),
+    typer.Option(help="Ray cluster HOST:PORT; this machine when not given."),
 ]
 LocalOption = Annotated[
     bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
+]
+RayOption = Annotated[
+    bool, typer.Option("--ray", help="Run trials on a Ray of this machine, also if they are few.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 
@@ -51,6 +54,7 @@ def search(
     scale: ScaleOption = "cpu",
     address: AddressOption = None,
     local: LocalOption = False,
+    ray: RayOption = False,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     arms: ArmsOption = None,
@@ -67,7 +71,7 @@ def search(
     verb.search(
         name,
         scale=scale,
-        place=verb.Place(address, is_local=local),
+        place=verb.Place(address, is_local=local, is_ray=ray),
         trials=trials,
         seeds=verb.parse_seeds(seeds),
         arms=None if arms is None else arms.split(","),
@@ -83,12 +87,14 @@ def resume(
     run: RunArgument = None,
     address: AddressOption = None,
     local: LocalOption = False,
+    ray: RayOption = False,
     retry_failed: RetryOption = False,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
-    verb.resume(run, place=verb.Place(address, is_local=local), retry_failed=retry_failed)
+    place = verb.Place(address, is_local=local, is_ray=ray)
+    verb.resume(run, place=place, retry_failed=retry_failed)
 
 
 @app.command()

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
@@ -11,7 +12,11 @@ from tuneparts import settings
 from tuneparts.api import running
 from tuneparts.cli import estimate, report, signals
 from tuneparts.errors import ConfigError, InterruptedRunError
+from tuneparts.executors.choice import suited
 from tuneparts.search import load, runs
+
+if TYPE_CHECKING:
+    from tuneparts.search.spec import Search
 
 INTERRUPTED = 130
 """Exit code of a process that ended by Ctrl-C."""
@@ -22,9 +27,20 @@ class Place:
     """Where trials run."""
 
     address: str | None = None
-    """HOST:PORT of a Ray cluster; None for a Ray of this machine's own."""
+    """HOST:PORT of a Ray cluster; None for this machine."""
     is_local: bool = False
-    """Whether they run in processes of this machine, without Ray."""
+    """Whether they run in processes of this machine, without Ray, whatever suits them."""
+    is_ray: bool = False
+    """Whether they run on Ray, whatever suits them."""
+
+    def executor(self, search: "Search") -> Literal["local", "ray"]:
+        """Who runs them: as told, or as it suits the search."""
+        if self.is_local and (self.is_ray or self.address is not None):
+            other = "--ray" if self.is_ray else "--address"
+            raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
+        if self.is_ray or self.address is not None:
+            return "ray"
+        return "local" if self.is_local else suited(search)
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
@@ -53,8 +69,10 @@ def search(
     """Resolve a search, then run it or print its plan; `resume` continues its newest run."""
     resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
     if dry_run:
+        running.check(resolved)
         estimate.print_plan(resolved)
         return
+    place.executor(resolved)  # refuses what contradicts itself, before there is a run
     refuse_temporary_results()
     found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
     _run(found or running.create(resolved, storage=storage), place)
@@ -84,6 +102,7 @@ def refuse_temporary_results() -> None:
 
 
 def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+    executor = place.executor(made.search)
     console = Console()
     console.print(made.search.question, highlight=False, markup=False)
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
@@ -91,7 +110,7 @@ def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
         try:
             running.execute(
                 made,
-                executor="local" if place.is_local else "ray",
+                executor=executor,
                 address=place.address,
                 retry_failed=retry_failed,
                 console=console,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from tuneparts.errors import ConfigError, StorageError, WorkerError
+from tuneparts.executors.choice import num_trials
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
 from tuneparts.executors.worker import (
     Report,
@@ -41,7 +42,7 @@ def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | No
         plan: what is left of a search.
         storage: where checkpoints lie.
         workers: processes beside this one; 1 runs all in this process. As many as the machine has
-            room for when not given.
+            room for, but not more than trials, when not given.
         code: what the search brings along.
 
     Raises:
@@ -50,7 +51,8 @@ def run(plan: Plan, storage: str, workers: int | None = None, *, code: Code | No
         WorkerError: Worker processes do not start.
     """
     room = room_for(plan.search)
-    workers = room if workers is None else workers
+    # A pool takes seconds to start, and a single trial gains nothing from one.
+    workers = min(room, num_trials(plan.search)) if workers is None else workers
     if workers < 1:
         raise ConfigError(f"a search needs at least one worker, but got {workers}.")
     setting = TrialSetting.of(plan.search, storage, code, plan.journal.path.parent)
