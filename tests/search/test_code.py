@@ -1,5 +1,6 @@
 """The code that a search brings along, and what it may not be."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +116,23 @@ def test_what_is_typed_into_an_interpreter_is_refused() -> None:
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert "typed into a notebook or an interpreter. Write it into a `.py` file" in done.stderr
+
+
+def test_an_environment_in_the_folder_of_a_search_is_not_its_code(tmp_path) -> None:
+    site = tmp_path / ".venv" / "lib" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "installed_there.py").write_text("class Base: ...")
+    (tmp_path / "beside.py").write_text("import installed_there")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        with code.importable(tmp_path):
+            import beside
+        kept = sys.modules["installed_there"]
+        with code.importable(tmp_path, afresh=True):
+            assert sys.modules["installed_there"] is kept
+            assert "beside" not in sys.modules
+            importlib.import_module("beside")
+        assert sys.modules["beside"] is not beside
+        assert sys.modules["beside"].installed_there is kept
+    with code.importable(tmp_path / ".venv"):
+        assert "beside" not in sys.modules

@@ -65,9 +65,17 @@ def importable(folder: Path, *, afresh: bool = False) -> Iterator[None]:
         finally:
             sys.path.remove(str(folder))
             for name in set(sys.modules) - known:
-                file = getattr(sys.modules[name], "__file__", None)
-                if file and Path(file).resolve().is_relative_to(folder):
+                if _is_from(folder, name):
                     _IMPORTED[name] = folder
+
+
+def _is_from(folder: Path, name: str) -> bool:
+    """Whether a module was found in a folder itself, and not in an environment inside of it."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if not file or not Path(file).resolve().is_relative_to(folder):
+        return False
+    first = Path(file).resolve().relative_to(folder).parts[0]
+    return first.partition(".")[0] == name.partition(".")[0]
 
 
 @dataclass(frozen=True)
