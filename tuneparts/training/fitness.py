@@ -14,7 +14,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.models import NETS, NetConfig
 
 _PROBE = 8
-"""Hypers that change inputs."""
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
