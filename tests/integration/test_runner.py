@@ -96,7 +96,7 @@ def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file,
         ("raise", "ValueError: asked to fail"),
         pytest.param("nan", "ArithmeticError: loss is nan", marks=pytest.mark.slow),
         pytest.param("memory", "MemoryError", marks=pytest.mark.slow),
-        ("killed", "the worker process died 4 times"),
+        pytest.param("killed", "the worker process died 4 times", marks=pytest.mark.slow),
         pytest.param("hang", "an interval ends within 5 s", marks=pytest.mark.slow),
     ],
 )
