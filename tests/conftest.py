@@ -42,7 +42,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-RAY_FILES = ("tests/integration/", "tests/executors/test_ray", "tests/executors/test_cluster")
+RAY_FILES = (
+    "tests/integration/",
+    "tests/executors/test_ray",
+    "tests/executors/test_cluster",
+    "tests/ray/",
+    "tests/examples/test_tune_",
+)
 
 
 def group_of(nodeid: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.slow
 def test_stock_searcher_and_scheduler_drive_it(local_ray, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent.parent.parent / "examples")
     import tune_trainable

@@ -68,6 +68,7 @@ def test_ray_and_the_local_executor_write_the_same_journal(
     assert facts(tmp_path) == facts(on_ray)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, tmp_path) -> None:
     search = resolved(null_file)
     fixed = search.arms[0]

@@ -163,6 +163,7 @@ def test_an_objective_is_called_with_the_keys_of_the_space(trainable) -> None:
         assert [row["val/loss"] for row in rows] == [4.0, 5.0, 6.0]
 
 
+@pytest.mark.slow
 def test_stock_pbt_copies_states_and_perturbs_configs(trainable, local_ray, tmp_path: Path) -> None:
     from ray import tune
     from ray.tune.schedulers import PopulationBasedTraining
