@@ -7,6 +7,8 @@ KILLED := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableException
 INSTALLED := $(VENV)/.installed
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
+# Ray's workers are polite by default, and would starve beside the other tests.
+export RAY_worker_niceness := 0
 
 # A worker per core and one more, since the tests of Ray wait more than they compute. Tests that share
 # something costly stay together (tests/conftest.py).
