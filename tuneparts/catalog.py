@@ -6,7 +6,6 @@ by the import path of its config class, `package.module:ConfigClass`. The name s
 process or in a worker.
 """
 
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from tuneparts import import_path
@@ -46,16 +45,7 @@ def methods() -> dict[str, str]:
     Raises:
         ConfigError: Two methods have one name.
     """
-    found = dict(METHODS)
-    for point in metadata.entry_points(group=GROUP):
-        if found.setdefault(point.name, point.value) != point.value:
-            package = point.dist.name if point.dist is not None else "a package"
-            raise ConfigError(
-                f"every method has a name of its own, but `{point.name}` is {found[point.name]}, "
-                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
-                "package."
-            )
-    return found
+    return import_path.with_installed("method", METHODS, group=GROUP)
 
 
 def config_class(name: str) -> "type[MethodConfig]":

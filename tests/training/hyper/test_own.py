@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from importlib import metadata
 from typing import Annotated, Any
 
 import pytest
@@ -138,7 +139,7 @@ class TestConfig:
         def points(group: str) -> list[type[Point]]:
             return [Point] if group == "tuneparts.hypers" else []
 
-        monkeypatch.setattr(kinds.metadata, "entry_points", points)
+        monkeypatch.setattr(metadata, "entry_points", points)
         assert parse(HypersConfig, {"p": {"kind": "prior"}}).parts["p"] == Prior()
         Point.name = "weight_decay"
         with pytest.raises(ConfigError, match=r"`weight_decay` is tuneparts\.augment"):

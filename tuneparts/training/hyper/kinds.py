@@ -4,8 +4,6 @@ The kind is a word of `KINDS`, the name of an entry point of an installed packag
 path of the class, `package.module:Class`.
 """
 
-from importlib import metadata
-
 from tuneparts import import_path
 from tuneparts.augment.hyper import Hyper
 from tuneparts.errors import ConfigError, UnknownNameError
@@ -25,16 +23,7 @@ def kinds() -> dict[str, str]:
     Raises:
         ConfigError: Two hypers have one name.
     """
-    found = dict(KINDS)
-    for point in metadata.entry_points(group=GROUP):
-        if found.setdefault(point.name, point.value) != point.value:
-            package = point.dist.name if point.dist is not None else "a package"
-            raise ConfigError(
-                f"every hyper has a name of its own, but `{point.name}` is {found[point.name]}, "
-                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
-                "package."
-            )
-    return found
+    return import_path.with_installed("hyper", KINDS, group=GROUP)
 
 
 def kind_of(hyper: Hyper) -> str:
