@@ -6,7 +6,7 @@ from tuneparts.executors.width import fitted
 from tuneparts.search.spec import Asha, Optuna, Resources, Tpe
 
 
-def test_each_replicate_gets_twice_its_share_of_the_room(null_search, null_arm) -> None:
+def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, null_arm) -> None:
     search = null_search(
         null_arm("tpe", algorithm=Tpe(num_trials=40)),
         null_arm("free", algorithm=Optuna(num_trials=40, timing="free")),
@@ -19,11 +19,11 @@ def test_each_replicate_gets_twice_its_share_of_the_room(null_search, null_arm) 
     found = fitted(search, executor="local", cpus=16)
     windows = {arm.name: getattr(arm.algorithm, "window", None) for arm in found.arms}
     assert windows == {
-        "tpe": 16, "free": 8, "wide": 4, "few": 4, "given": 5, "asha": None,
+        "tpe": 20, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
     }  # fmt: skip
     assert found.digest != search.digest
     assert fitted(found, executor="local", cpus=2) == found
-    assert fitted(search, executor="local", workers=2).arm("tpe").algorithm.window == 2
+    assert fitted(search, executor="local", workers=2).arm("tpe").algorithm.window == 3
 
 
 def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> None:
