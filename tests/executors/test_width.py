@@ -19,7 +19,7 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
     found = fitted(search, executor="local", cpus=16)
     windows = {arm.name: getattr(arm.algorithm, "window", None) for arm in found.arms}
     assert windows == {
-        "tpe": 20, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
+        "tpe": 13, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
     }  # fmt: skip
     assert found.digest != search.digest
     assert fitted(found, executor="local", cpus=2) == found
