@@ -34,4 +34,4 @@ def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> Non
 @pytest.mark.parametrize("cpus", [0.5, 1.0])
 def test_there_is_room_for_one_at_least(null_search, null_arm, cpus: float) -> None:
     search = null_search(null_arm("tpe", algorithm=Tpe(num_trials=4)))
-    assert fitted(search, executor="local", cpus=cpus).arm("tpe").algorithm.window == 2
+    assert fitted(search, executor="local", cpus=cpus).arm("tpe").algorithm.window == 1

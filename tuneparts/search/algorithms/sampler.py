@@ -94,7 +94,7 @@ class Sampled(Timed):
         # Workers that wait for the oldest trial need others to run, but trials that are asked for
         # before anything is told are random: some more than the width, a third of all at most.
         wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
-        return self.replaced({"window": width if self.is_free else wide})
+        return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
     def check(self, arm: "Arm") -> None:
         # Asked of the class, because to call `distribution` would import Optuna.
