@@ -6,7 +6,7 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 
 from typing import Any
 
-from studies.sharing import Sharing, wide_resnets
+from studies.sharing import INITIALISATION, Sharing, wide_resnets
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search.spec import Arm, Scale, Search
 from tuneparts.superweights.learner import SuperweightsConfig
@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
     arms: list[Arm] = []
     for budget in budgets:
         size = f"{budget // 1_000_000}m" if setting.is_paper else f"{budget // 1000}k"
-        allocation = {"budget": budget, "when_short": "merge"}
+        allocation = {"budget": budget, "when_short": "merge", **INITIALISATION}
         one_each = SuperweightsConfig(
             **common,
             members=equal,

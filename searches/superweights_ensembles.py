@@ -5,7 +5,7 @@ Clean and corrupted test data: accuracy, likelihood, calibration, and how much m
 
 from typing import Any
 
-from studies.sharing import BY_GRADIENTS, EPOCH, Sharing, wide_resnets
+from studies.sharing import BY_GRADIENTS, EPOCH, INITIALISATION, Sharing, wide_resnets
 from tuneparts.augment.corruptions import KINDS
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
 from tuneparts.ensembles.deep import DeepEnsembleConfig
@@ -53,7 +53,10 @@ def search(scale: Scale) -> Search:
     longer = {"passes": 250 * EPOCH, "optimiser.weight_decay": 3e-4} if setting.is_paper else {}
     private = {"clusters": "depth", "coefficients": "private"}
     shared = SuperweightsConfig(
-        **common, members=(net,) * num, allocation={"budget": small}, sharing=private
+        **common,
+        members=(net,) * num,
+        allocation={"budget": small, **INITIALISATION},
+        sharing=private,
     )
     batch_ensemble = BatchEnsembleConfig(**common, net=net, num_members=num)
     mimo = MimoConfig(

@@ -22,6 +22,9 @@ MIXED_EPOCHS = 222
 MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
 """60, 120 and 160 epochs of training, of which the comparison of uses is one more."""
 
+INITIALISATION = {"initialisation": "fan_in"}
+"""Of all templates in these searches: that of He et al. (2015), as Wide ResNets have it."""
+
 BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9}
 """Sharing of members of different shape, with the thresholds of the paper."""
 
@@ -97,7 +100,7 @@ class Sharing(Config):
         return SuperweightsConfig(
             **self.mixed_training(holds_out=holds_out),
             members=members,
-            allocation={"budget": budget},
+            allocation={"budget": budget, **INITIALISATION},
             sharing=BY_GRADIENTS,
             stages=self.stages(),
         )

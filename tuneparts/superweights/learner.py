@@ -31,7 +31,7 @@ from tuneparts.superweights.stages import SharingStage, StagesConfig, Timetable,
 from tuneparts.superweights.ties import Ties
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
 
 
 class AllocationConfig(Config):
@@ -48,7 +48,7 @@ class AllocationConfig(Config):
     """Most templates of one slot."""
     chain: ChainKind = "growth"
     """Crop weights on the way from shape to shape, or at the end."""
-    initialisation: Initialisation = "fan_in"
+    initialisation: Initialisation = "own"
 
 
 class SharingConfig(Config):
@@ -124,7 +124,7 @@ _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
 
 
-class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
+class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
     """Trains members that share templates through all stages."""
 
     config: SuperweightsConfig

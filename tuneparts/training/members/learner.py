@@ -29,7 +29,7 @@ from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
-from tuneparts.training.members.model import Members
+from tuneparts.training.members.model import Members, NetMembers
 from tuneparts.training.members.predictions import differences, operating_points
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.scores import EVAL_BATCH
@@ -113,7 +113,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels (B,)."""
-        x, y_B = self.train_data.take(self._batches.next())
+        return self.augmented(self._batches.next())
+
+    def augmented(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Augmented inputs and labels of these training examples."""
+        x, y_B = self.train_data.take(indices_B)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
@@ -130,12 +134,17 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
-        loss_M = self.losses(*self.next_batch())
-        gradient_step(self.objective(loss_M), self.optimiser)
+        loss_M = self.update()
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
+    def update(self) -> Tensor:
+        """Move all parameters by the gradient of one batch; the loss of each member (M,)."""
+        loss_M = self.losses(*self.next_batch())
+        gradient_step(self.objective(loss_M), self.optimiser)
+        return loss_M
+
     def predictor(self) -> nn.Module:
-        return MeanOfMembers(self.model, self.target)
+        return MeanOfMembers(self.model.materialised(), self.target)
 
     def evaluate(self) -> dict[str, float]:
         metrics = {
@@ -201,6 +210,29 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
         return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+
+class NetMembersLearner(MembersLearner):
+    """A learner whose members have a net each, and may share weights.
+
+    It minimises the sum of the members' losses. Members go through a step one after another, so
+    that only one holds its activations in memory.
+    """
+
+    model: NetMembers
+
+    def batches(self) -> list[tuple[Tensor, Tensor]]:
+        """Augmented inputs and labels for each member."""
+        return [self.next_batch()] * self.model.num_members
+
+    def update(self) -> Tensor:
+        def loss(outputs_BK: Tensor, y_B: Tensor) -> Tensor:
+            return self.target.loss(outputs_BK, y_B, reduction="none").mean()
+
+        self.optimiser.zero_grad()
+        loss_M = self.model.backward(self.batches(), loss)
+        self.optimiser.step()
+        return loss_M
 
 
 def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:
