@@ -5,6 +5,7 @@ anew; train with tied coefficients, compare the gradients of their uses, untie w
 train to the end. Nothing but the grouping moves from the search to the training.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -120,6 +121,8 @@ class SuperweightsConfig(MembersConfig):
         return SuperweightsLearner(self, context)
 
 
+_log = logging.getLogger(__name__)
+
 _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
 
@@ -176,7 +179,9 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         counts = [count for cluster in plan.clusters for count in cluster.templates]
         metrics = super().evaluate() | {
             "size/templates": float(plan.num_weights),
+            "superweights/bins": float(len(set(self._bins))),
             "superweights/clusters": float(len(plan.clusters)),
+            "superweights/trained": float(self.timetable.trained),
             "superweights/vectors": float(self.model.bank.num_vectors),
             "superweights/templates": sum(counts) / len(counts),
             **self._found,
@@ -275,7 +280,15 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         total, halves = self._sums.take()
         similarities = similarity.layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
+        if tau < self.config.sharing.tau:
+            _log.warning(
+                "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights",
+                tau,
+                self.config.sharing.tau,
+                self.budget,
+            )
         self._found = {
+            "superweights/tau_asked": self.config.sharing.tau,
             "superweights/tau": tau,
             **similarity.metrics(
                 similarities, [similarity.layer_similarities(half, self._bins) for half in halves]

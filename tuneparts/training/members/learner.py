@@ -30,7 +30,11 @@ from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
 from tuneparts.training.members.model import Members, NetMembers
-from tuneparts.training.members.predictions import differences, operating_points
+from tuneparts.training.members.predictions import (
+    OperatingPoint,
+    differences,
+    operating_points,
+)
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step
@@ -156,7 +160,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         self.model.eval()
         with torch.no_grad(), self.model.prepared():
             if self._val is not None:
-                metrics |= self._scores(*self._logits(self._val), "val")
+                val_logits_MNK, val_labels_N = self._logits(self._val)
+                metrics |= self._scores(val_logits_MNK, val_labels_N, "val")
+                if self.finished:
+                    for point in self._points(val_logits_MNK, val_labels_N):
+                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
             if len(self._test) and (self.finished or self.context.score_test_always):
                 logits_MNK, labels_N = self._logits(self._test)
                 metrics |= self._scores(logits_MNK, labels_N, "test")
@@ -178,12 +186,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         """What is measured once, on test data."""
         metrics: dict[str, float] = {}
-        flops = self.model.member_flops()
-        if len(flops) == len(logits_MNK) and isinstance(self.target, Classes):
-            for point in operating_points(logits_MNK, labels_N, flops):
-                metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
-                metrics[f"anytime/nll.{point.name}"] = point.nll
-                metrics[f"anytime/flops.{point.name}"] = float(point.flops)
+        for point in self._points(logits_MNK, labels_N):
+            metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
+            metrics[f"anytime/nll.{point.name}"] = point.nll
+            metrics[f"anytime/flops.{point.name}"] = float(point.flops)
         if self.config.corruptions:
             task = self.context.task
             metrics |= corrupted_scores(
@@ -196,6 +202,13 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
                 batch_size=EVAL_BATCH,
             )
         return metrics | self._interpolation()
+
+    def _points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        """The subsets of members with their scores; none where members cannot run alone."""
+        flops = self.model.member_flops()
+        if len(flops) != len(logits_MNK) or not isinstance(self.target, Classes):
+            return []
+        return operating_points(logits_MNK, labels_N, flops)
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points
