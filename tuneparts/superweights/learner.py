@@ -58,8 +58,8 @@ class SharingConfig(Config):
     num_bins: int | None = Field(default=4, ge=1)
     """Bins of relative depth that clusters start as; None for one per layer of a member."""
     clusters: Literal["depth", "gradient", "random"] = "gradient"
-    """Keep the bins, split them by gradients, or split them at random into clusters of the very
-    sizes that gradients give: the control."""
+    """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
+    that gradients give: the control."""
     scope: Literal["all", "reference"] = "all"
     """Compare the layers of all members, or those of the first, whom the others follow."""
     tau: float = 0.1
@@ -125,6 +125,8 @@ _log = logging.getLogger(__name__)
 
 _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
+_DRAWS = 50
+"""Random clusters that are tried at one tau before it is lowered."""
 
 
 class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
@@ -307,10 +309,13 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
                 labels = clusters.split_by_similarity(self._bins, similarities, tau)
             else:
                 labels = clusters.split_by_reference(self._layers, self._bins, similarities, tau)
-            if sharing.clusters == "random":
-                labels = clusters.shuffled(labels, self._bins, generator)
-            if self._least(labels) <= self.budget:
-                return labels, tau
+            drawn = [labels]
+            if sharing.clusters == "random" and self._least(labels) <= self.budget:
+                # Other layers of the same numbers need other weights: the first draw that fits.
+                drawn = [clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
+            for candidate in drawn:
+                if self._least(candidate) <= self.budget:
+                    return candidate, tau
             tau -= _TAU_STEP
         return self._bins, tau
 
