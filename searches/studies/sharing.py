@@ -2,7 +2,8 @@
 
 `paper` follows Teterwak et al. (2024): CIFAR-100, SGD for 200 epochs of batches of 128, and before
 them, where clusters are learnt, twenty epochs to search and one to compare the gradients of layers.
-`cpu` is 800 rotated MNIST digits of 14 x 14 pixels with 4,000 test images; `smoke` rotated digits of 8 x 8 pixels, which come with scikit-learn.
+`cpu` is 800 rotated MNIST digits of 14 x 14 pixels with 4,000 test images; `smoke`
+rotated digits of 8 x 8 pixels, which come with scikit-learn.
 """
 
 from typing import Any
