@@ -4,6 +4,7 @@ from tuneparts.augment.affine import BentonConfig, LilaConfig, SchwoebelConfig
 from tuneparts.augment.concrete import DropoutConfig, MaskConfig
 from tuneparts.augment.label_smoothing import LabelSmoothing
 from tuneparts.augment.pixels import ColourConfig, InputNoise
+from tuneparts.augment.prior import Prior
 from tuneparts.augment.temperature import Temperature
 from tuneparts.augment.weight_decay import WeightDecay
 from tuneparts.testing import HyperContract
@@ -58,6 +59,10 @@ class TestLabelSmoothing(HyperContract):
 
 class TestWeightDecay(HyperContract):
     hyper = WeightDecay(strength=0.01)
+
+
+class TestPrior(HyperContract):
+    hyper = Prior(decay=(0.01, 0.02, 0.3, 0.04))
 
 
 def test_no_built_in_hyper_is_left_out() -> None:
