@@ -219,7 +219,7 @@ def _padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 def _outer(layer: nn.Module, grads: list[Tensor], num_examples: int) -> Tensor:
     """B: the sum of g g^T over examples, positions and columns of the likelihood's curvature."""
-    g = torch.stack(grads)
-    g = g.reshape(len(grads), num_examples, -1, *g.shape[2:]).sum(dim=2)
+    # Samples first: what is stacked is then S times smaller.
+    g = torch.stack([g.reshape(num_examples, -1, *g.shape[1:]).sum(dim=1) for g in grads])
     g_RO = g.movedim(2, -1).flatten(0, -2) if isinstance(layer, nn.Conv2d) else g.flatten(0, -2)
     return g_RO.T @ g_RO

@@ -87,14 +87,12 @@ class LaplaceConfig(SupervisedConfig):
         """What one evidence step costs.
 
         The diagonal has a Jacobian of the batch, K backward passes, and twice as many to
-        differentiate it. The factors have K backward passes without gradients by weights, each
-        a third of a pass, and as many to differentiate them.
+        differentiate it. The factors have K backward passes without gradients by weights, and twice
+        as many to differentiate them: together about K passes over as large a batch.
         """
         if self.curvature == "diagonal":
             return 3 * num_classes
-        return math.ceil(2 * (num_classes + 1) / 3) * math.ceil(
-            self.evidence_batch / self.batch_size
-        )
+        return math.ceil(num_classes * self.evidence_batch / self.batch_size)
 
     @model_validator(mode="after")
     def _check_weight_decay(self) -> Self:
