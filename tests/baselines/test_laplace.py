@@ -161,13 +161,26 @@ def test_the_prior_finds_the_size_of_the_weights(context, small, curvature):
     assert delta * float(weight.square().sum()) == pytest.approx(effective, rel=0.1)
 
 
+def test_the_precisions_can_have_a_rate_of_their_own(context, small):
+    moved = {}
+    for rate in (None, 0.0, 0.02):
+        learner = _learner(context, small, hyper_lr=0.1, precision_lr=rate)
+        learner.evidence_step()
+        (raw,) = learner.hypers.learnable()
+        assert raw[0] != _learner(context, small).hypers.learnable()[0][0]
+        moved[rate] = abs(float(learner.log_precision["conv1.weight"].detach()))
+    assert moved[None] == pytest.approx(0.1, rel=1e-3)
+    assert moved[0.0] == 0
+    assert moved[0.02] == pytest.approx(0.02, rel=1e-3)
+
+
 def test_a_net_that_follows_trains_under_the_prior(context, small):
     """Standard training at what was reported takes the very step that Laplace's net takes."""
     fields = {"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.0}, "train_on": "all"}
     learner = _learner(context, small, hypers={}, precision=30.0, **fields)
     learner.evidence_step()
     found = {name.removeprefix("hyper/"): one for name, one in learner.evaluate().items()}
-    decays = {name: one for name, one in found.items() if name.startswith("prior.")}
+    decays = {name: one for name, one in found.items() if name.startswith("weight_prior.")}
     assert len(decays) == len(list(learner.net.parameters()))
     assert min(decays.values()) > 0.3
     config = parse(StandardConfig, {**small, **fields})
@@ -180,7 +193,10 @@ def test_a_net_that_follows_trains_under_the_prior(context, small):
 
 
 def test_a_prior_of_another_net_is_refused(context, small):
-    config = parse(StandardConfig, {**small, "hypers": {"prior": {"kind": "prior", "decay": (1,)}}})
+    config = parse(
+        StandardConfig,
+        {**small, "hypers": {"weight_prior": {"kind": "weight_prior", "decay": (1,)}}},
+    )
     with pytest.raises(ConfigError, match="one number for each tensor, but got 1 for 8"):
         config.build(context)
 

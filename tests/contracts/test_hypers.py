@@ -4,9 +4,9 @@ from tuneparts.augment.affine import BentonConfig, LilaConfig, SchwoebelConfig
 from tuneparts.augment.concrete import DropoutConfig, MaskConfig
 from tuneparts.augment.label_smoothing import LabelSmoothing
 from tuneparts.augment.pixels import ColourConfig, InputNoise
-from tuneparts.augment.prior import Prior
 from tuneparts.augment.temperature import Temperature
 from tuneparts.augment.weight_decay import WeightDecay
+from tuneparts.augment.weight_prior import WeightPrior
 from tuneparts.testing import HyperContract
 from tuneparts.training.hyper.config import BUILT_IN
 from tuneparts.training.hyper.kinds import KINDS, hyper_class
@@ -61,8 +61,8 @@ class TestWeightDecay(HyperContract):
     hyper = WeightDecay(strength=0.01)
 
 
-class TestPrior(HyperContract):
-    hyper = Prior(decay=(0.01, 0.02, 0.3, 0.04))
+class TestWeightPrior(HyperContract):
+    hyper = WeightPrior(decay=(0.01, 0.02, 0.3, 0.04))
 
 
 def test_no_built_in_hyper_is_left_out() -> None:

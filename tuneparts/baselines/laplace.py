@@ -19,7 +19,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from torch import Tensor, nn
 
 from tuneparts import schema
-from tuneparts.augment.prior import Prior
+from tuneparts.augment.weight_prior import WeightPrior
 from tuneparts.baselines.curvature import (
     Curvature,
     added,
@@ -55,6 +55,8 @@ class LaplaceConfig(SupervisedConfig):
     channels or features."""
     hyper_lr: float = Field(default=0.1, gt=0)
     """Adam's rate for the hypers, and for the logarithms of the prior's precisions."""
+    precision_lr: float | None = Field(default=None, ge=0)
+    """A rate of their own for the precisions, 0 to hold them; None takes that of the hypers."""
     precision: float = Field(default=1.0, gt=0)
     """Where the prior's precision of every parameter tensor starts."""
     burn_in: float = Field(default=0.1, ge=0, lt=1)
@@ -74,14 +76,16 @@ class LaplaceConfig(SupervisedConfig):
 
     @model_serializer(mode="wrap")
     def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
+        # So that the digests of searches that do not know them stay as they were.
         tree: dict[str, Any] = handler(self)
         if self.curvature == "diagonal":
             tree.pop("curvature", None)
+        if self.precision_lr is None:
+            tree.pop("precision_lr", None)
         return tree
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
-        return (*super().declared_metrics(), *Prior().metrics("prior"))
+        return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
 
     def evidence_passes(self, num_classes: int) -> int:
         """What one evidence step costs.
@@ -155,9 +159,11 @@ class LaplaceLearner(
         self._log_precisions = nn.ParameterList(start.clone() for _ in names)
         self.log_precision = dict(zip(names, self._log_precisions, strict=True))
         self._curvature: dict[str, Curvature] = {}
-        self._hyper_optimiser = torch.optim.Adam(
-            [*self.hypers.learnable(), *self.log_precision.values()], lr=config.hyper_lr
-        )
+        rate = config.hyper_lr if config.precision_lr is None else config.precision_lr
+        precisions = {"params": list(self.log_precision.values()), "lr": rate}
+        psi = self.hypers.learnable()
+        groups = [{"params": psi, "lr": config.hyper_lr}, precisions] if psi else [precisions]
+        self._hyper_optimiser = torch.optim.Adam(groups)
         num = len(self.train_data)
         self._batches = Batches(num, config.batch_size, seed=context.seed, replacement=False)
         self._evidence_batches = Batches(
@@ -249,11 +255,11 @@ class LaplaceLearner(
     def prior(self) -> dict[str, float]:
         """The prior's precision of each parameter tensor over N, by metric name.
 
-        As weight decay it is what a net is trained with that follows this one, see `Prior`.
+        As weight decay it is what a net is trained with that follows this one, see `WeightPrior`.
         """
         num = len(self.train_data)
         precisions = torch.stack(list(self._log_precisions)).detach().exp().tolist()
-        return {f"hyper/prior.{i}": one / num for i, one in enumerate(precisions)}
+        return {f"hyper/weight_prior.{i}": one / num for i, one in enumerate(precisions)}
 
     def _ggn(
         self, x: Tensor, generator: torch.Generator, *, differentiable: bool

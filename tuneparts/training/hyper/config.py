@@ -25,8 +25,8 @@ from tuneparts.augment.averaging import Averaging
 from tuneparts.augment.concrete import ConcreteDropout, DropoutConfig, MaskConfig
 from tuneparts.augment.hyper import Hyper, Part, Place, Shapes
 from tuneparts.augment.pixels import ColourConfig, InputNoise
-from tuneparts.augment.prior import Prior
 from tuneparts.augment.temperature import Temperature
+from tuneparts.augment.weight_prior import WeightPrior
 from tuneparts.config import Config, parse
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
@@ -44,7 +44,7 @@ BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
     "temperature": (Temperature,),
 }
 """The hypers that are fields of `HypersConfig` -> the classes that each can be of."""
-FOUND_ONLY: dict[str, tuple[type[Hyper], ...]] = {"prior": (Prior,)}
+FOUND_ONLY: dict[str, tuple[type[Hyper], ...]] = {"weight_prior": (WeightPrior,)}
 """Hypers that a method can find without having them in its config, likewise."""
 
 

@@ -10,7 +10,7 @@ from tuneparts.augment.constrained import LOG
 from tuneparts.augment.hyper import Call, Hyper, Number
 
 
-class Prior(Hyper):
+class WeightPrior(Hyper):
     """Adds decay / 2 times the squared norm of each parameter tensor to the training loss.
 
     A decay is the precision of the prior divided by the number of examples. The method `laplace`
