@@ -12,10 +12,10 @@ since a step over all data would cost more than the whole budget of other method
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts import schema
@@ -72,17 +72,8 @@ class LaplaceConfig(SupervisedConfig):
     max_gb: float = Field(default=2.0, gt=0)
     """Refuse to start if the Jacobians, or the factors, of one evidence step need more."""
 
+    later_fields = ("curvature", "precision_lr")
     classes_only = "its curvature is that of a softmax"
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know them stay as they were.
-        tree: dict[str, Any] = handler(self)
-        if self.curvature == "diagonal":
-            tree.pop("curvature", None)
-        if self.precision_lr is None:
-            tree.pop("precision_lr", None)
-        return tree
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
