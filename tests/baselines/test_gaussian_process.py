@@ -47,30 +47,42 @@ def test_fewer_inducing_features_give_a_lower_bound():
 def test_any_other_posterior_is_worse():
     z, y = draws(8, 3), draws(8, 2, seed=1)
     found = InducedFeatures(z[:4], LENGTH).averages(z[:, None])
-    best = Posterior.best(found.second_MM, found.mean_BM.T @ y, NOISE)
+    best = Posterior.best(found.second, found.psi_BM.T @ y, NOISE)
     at_best = best.expected(found, y, NOISE) - best.divergence()
     other = Posterior(best.m_MK * 1.1, best.C_MM * 0.9)
     assert other.expected(found, y, NOISE) - other.divergence() < at_best
     torch.testing.assert_close(at_best, bound(found, y, NOISE))
 
 
-def test_averages_are_those_of_loops_over_pairs_of_samples():
+def test_averages_are_those_of_loops_over_samples_and_their_pairs():
     z_BSD, Z = draws(3, 4, 2), draws(5, 2, seed=1)
-    induced = InducedFeatures(Z, LENGTH)
-    found = induced.averages(z_BSD)
+    found = InducedFeatures(Z, LENGTH).averages(z_BSD)
     L = torch.linalg.cholesky(rbf(Z, Z, LENGTH) + 1e-8 * torch.eye(5).double())
-    second, prior = torch.zeros(5, 5).double(), 0.0
+    prior = 0.0
     for b in range(3):
         psi = [torch.linalg.solve(L, rbf(Z, z_BSD[b, s : s + 1], LENGTH))[:, 0] for s in range(4)]
-        torch.testing.assert_close(found.mean_BM[b], sum(psi) / 4)
+        torch.testing.assert_close(found.psi_BM[b], sum(psi) / 4)
         for s in range(4):
             for t in range(4):
-                if s != t:
-                    second += torch.outer(psi[s], psi[t]) / 12
-                    gap = float((z_BSD[b, s] - z_BSD[b, t]).square().sum())
-                    prior += math.exp(-gap / (2 * 1.5**2)) / 12
-    torch.testing.assert_close(found.second_MM, second)
+                gap = float((z_BSD[b, s] - z_BSD[b, t]).square().sum())
+                prior += math.exp(-gap / (2 * 1.5**2)) / 16
     assert float(found.prior_variance) == pytest.approx(prior)
+
+
+def test_with_all_features_induced_the_bound_of_averages_is_exact():
+    z_BSD, y = draws(4, 3, 2), draws(4, 3, seed=1)
+    K = rbf(z_BSD.flatten(0, 1), z_BSD.flatten(0, 1), LENGTH)
+    averaged = K.view(4, 3, 4, 3).mean(dim=(1, 3))
+    found = InducedFeatures(z_BSD.flatten(0, 1), LENGTH).averages(z_BSD)
+    torch.testing.assert_close(bound(found, y, NOISE), dense(averaged, y), rtol=1e-5, atol=1e-5)
+
+
+def test_it_stays_a_bound_where_samples_are_few_and_far_apart():
+    z_BSD, y = 3 * draws(20, 2, 2), draws(20, 1, seed=1)
+    K = rbf(z_BSD.flatten(0, 1), z_BSD.flatten(0, 1), LENGTH)
+    exact = dense(K.view(20, 2, 20, 2).mean(dim=(1, 3)), y)
+    found = InducedFeatures(draws(15, 2, seed=2), LENGTH).averages(z_BSD)
+    assert bound(found, y, NOISE) < exact
 
 
 def test_samples_that_do_not_differ_count_once():

@@ -36,7 +36,7 @@ def test_a_hyper_step_moves_hypers_alone_and_a_weight_step_weights_alone(context
 
 def test_the_gradient_is_that_of_the_bound(context, small):
     """At the best q of a batch the slope of the bound is the slope at fixed q."""
-    learner = _learner(context, {**small, "batch_size": 80}, memory=0.0, num_inducing=3)
+    learner = _learner(context, {**small, "batch_size": 80}, memory=0.0)
     batch = copy.deepcopy(learner._hyper_batches).next()
     x, y_B = learner.train_data.take(batch)
     psi = learner.hypers.learnable()
@@ -44,7 +44,6 @@ def test_the_gradient_is_that_of_the_bound(context, small):
     found = learner._induced().averages(
         learner._features(x, learner.generator("augment hyper steps"))
     )
-    assert torch.linalg.eigvalsh(found.second_MM.detach()).min() > 0  # else q is not the best
     value = -bound(found, learner._targets(y_B), learner.config.noise) / 80
     expected = torch.autograd.grad(value, psi)
     loss = learner.hyper_step()
@@ -85,7 +84,5 @@ def test_the_evidence_is_a_number_of_all_data(context, small):
 def test_what_cannot_be_is_refused_with_the_cure(context, small):
     with pytest.raises(ConfigError, match="the hyper `temperature` acts on outputs"):
         _learner(context, small, hypers={**HYPERS, "temperature": 2.0})
-    with pytest.raises(ConfigError, match=r"`hypers.samples` is 1\. Set it to 2"):
-        _learner(context, small, hypers={"affine": {"rotation": 0.3}})
     with pytest.raises(ConfigError, match="the net has none"):
         last_linear(nn.Sequential(nn.Conv2d(1, 1, 1)))

@@ -1,15 +1,17 @@
 """A sparse Gaussian process on features of augmented inputs (Schwoebel et al. 2022).
 
-A process g over features z with an RBF kernel k0 is averaged over the augmentation, f(x) = E[g(z)]
-with z the features of a random augmentation of x, so that its kernels are averages too:
-k_uf = E[k0(Z, z)] and k_ff = E[k0(z, z')] of two independent draws. M inducing features Z carry the
-posterior. With whitened features psi(z) = L^-1 k0(Z, z), L L^T = k0(Z, Z), it is that of a linear
-model y = w^T E[psi] + noise with w ~ N(0, I), and the bound of Hensman et al. (2013) is
+A process g over features z with an RBF kernel k0 is averaged over the augmentation: f(x) is the
+mean of g over the features of S random augmentations of x, so that its kernels are means too, of
+k0(Z, z) for k_uf and of k0(z, z') over all pairs for k_ff. M inducing features Z carry the
+posterior. With whitened features psi, the mean of L^-1 k0(Z, z) where L L^T = k0(Z, Z), it is that
+of a linear model y = w^T psi + noise with w ~ N(0, I), and the bound of Hensman et al. (2013) is
 
     sum_n log N(y_n | m^T psi_n, v) - (K / 2v) (psi_n^T C psi_n + k_nn - psi_n^T psi_n) - KL(q || p)
 
-for q(w) = N(m, C). Products of averages are estimated from pairs of different samples, without
-bias, as the authors do.
+for q(w) = N(m, C). The authors take S samples for an estimate of infinitely many, and leave pairs
+of a sample with itself out so that it has no bias. That needs their hundred samples: with a few, q
+fits the noise of the estimate and the bound is none. With S as part of the model, as it is of the
+predictions of all methods here, it is a bound for every draw.
 
 Shapes: B examples, S samples of each, D features, M inducing features, K outputs.
 """
@@ -39,19 +41,19 @@ def median_distance(z_MD: Tensor) -> Tensor:
 class Averages:
     """What the bound needs of a batch: averages over the augmentation of each example."""
 
-    mean_BM: Tensor
-    """E[psi]."""
-    second_MM: Tensor
-    """Sum over examples of E[psi] E[psi]^T."""
+    psi_BM: Tensor
     prior_variance: Tensor
     """Sum over examples of k_ff."""
 
     def __add__(self, other: "Averages") -> "Averages":
         return Averages(
-            torch.cat([self.mean_BM, other.mean_BM]),
-            self.second_MM + other.second_MM,
-            self.prior_variance + other.prior_variance,
+            torch.cat([self.psi_BM, other.psi_BM]), self.prior_variance + other.prior_variance
         )
+
+    @property
+    def second(self) -> Tensor:
+        """Sum over examples of psi psi^T (M, M)."""
+        return self.psi_BM.T @ self.psi_BM
 
 
 class InducedFeatures:
@@ -69,17 +71,13 @@ class InducedFeatures:
         self._L_MM = torch.linalg.cholesky(rbf(z_MD, z_MD, lengthscale) + _JITTER * eye)
 
     def averages(self, z_BSD: Tensor) -> Averages:
-        """Averages over the S samples of each example; unbiased where S is at least 2."""
+        """Averages over the S samples of each example."""
         B, S, _ = z_BSD.shape
         kernel_NM = rbf(z_BSD.flatten(0, 1), self._z_MD, self._lengthscale)
-        psi_NM = torch.linalg.solve_triangular(self._L_MM, kernel_NM.T, upper=False).T
-        mean_BM = psi_NM.view(B, S, -1).mean(dim=1)
-        if S == 1:
-            return Averages(mean_BM, mean_BM.T @ mean_BM, mean_BM.new_tensor(float(B)))
-        # Pairs of different samples: all pairs without those of a sample with itself.
-        second_MM = (S * S * mean_BM.T @ mean_BM - psi_NM.T @ psi_NM) / (S * (S - 1))
+        mean_BM = kernel_NM.view(B, S, -1).mean(dim=1)
+        psi_BM = torch.linalg.solve_triangular(self._L_MM, mean_BM.T, upper=False).T
         pairs_BSS = (-_distances(z_BSD) / (2 * self._lengthscale.square())).exp()
-        return Averages(mean_BM, second_MM, (pairs_BSS.sum() - B * S) / (S * (S - 1)))
+        return Averages(psi_BM, pairs_BSS.mean(dim=(1, 2)).sum())
 
 
 def _distances(z_BSD: Tensor) -> Tensor:
@@ -96,12 +94,9 @@ class Posterior:
 
     @classmethod
     def best(cls, second_MM: Tensor, cross_MK: Tensor, noise: float) -> "Posterior":
-        """The q that is best for sums over the data of E[psi] E[psi]^T and of E[psi] y^T."""
+        """The q that is best for sums over the data of psi psi^T and of psi y^T."""
         eye = torch.eye(len(second_MM), dtype=second_MM.dtype, device=second_MM.device)
-        # Estimates from pairs of samples can leave the cone of covariances by a little.
-        values, basis = torch.linalg.eigh(second_MM)
-        precision = basis @ (values.clamp_min(0)[:, None] * basis.T) / noise + eye
-        C_MM = torch.cholesky_inverse(torch.linalg.cholesky(precision))
+        C_MM = torch.cholesky_inverse(torch.linalg.cholesky(second_MM / noise + eye))
         return cls(C_MM @ cross_MK / noise, C_MM)
 
     def divergence(self) -> Tensor:
@@ -117,8 +112,8 @@ class Posterior:
         quadratic_MM = self.m_MK @ self.m_MK.T + outputs * (self.C_MM - eye)
         residual = (
             y_BK.square().sum()
-            - 2 * (y_BK * (found.mean_BM @ self.m_MK)).sum()
-            + (quadratic_MM * found.second_MM).sum()
+            - 2 * (y_BK * (found.psi_BM @ self.m_MK)).sum()
+            + (quadratic_MM * found.second).sum()
             + outputs * found.prior_variance
         )
         return -residual / (2 * noise) - num * outputs / 2 * math.log(2 * math.pi * noise)
@@ -126,5 +121,5 @@ class Posterior:
 
 def bound(found: Averages, y_NK: Tensor, noise: float) -> Tensor:
     """The bound on log p(Y) at the best q, from averages over all data."""
-    q = Posterior.best(found.second_MM, found.mean_BM.T @ y_NK, noise)
+    q = Posterior.best(found.second, found.psi_BM.T @ y_NK, noise)
     return q.expected(found, y_NK, noise) - q.divergence()

@@ -44,7 +44,7 @@ class LastLayerConfig(SupervisedConfig):
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
-    """Only hypers that act on inputs; at least two samples, whose pairs make estimates unbiased."""
+    """Only hypers that act on inputs."""
     hyper_lr: float = Field(default=1e-3, gt=0)
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
@@ -70,11 +70,6 @@ class LastLayerConfig(SupervisedConfig):
                     "the last layer's evidence depends on the inputs of the net, but the hyper "
                     f"`{name}` acts on {hyper.place()}. Leave it out, or use another method."
                 )
-        if self.hypers.parts and self.hypers.samples < 2:
-            raise ValueError(
-                "averages over augmentations are estimated from pairs of samples, but "
-                f"`hypers.samples` is {self.hypers.samples}. Set it to 2 or more."
-            )
         return self
 
     @property
@@ -172,7 +167,7 @@ class LastLayerLearner(
         found = self._induced().averages(self._features(x, self._hyper_augmentation))
         self.net.train()
         y_BK, scale = self._targets(y_B), num / len(x)
-        self._remember(found.second_MM.detach() * scale, found.mean_BM.detach().T @ y_BK * scale)
+        self._remember(found.second.detach() * scale, found.psi_BM.detach().T @ y_BK * scale)
         assert self._second is not None
         assert self._cross is not None
         q = Posterior.best(self._second, self._cross, noise)
