@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuneparts.api import run as run
     from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
     from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.baselines.last_layer import LastLayerConfig as LastLayerConfig
     from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
     from tuneparts.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
@@ -71,6 +72,7 @@ _HOMES = {
     "tuneparts.api": ("Results", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.baselines.last_layer": ("LastLayerConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),
     "tuneparts.baselines.standard": ("StandardConfig",),
     "tuneparts.baselines.validation": ("ValidationConfig",),
