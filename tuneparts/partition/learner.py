@@ -3,15 +3,20 @@
 A weight step draws a partition k and moves its weights by a batch of chunks 1..k under subnetwork
 k. A hyper step draws a later chunk k and moves the hypers by a batch of it under subnetwork k - 1,
 which never saw that chunk. No other path may lead from chunk k into subnetwork k - 1.
+
+A joint step (ours) makes both in one pass: a share of the batch are examples of later chunks, which
+move the hypers, and the rest move the weights. Both gradients are taken at the same weights and
+hypers by one backward pass over two graphs that share no leaf.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor, nn
 
 from tuneparts import seeding
@@ -26,7 +31,7 @@ from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.step import gradient_step, gradients, loss_on
+from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
@@ -55,6 +60,9 @@ class PartitionedConfig(SupervisedConfig):
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
     """Weight steps per hyper step."""
+    hyper_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of each batch that moves the hypers in the pass that moves the weights: joint steps.
+    0 has hyper steps of their own."""
     weight_decay_scaling: DecayScaling = "reciprocal"
     """How weight decay grows for partitions that are trained on less data."""
     num_extractor_layers: int = Field(default=0, ge=0)
@@ -77,7 +85,25 @@ class PartitionedConfig(SupervisedConfig):
                 "a masked unit contributes nothing, so the node scheme has zero defaults, but got "
                 f"`{self.defaults}`. Set `defaults` to `zero`, or `scheme` to `random`."
             )
+        if self.hyper_share and self.hyper_every > 1:
+            raise ValueError(
+                "joint steps move the hypers in every pass, but got `hyper_share` with "
+                f"`hyper_every` {self.hyper_every}. Leave one of them out."
+            )
+        if self.hyper_share and self.batch_size < 2:
+            raise ValueError(
+                "a joint step has an example for the weights and one for the hypers, but "
+                f"`batch_size` is {self.batch_size}. Set it to 2 or more."
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # So that the digests of searches that do not know it stay as they were.
+        tree: dict[str, Any] = handler(self)
+        if not self.hyper_share:
+            tree.pop("hyper_share", None)
+        return tree
 
     @property
     def hyper_gradient(self) -> HyperGradient:
@@ -104,6 +130,28 @@ class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
     def trained_net(self) -> nn.Module:
         # Norm scales and shifts of the net itself stay initial; those that train are in `parts`.
         return self.parts.merged(into=copy.deepcopy(self.net))
+
+
+@dataclass(frozen=True)
+class _Move:
+    """The loss of a batch, and what its gradient will move."""
+
+    objective: Tensor
+    leaves: Sequence[Tensor]
+    loss: Tensor
+    apply: Callable[[], None]
+    """Steps by the gradients in the leaves' `grad`."""
+
+
+def _make(*moves: _Move) -> list[Tensor]:
+    """Differentiate all objectives at once, then step; returns the losses."""
+    objective = moves[0].objective
+    for move in moves[1:]:
+        objective = objective + move.objective
+    gradients(objective, [leaf for move in moves for leaf in move.leaves])
+    for move in moves:
+        move.apply()
+    return [move.loss.detach() for move in moves]
 
 
 class PartitionedLearner(
@@ -144,27 +192,60 @@ class PartitionedLearner(
         self._hyper_optimiser = (
             torch.optim.Adam(self._psi, lr=config.hyper_lr) if self._psi else None
         )
-        streams = {"batch_size": config.batch_size, "seed": context.seed}
-        self._weight_stream = weight_stream(self.chunks, self.parts.filled, **streams)
-        self._hyper_stream = hyper_stream(self.chunks, **streams)
+        num_joint = self._num_joint()
+        self._weight_stream = weight_stream(
+            self.chunks,
+            self.parts.filled,
+            batch_size=config.batch_size - num_joint,
+            seed=context.seed,
+        )
+        self._hyper_stream = hyper_stream(
+            self.chunks, batch_size=num_joint or config.batch_size, seed=context.seed
+        )
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._num_weight_steps = 0
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
 
+    @property
+    def learns_hypers(self) -> bool:
+        """Whether there are hypers to move, and data that judges them."""
+        return bool(self._psi) and len(self.chunks) > 1 and any(self.chunks.sizes[1:])
+
+    def _num_joint(self) -> int:
+        """Examples of each batch that move hypers in the same pass as weights."""
+        share, size = self.config.hyper_share, self.config.batch_size
+        return min(size - 1, max(1, round(share * size))) if share and self.learns_hypers else 0
+
     def step(self) -> Step:
+        if self._num_joint():
+            return Step(passes=1, losses=self.joint_step())
         losses = {"train/loss": self.weight_step()}
         is_due = self._num_weight_steps % self.config.hyper_every == 0
         has_pass_left = self.passes + 1 < self.config.passes
-        if is_due and has_pass_left and self._psi and self._hyper_stream is not None:
+        if is_due and has_pass_left and self.learns_hypers:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
 
     def weight_step(self) -> Tensor:
         """Move one partition by one batch, or several by a mixed one; returns the loss."""
+        return _make(self._weight_move())[0]
+
+    def hyper_step(self) -> Tensor:
+        """Move the hypers by one batch of a chunk that the subnetwork never saw."""
+        return _make(self._hyper_move())[0]
+
+    def joint_step(self) -> dict[str, Tensor]:
+        """Move weights and hypers by the two shares of one batch; returns both losses."""
+        losses = _make(self._weight_move(), self._hyper_move())
+        return dict(zip(("train/loss", "train/hyper_loss"), losses, strict=True))
+
+    def _weight_move(self) -> _Move:
+        self._num_weight_steps += 1
+        lr = self.config.optimiser.lr_at(self.progress)
         if self.config.mixed:
-            return self._mixed_step()
+            return self._mixed_move(lr)
         k, indices_B = self._weight_stream.next()
         view = self.parts.view(k, trainable=True)
         with self.hypers.detached():
@@ -175,12 +256,13 @@ class PartitionedLearner(
                 target=self.target,
                 generator=self._weight_augmentation,
             )
-        lr = self.config.optimiser.lr_at(self.progress)
-        self.optimiser.step(k, gradients(loss, view.leaves), lr=lr)
-        self._num_weight_steps += 1
-        return loss.detach()
 
-    def _mixed_step(self) -> Tensor:
+        def apply() -> None:
+            self.optimiser.step(k, [leaf.grad for leaf in view.leaves], lr=lr)
+
+        return _Move(loss, view.leaves, loss, apply)
+
+    def _mixed_move(self, lr: float) -> _Move:
         """Each example draws its own partition; every partition takes a step of its mean loss."""
         levels_B, indices_B = self._weight_stream.next_mixed()
         levels_B = levels_B.to(self.context.device)
@@ -196,27 +278,34 @@ class PartitionedLearner(
                 reduction="none",
             )
         counts_B = torch.bincount(levels_B)[levels_B]
-        lr = self.config.optimiser.lr_at(self.progress)
-        for k, grads in batch.gradients((losses_B / counts_B).sum()).items():
-            self.optimiser.step(k, grads, lr=lr)
-        self._num_weight_steps += 1
-        return losses_B.detach().mean()
 
-    def hyper_step(self) -> Tensor:
-        """Move the hypers by one batch of a chunk that the subnetwork never saw."""
+        def apply() -> None:
+            for k, grads in batch.grads().items():
+                self.optimiser.step(k, grads, lr=lr)
+
+        return _Move((losses_B / counts_B).sum(), batch.leaves, losses_B.mean(), apply)
+
+    def _hyper_move(self) -> _Move:
         assert self._hyper_stream is not None
         assert self._hyper_optimiser is not None
-        k, indices_B = self._hyper_stream.next()
+        if self.config.mixed and self._num_joint():
+            # Each example of chunk k draws subnetwork k - 1 in the same call of the net.
+            numbers_B, indices_B = self._hyper_stream.next_mixed()
+            num_samples = self.hypers.num_samples(training=True)
+            levels_N = (numbers_B.to(self.context.device) - 1).repeat_interleave(num_samples)
+            net = MixedBatch(self.parts, levels_N, trainable=False).run
+        else:
+            k, indices_B = self._hyper_stream.next()
+            net = self.subnetwork(k - 1)
         loss = loss_on(
             self.train_data.take(indices_B),
-            net=self.subnetwork(k - 1),
+            net=net,
             hypers=self.hypers,
             target=self.target,
             generator=self._hyper_augmentation,
             held_out=True,
         )
-        gradient_step(loss, self._hyper_optimiser)
-        return loss.detach()
+        return _Move(loss, self._psi, loss, self._hyper_optimiser.step)
 
     def evidence(self) -> Evidence:
         """L_ML of the present weights and hypers, always under the same augmentation draws."""
