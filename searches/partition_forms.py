@@ -16,19 +16,19 @@ from tuneparts.partition.released import ReleasedConfig
 from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """
-Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a hyper
-step after each; the other forms are ours, but for the node scheme and mixed batches (their appendix
-C). Data, net, rates and passes are those of `random_vs_partitioned`, and the hyper rate times hyper
-steps is 18 in all arms. For choosing among forms: every arm trains on 997 digits and is compared by
-300 validation digits. Another draw of the data takes `--set data.seed=N --seeds N`. Arms `held_out`
-are validation-set optimisation, as a special case of the same learner: all weights in the first
-partition, a fifth of the data held out, and given back in the last stage.
+Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a
+hyper step after each; the other forms are ours, but for the node scheme and mixed batches (their
+appendix C). Data, net, rates and passes are those of `random_vs_partitioned`, and the hyper rate
+times hyper steps is 18 in all arms. For choosing among forms: every arm trains on 997 digits and
+is compared by 300 validation digits. Another draw of the data takes `--set data.seed=N --seeds N`.
+The arms `held_out_...` are validation-set optimisation, as a special case of the same learner: all
+weights in the first partition, a fifth of the data held out, and given back in the last stage.
 """
 HYPER_STEPS = 18.0
 """Hyper learning rate times hyper steps."""
-HELD_OUT = {"proportions": (0.8, 0.2), "parameter_proportions": (1.0, 0.0)}
-MIXED = {"scheme": "node", "mixed": True}
-JOINT = {"hyper_share": 0.2}
+HELD_OUT: dict[str, Any] = {"proportions": (0.8, 0.2), "parameter_proportions": (1.0, 0.0)}
+MIXED: dict[str, Any] = {"scheme": "node", "mixed": True}
+JOINT: dict[str, Any] = {"hyper_share": 0.2}
 
 
 class Forms:
@@ -102,5 +102,5 @@ def search(scale: Scale) -> Search:
             forms.arm("held_out_every_4_half_released", every=4, late=0.5, **HELD_OUT),
             forms.arm("held_out_joint_half_released", late=0.5, **HELD_OUT, **JOINT),
         ),
-        figures=("scores", "accuracy", "hypers"),
+        figures=("scores", "subnetworks", "accuracy", "hypers"),
     )

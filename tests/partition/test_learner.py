@@ -421,6 +421,31 @@ def test_evidence_is_reported_at_chosen_intervals_and_at_the_end(stripes):
     assert {"lml/term.2", "lml/term.3", "hyper/rotation"} <= rows[-1].keys()
 
 
+@pytest.mark.parametrize("fields", [{}, {"scheme": "node", "mixed": True, "hyper_share": 0.2}])
+def test_every_subnetwork_is_scored_on_test_data_at_the_end(stripes, fields):
+    learner = _learner(stripes, passes=20, **fields)
+    rows = [learner.advance() for _ in range(2)]
+    assert not any(name.startswith("subnetwork/") for name in rows[0])
+    names = {name for name in rows[1] if name.startswith("subnetwork/")}
+    assert names == {f"subnetwork/{s}.{k}" for s in ("accuracy", "nll") for k in (1, 2, 3, "mean")}
+    assert rows[1]["subnetwork/accuracy.3"] == rows[1]["test/accuracy"]
+    assert rows[1]["subnetwork/nll.3"] == rows[1]["test/nll"]
+    x, y = learner._test.take(torch.arange(len(learner._test)))
+    x = learner.hypers.affine(x, 2, learner.generator("evaluate test"))
+    logits = learner.parts(x, level=1).view(len(y), 2, -1).mean(1)
+    assert rows[1]["subnetwork/accuracy.1"] == pytest.approx(
+        (logits.argmax(1) == y).double().mean().item()
+    )
+
+
+def test_weight_steps_are_counted_beside_passes(stripes):
+    joint = {"scheme": "node", "mixed": True, "hyper_share": 0.2}
+    for fields, expected in (({}, 5), ({"hyper_every": 4}, 8), (joint, 10)):
+        row = _learner(stripes, passes=10, **fields).advance()
+        assert row["cost/passes"] == 10
+        assert row["cost/weight_steps"] == expected
+
+
 def test_a_feature_extractor_is_learnt_by_hyper_steps_only(stripes):
     learner = _learner(stripes, num_extractor_layers=1, hypers={})
     held = learner.parts.held()

@@ -27,10 +27,11 @@ from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
 from tuneparts.partition.subnetwork import Partitioned, Scheme
+from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -71,6 +72,10 @@ class PartitionedConfig(SupervisedConfig):
     """Intervals between two evaluations of L_ML; the last interval always has one."""
     select_by_lml: bool = False
     """End with the state of the interval that had the largest L_ML."""
+    metrics = (
+        Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
+        Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),
+    )
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -293,7 +298,7 @@ class PartitionedLearner(
             numbers_B, indices_B = self._hyper_stream.next_mixed()
             num_samples = self.hypers.num_samples(training=True)
             levels_N = (numbers_B.to(self.context.device) - 1).repeat_interleave(num_samples)
-            net = MixedBatch(self.parts, levels_N, trainable=False).run
+            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False).run
         else:
             k, indices_B = self._hyper_stream.next()
             net = self.subnetwork(k - 1)
@@ -334,7 +339,37 @@ class PartitionedLearner(
         return {
             **super().evaluate(),
             **metrics,
+            **self.subnetwork_scores(),
             **{f"partition/steps.{k}": float(count) for k, count in steps},
+        }
+
+    @torch.no_grad()
+    def subnetwork_scores(self) -> dict[str, float]:
+        """Test scores of every subnetwork by its number, and of their mean prediction, at the end.
+
+        Early subnetworks that score better than late ones say that late partitions subtract.
+        """
+        if not (self.finished and len(self._test)):
+            return {}
+        was_training = self.net.training
+        self.net.eval()
+        batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
+        outputs: dict[str, Tensor] = {}
+        for level in range(1, self.parts.num_partitions + 1):
+            predict = partial(
+                self.hypers.predict,
+                self.subnetwork(level),
+                generator=self.generator("evaluate test"),
+                training=False,
+            )
+            outputs[str(level)], y = outputs_of(predict, self._test, batch_size=batch_size)
+        outputs["mean"] = self.target.combined(torch.stack(list(outputs.values())))
+        self.net.train(was_training)
+        return {
+            f"subnetwork/{name}.{which}": value
+            for which, found in outputs.items()
+            for name, value in self.target.scores(found, y).items()
+            if name in ("accuracy", "nll")
         }
 
     def _select(self, found: Evidence) -> dict[str, float]:
