@@ -53,6 +53,13 @@ def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None
             f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
             f"entries and `parameter_proportions` {len(owned)}."
         )
+    for k, (data, weights) in enumerate(zip(proportions, owned, strict=True), start=1):
+        if weights > 0 and not data > 0:
+            raise ValueError(
+                f"a partition with weights needs a chunk to train them, but partition {k} has "
+                f"{weights:g} of the weights and chunk {k} no data: they would stay as they were "
+                f"drawn, and act in every prediction. Give chunk {k} data, or partition {k} none."
+            )
 
 
 def random_labels(

@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
 from tuneparts.partition.assign import check_division
+from tuneparts.partition.isolation import check_isolation
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
 from tuneparts.partition.streams import hyper_stream, weight_stream
-from tuneparts.partition.subnetwork import Partitioned, Scheme
+from tuneparts.partition.subnetwork import Partitioned, Scheme, View
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
@@ -34,6 +35,9 @@ from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+NUM_CALIBRATION = 1000
+"""Examples at most that give norms their statistics before scores."""
 
 
 class PartitionedConfig(SupervisedConfig):
@@ -128,8 +132,12 @@ class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
         view = self.parts.view(level)
         return lambda x: self.parts.run(view, x)
 
+    def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
+        """Subnetwork `level` as it is scored."""
+        return self.subnetwork(level)
+
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        net = self.subnetwork(self.parts.num_partitions)
+        net = self.scored_subnetwork(self.parts.num_partitions)
         return self.hypers.predict(net, x, generator=generator, training=False)
 
     def trained_net(self) -> nn.Module:
@@ -212,6 +220,10 @@ class PartitionedLearner(
         self._num_weight_steps = 0
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
+        self._calibrated: dict[int, View] = {}
+        check_isolation(
+            self.net, self.train_data.take(torch.arange(min(2, len(self.train_data))))[0]
+        )
 
     @property
     def learns_hypers(self) -> bool:
@@ -224,6 +236,7 @@ class PartitionedLearner(
         return min(size - 1, max(1, round(share * size))) if share and self.learns_hypers else 0
 
     def step(self) -> Step:
+        self._calibrated.clear()
         if self._num_joint():
             return Step(passes=1, losses=self.joint_step())
         losses = {"train/loss": self.weight_step()}
@@ -312,6 +325,41 @@ class PartitionedLearner(
         )
         return _Move(loss, self._psi, loss, self._hyper_optimiser.step)
 
+    def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
+        """Subnetwork `level`, its norms with statistics of the chunks that it was trained on."""
+        if not (self.parts.has_statistics and level):
+            return self.subnetwork(level)
+        if level not in self._calibrated:
+            self._calibrated[level] = self._recalibrated(level)
+        view = self._calibrated[level]
+        return lambda x: self.parts.run(view, x)
+
+    def _recalibrated(self, level: int) -> View:
+        generator = self.generator("recalibrate")
+        # Chunks are drawn at random, so that the first examples are a sample of all.
+        indices_N = torch.from_numpy(self.chunks.cumulative(level)[:NUM_CALIBRATION].copy())
+        num_samples = self.hypers.num_samples(training=False)
+
+        def predict(net: Callable[[Tensor], Any]) -> None:
+            for indices_B in torch.split(indices_N, max(2, EVAL_BATCH // num_samples)):
+                if len(indices_B) * num_samples > 1:  # of one row there is no variance
+                    x, _ = self.train_data.take(indices_B)
+                    self.hypers.predict(net, x, generator=generator, training=False)
+
+        return self.parts.recalibrated(self.parts.view(level), predict)
+
+    def merged(self, into: nn.Module | None = None) -> nn.Module:
+        """All that scores are of, in an ordinary net; in the learner's own if None."""
+        level = self.parts.num_partitions
+        self.scored_subnetwork(level)
+        net = self.parts.merged(into)
+        if level in self._calibrated:
+            net.load_state_dict(self._calibrated[level].tensors, strict=False)
+        return net
+
+    def trained_net(self) -> nn.Module:
+        return self.merged(into=copy.deepcopy(self.net))
+
     def evidence(self) -> Evidence:
         """L_ML of the present weights and hypers, always under the same augmentation draws."""
         generator = self.generator("evaluate lml")
@@ -319,7 +367,7 @@ class PartitionedLearner(
         self.net.eval()
         result = evidence(
             lambda level, x: self.hypers.predict(
-                self.subnetwork(level), x, generator=generator, training=False
+                self.scored_subnetwork(level), x, generator=generator, training=False
             ),
             self.train_data,
             self.chunks,
@@ -358,7 +406,7 @@ class PartitionedLearner(
         for level in range(1, self.parts.num_partitions + 1):
             predict = partial(
                 self.hypers.predict,
-                self.subnetwork(level),
+                self.scored_subnetwork(level),
                 generator=self.generator("evaluate test"),
                 training=False,
             )
@@ -388,8 +436,13 @@ class PartitionedLearner(
         return {"parts": self.parts.state_dict(), "hypers": self.hypers.state_dict()}
 
     def _load_model_state(self, state: Mapping[str, Any]) -> None:
+        self._calibrated.clear()
         self.parts.load_state_dict(state["parts"])
         self.hypers.load_state_dict(state["hypers"])
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._calibrated.clear()
+        super().restore(state)
 
     def _rebuild(self) -> nn.Module:
         task = self.context.task

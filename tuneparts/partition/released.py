@@ -60,7 +60,7 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             if self._best is not None:
                 self._load_model_state(self._best["model"])
                 self._best = None
-            self.parts.merged()
+            self.merged()
             self._released = self._release()
         return self._released.step(self.progress)
 

@@ -217,6 +217,36 @@ class Partitioned(nn.Module):
                 net.get_submodule(name).training = False
         return net(x)
 
+    @property
+    def has_statistics(self) -> bool:
+        """Whether norms keep running statistics, a set for each subnetwork."""
+        return bool(self._normed)
+
+    @torch.no_grad()
+    def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
+        """A view whose norms have plain means over some inputs in place of running statistics.
+
+        Running statistics of a subnetwork move in steps of its own partition only, and lag behind
+        weights of earlier ones. The net's own are left as they are.
+
+        Args:
+            view: of a subnetwork from 1 on; everything but its norms runs in evaluation mode.
+            predict: calls the net that it is given on inputs that the subnetwork may see.
+        """
+        tensors = dict(view.tensors)
+        for name in self._normed:
+            for statistic in _STATISTICS:
+                key = f"{name}.{statistic}"
+                tensors[key] = torch.zeros_like(tensors[key])
+        net = reweighted(self.net, tensors).eval()
+        for name in self._normed:
+            norm = net.get_submodule(name)
+            assert isinstance(norm, _NormBase)
+            norm.training = True
+            norm.momentum = None  # a cumulative average
+        predict(net)
+        return View(view.level, tensors, [])
+
     def forward(self, x: Tensor, level: int | None = None) -> Any:
         """What subnetwork `level` makes of a batch; all partitions are active if None."""
         view = self.view(self.num_partitions if level is None else level)
