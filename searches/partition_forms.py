@@ -29,6 +29,7 @@ HYPER_STEPS = 18.0
 HELD_OUT: dict[str, Any] = {"proportions": (0.8, 0.2), "parameter_proportions": (1.0, 0.0)}
 MIXED: dict[str, Any] = {"scheme": "node", "mixed": True}
 JOINT: dict[str, Any] = {"hyper_share": 0.2}
+LEAN: dict[str, Any] = {"parameter_proportions": (0.94, 0.03, 0.03)}
 
 
 class Forms:
@@ -87,20 +88,22 @@ def search(scale: Scale) -> Search:
         seeds=scale.pick(smoke=(0,), cpu=(100,), paper=(100, 101, 102)),
         arms=(
             forms.arm("published"),
+            forms.arm("published_selected", select_by_lml=True, lml_every=1),
             forms.arm("node", scheme="node"),
+            forms.arm("two", proportions=(0.8, 0.2)),
             forms.arm("mixed", **MIXED),
             forms.arm("mixed_every_4", every=4, **MIXED),
             forms.arm("joint", **MIXED, **JOINT),
             forms.arm("mixed_every_4_released", every=4, late=0.25, **MIXED),
             forms.arm("joint_released", late=0.25, **MIXED, **JOINT),
             forms.arm("joint_half_released", late=0.5, **MIXED, **JOINT),
+            forms.arm("random_joint_released", late=0.25, **JOINT),
             forms.arm("random_joint_half_released", late=0.5, **JOINT),
-            forms.arm(
-                "two_joint_half_released", late=0.5, proportions=(0.8, 0.2), **MIXED, **JOINT
-            ),
+            forms.arm("two_joint_released", late=0.25, proportions=(0.8, 0.2), **MIXED, **JOINT),
+            forms.arm("lean_joint_released", late=0.25, **LEAN, **MIXED, **JOINT),
             forms.arm("held_out_every_4_released", every=4, late=0.25, **HELD_OUT),
             forms.arm("held_out_every_4_half_released", every=4, late=0.5, **HELD_OUT),
-            forms.arm("held_out_joint_half_released", late=0.5, **HELD_OUT, **JOINT),
+            forms.arm("held_out_joint_released", late=0.25, **HELD_OUT, **JOINT),
         ),
         figures=("scores", "subnetworks", "accuracy", "hypers"),
     )

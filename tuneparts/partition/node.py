@@ -47,6 +47,11 @@ class MixedBatch:
     """
 
     def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
+        if parts.unmixable is not None:
+            raise ConfigError(
+                "a mixed batch takes the gradients of each layer apart by level, but "
+                f"`{parts.unmixable}` is used by several layers, or by none. Set `mixed` to false."
+            )
         self._parts = parts
         self._levels_N = levels_N
         self._trainable = trainable
