@@ -357,6 +357,10 @@ class PartitionedLearner(
             net.load_state_dict(self._calibrated[level].tensors, strict=False)
         return net
 
+    def finish(self) -> nn.Module:
+        """The learner's own net as an ordinary one, once training is over."""
+        return self.merged()
+
     def trained_net(self) -> nn.Module:
         return self.merged(into=copy.deepcopy(self.net))
 

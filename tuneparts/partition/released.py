@@ -69,6 +69,9 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
 
+    def finish(self) -> nn.Module:
+        return super().finish() if self._released is None else self.net
+
     def trained_net(self) -> nn.Module:
         return super().trained_net() if self._released is None else self.net
 

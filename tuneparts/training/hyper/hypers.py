@@ -209,6 +209,10 @@ class Hypers(nn.Module):
             expected=self._num_slots,
         )
 
+    def acts_at_slots(self) -> bool:
+        """Whether scores, too, need the slots: something but dropout acts on activations."""
+        return any(not part.draws(training=True) for part in self._acting("activations"))
+
     def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
         for place in places:
             for name in self._names[place]:
