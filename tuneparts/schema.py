@@ -138,6 +138,7 @@ _METRICS = [
     Metric("system/memory", Direction.NONE, "MB", 0, "memory of the worker, its peak so far"),
     Metric("system/gpu_memory", Direction.NONE, "MB", 0, "GPU memory of the worker, its peak"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
+    Metric("cost/weight_steps", Direction.NONE, "steps", 0, "updates of weights so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
     Metric("config/*", Direction.NONE, "", 4, "value of the config that a population changed"),
 ]

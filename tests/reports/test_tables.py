@@ -49,6 +49,18 @@ def test_label_says_unit_once():
     assert tables.label("cost/passes") == "passes"
 
 
+def test_weight_steps_are_shown_where_they_are_not_the_passes(trials, steps, metadata):
+    def headers(frame):
+        return [c.header for c in RunData(metadata, frame, steps).tables[0].columns]
+
+    assert "weight steps per seed" not in headers(trials)
+    assert "weight steps per seed" not in headers(
+        trials.assign(**{"cost/weight_steps": trials["cost/passes"]})
+    )
+    halved = trials.assign(**{"cost/weight_steps": trials["cost/passes"] / 2})
+    assert "weight steps per seed" in headers(halved)
+
+
 def test_failures_are_shown(built):
     assert cells(built[0], "trials")[1] == "22/24 (1 failed, 1 missing)"
     assert any("loss was nan at pass 160" in note for note in built[0].notes)

@@ -204,12 +204,18 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
-    for name, decimals in (("passes", 0), ("seconds", 1)):
+    shown = [("passes", 0), ("weight_steps", 0), ("seconds", 1)]
+    summary = summary.assign(weight_steps=summary["weight_steps"].replace(0.0, float("nan")))
+    steps = summary["weight_steps"]
+    if steps.isna().all() or steps.equals(summary["passes"]):
+        shown = [(name, decimals) for name, decimals in shown if name != "weight_steps"]
+    for name, decimals in shown:
         cells = (Cell(number(value, decimals)) for value in summary[name])
         tip = GLOSSARY["pass"] if name == "passes" else ""
         detail = 5 if name == "seconds" else 0
-        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
-        if summary["follows"].astype(bool).any():
+        words = name.replace("_", " ")
+        columns.append(Column(f"{words} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
+        if name != "weight_steps" and summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(Column(header, tuple(total), detail=detail, tip=GLOSSARY["leader"]))

@@ -22,6 +22,7 @@ from tuneparts.reports.figures.drawing import PANEL_HEIGHT, Drawing, Note
 from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.members import anytime, interpolation, membership
+from tuneparts.reports.figures.partitions import subnetworks
 from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.schedule import schedule
 from tuneparts.reports.figures.scores import calibration, scores
@@ -41,6 +42,7 @@ FIGURES: dict[str, Figure] = {
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
+    "subnetworks": subnetworks,
     "samples": samples,
     "communication": communication,
     "schedule": schedule,
