@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tuneparts import atomic, seeding
 from tuneparts.data.device_examples import DeviceExamples
@@ -17,9 +17,8 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
-from tuneparts.models.survey import PROBE, check_logits, copied, slow_attention, takeable
-from tuneparts.pwfn import codefile, fixing
-from tuneparts.pwfn.gaussian import tensors, to_gaussian
+from tuneparts.models.survey import PROBE, check_logits, copied
+from tuneparts.pwfn import codefile
 from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
@@ -55,7 +54,7 @@ class Compressed:
     covered: float
     """Share of the net's parameters that are coded; the others stay in float, trained as well."""
     left_out: Mapping[str, str]
-    """Layers, and parameters outside layers, that stay in float: name to reason."""
+    """Parameters that stay in float: name to the reason and how many numbers they are."""
     history: list[Mapping[str, float]] = field(repr=False)
     """What each interval reported."""
 
@@ -74,8 +73,9 @@ def compress(
 ) -> Compressed:
     """Train a net on so that its weights take few values, and code them.
 
-    Plain Linear and Conv2d layers that own their weights are covered. Norms, embeddings, attention,
-    tied weights and the like train along, stay in float, and are named in the result.
+    Linear layers, convolutions, embeddings, attention and recurrent layers are covered, and tied
+    weights stay tied. Norms and a net's own parameters train along, stay in float, and are named in
+    the result. What cannot be compressed is refused before training.
 
     Args:
         net: from inputs (B, ...) to logits (B, K), trained or not; it is not changed.
@@ -112,18 +112,18 @@ def compress(
     net = copied(net).to(at)
     probe = torch.as_tensor(examples.inputs[:PROBE], device=at)
     check_logits(net, probe, task.num_outputs, are_classes=task.num_classes > 0)
-    gaussian, left_out = _gaussian(net, probe)
-    config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: gaussian))
-    with seeding.isolated(seed, "given net"), slow_attention():
+    own = deepcopy(net)
+    config = given_config(PwfnConfig, {"pretrain": 0.0, **fields}, net=GivenNet(lambda: own))
+    with seeding.isolated(seed, "given net"):
         learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
         history = run_through(learner, what="compress", passes=config.passes, report=report)
-    content = codefile.encode(learner.net)
+    content = codefile.encode(learner.net, learner.coverage.names)
     if file is not None:
         atomic.write_bytes(Path(file), content)
     small = deepcopy(net)
     codefile.decode(content, small)
     of = examples if scored is None else scored
-    size = codefile.measure(fixing.means(learner.net))
+    size = codefile.measure(learner.gaussians.means())
     return Compressed(
         net=small.eval(),
         before=_scores(net, of, task.target, at),
@@ -132,8 +132,8 @@ def compress(
         entropy=size.entropy,
         num_bytes=len(content),
         num_float_bytes=codefile.num_plain_bytes(net),
-        covered=_num_coded(learner.net) / sum(p.numel() for p in net.parameters()),
-        left_out=left_out,
+        covered=len(learner.gaussians.sigma) / sum(p.numel() for p in net.parameters()),
+        left_out=learner.coverage.left_out,
         history=history,
     )
 
@@ -157,34 +157,6 @@ def _refuse_fields(fields: Mapping[str, Any]) -> None:
 
 def _device_of(net: nn.Module) -> torch.device:
     return next((p.device for p in net.parameters()), torch.device("cpu"))
-
-
-def _gaussian(net: nn.Module, x: Tensor) -> tuple[nn.Module, dict[str, str]]:
-    """Copy a net with Gaussian weights where it can have them, and name what stays as it is."""
-    found = takeable(net, x, _with_means, ("weight", "bias"))
-    if not found.layers:
-        reasons = "; ".join(f"`{name}` {reason}" for name, reason in found.left_out.items())
-        raise ConfigError(
-            "only plain Linear and Conv2d layers inside a net, that own their weights, can be "
-            f"compressed, but {type(net).__name__} has none: {reasons or 'it has no parameters'}."
-        )
-    gaussian = deepcopy(net)
-    to_gaussian(gaussian, found.layers)
-    codefile.check(gaussian, net)
-    return gaussian, found.left_out
-
-
-def _with_means(net: nn.Module, values: Mapping[str, Tensor]) -> nn.Module:
-    """Give the layers behind these parameters Gaussian weights with these means."""
-    to_gaussian(net, {name.rpartition(".")[0] for name in values})
-    with torch.no_grad():
-        for name, tensor in tensors(net).items():
-            tensor.mu.copy_(values[name])
-    return net
-
-
-def _num_coded(net: nn.Module) -> int:
-    return sum(tensor.mu.numel() for tensor in tensors(net).values())
 
 
 def _scores(

@@ -1,8 +1,8 @@
 """PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
 
-The net has Gaussian layers from the first pass on, so that its state has one form in all stages;
-pretraining uses their means only. Each round trains, then fixes a share of the weights to a few
-values. After the last round every weight is fixed and no training follows.
+The net is an ordinary one in all stages; deviations stand beside it from the first pass on, so that
+the state has one form. Each round trains, then fixes a share of the weights to a few values. After
+the last round every covered weight is fixed and no training follows.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,11 @@ from tuneparts.config import Config
 from tuneparts.data.batches import Batches
 from tuneparts.data.task import Task
 from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.models.survey import PROBE
 from tuneparts.pwfn import codefile, fixing
 from tuneparts.pwfn import sigma as deviations
-from tuneparts.pwfn.gaussian import (
-    ensemble_logits,
-    layers,
-    sampled,
-    tensors,
-    to_gaussian,
-    to_plain,
-)
+from tuneparts.pwfn.coverage import cover
+from tuneparts.pwfn.gaussian import Gaussians, Lent, Sampled, ensemble_logits
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
 from tuneparts.training import checkpoint, fitness
 from tuneparts.training.artifacts import Columns
@@ -128,7 +123,7 @@ class PwfnConfig(SupervisedConfig):
 
 class PwfnLearner(
     SupervisedLearner,
-    parts=("net", "optimiser", "_batches", "_augmentation", "_noise"),
+    parts=("net", "gaussians", "optimiser", "_batches", "_augmentation", "_noise"),
     values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
 ):
     """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
@@ -145,8 +140,10 @@ class PwfnLearner(
             )
         if config.pretrained is not None:
             self._load_pretrained(Path(config.pretrained))
-        if not layers(self.net):  # a net may come with the layers that can be converted
-            to_gaussian(self.net)
+        probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
+        self.coverage = cover(self.net, probe)
+        codefile.check(self.net, self.coverage.names)
+        self.gaussians = Gaussians(self.net, self.coverage.names)
         self.rounds = fixing.cut(
             config.passes,
             pretrain=config.pretrain,
@@ -164,7 +161,9 @@ class PwfnLearner(
         self._is_gaussian = False
         self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
-        self.optimiser = config.optimiser.build(self.net)
+        self._reach_N = self.gaussians.sigma.new_zeros(0)
+        self._alpha = config.sigma.alpha
+        self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
 
@@ -174,14 +173,14 @@ class PwfnLearner(
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
-        size = codefile.measure(fixing.means(self.net))
+        size = codefile.measure(self.gaussians.means())
         metrics = super().evaluate() | {
             "size/unique_weights": float(size.num_unique),
             "size/entropy": size.entropy,
             "size/entropy_nonzero": size.entropy_nonzero,
             "size/sparsity": size.sparsity,
             "fixing/rounds": float(self._num_rounds_done),
-            "fixing/fraction": fixing.fixed(self.net).double().mean().item(),
+            "fixing/fraction": self.gaussians.fixed.double().mean().item(),
             **self._last_fixing,
         }
         finetune = self.config.finetune
@@ -193,28 +192,23 @@ class PwfnLearner(
                 steps=max(0, self.passes - self.rounds.pretrain_end),
             )
         if self.finished:
-            metrics["size/coded_bytes"] = float(len(codefile.encode(self.net)))
+            content = codefile.encode(self.net, self.coverage.names)
+            metrics["size/coded_bytes"] = float(len(content))
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
-
-    def trained_net(self) -> nn.Module:
-        # What is kept needs no deviations, and two threads may predict with it: the switch between
-        # means and draws is a state of Gaussian layers.
-        return to_plain(self.net)
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""
         if not self._start:
             return {}
-        end = deviations.snapshot(self.net, self.context.seed)
+        end = deviations.snapshot(self.gaussians, self.context.seed)
         return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        used = self.config.finetune if state["is_gaussian"] else self.config.optimiser
-        self.optimiser = used.build(self.net)
+        self.optimiser = self._finetuning() if state["is_gaussian"] else self._pretraining()
         super().restore(state)
-        self._centres_K = self._fixed_values()
+        self._after_fixing()
 
     def _pretraining_step(self) -> Tensor:
         progress = self.passes / self.rounds.pretrain_end
@@ -229,49 +223,62 @@ class PwfnLearner(
         progress = after / (config.passes - self.rounds.pretrain_end)
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
-            with sampled(self.net, self._noise):
-                loss = self._backward()
+            loss = self._sampled_backward()
         else:
             loss = self._backward()
-        if self.passes < self.rounds.warmup_end:
-            self._rest_means()
-        self._pull_means(loss)
-        fixing.mask_gradients(self.net)
-        torch.nn.utils.clip_grad_norm_(self.net.parameters(), config.clip)
-        # After clipping: a strong pull would otherwise shrink the gradient of the loss.
-        if config.quantiser.uses_sigma:
-            deviations.pull(self.net, config.sigma.alpha, config.sigma.cutoff, config.sigma.form)
-        with fixing.held(self.net):
-            self.optimiser.step()
+            self._pull_means(loss)
+            self.gaussians.mask_gradients()
+            self._clip()
+        self.optimiser.step()
+        self.gaussians.restore_fixed()
         return loss
 
-    def _backward(self) -> Tensor:
+    def _sampled_backward(self) -> Tensor:
+        """Leave the gradients of a draw, and the pull, in means and deviations."""
+        draw = self.gaussians.draw(self._noise)
+        loss = self._backward(draw.values)
+        self.gaussians.take_gradients(draw)
+        if self.passes < self.rounds.warmup_end:
+            self._rest_means()
+        # Before the pull: a strong one would otherwise shrink the gradient of the loss.
+        self._clip()
+        sigma = self.config.sigma
+        deviations.pull(
+            self.gaussians, self._reach_N, draw.eps_N, alpha=self._alpha, form=sigma.form
+        )
+        return loss
+
+    def _clip(self) -> None:
+        moving = [*self.net.parameters(), self.gaussians.sigma]
+        torch.nn.utils.clip_grad_norm_(moving, self.config.clip)
+
+    def _backward(self, values: dict[str, Tensor] | None = None) -> Tensor:
+        """Leave the gradients of a batch's loss in the net, and in what it is lent."""
         x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._augmentation)
+        lent = values or {}
         loss = loss_on(
             (x, y_B),
-            net=self.net,
+            net=Lent(self.net, lent) if lent else self.net,
             hypers=self.hypers,
             target=self.target,
             generator=self._augmentation,
         )
-        gradients(loss, self.net.parameters())
+        gradients(loss, [*lent.values(), *self.net.parameters()])
         return loss.detach()
 
     def _pull_means(self, loss: Tensor) -> None:
         """Add the gradient of the quantiser's own term of the loss, once there are centres."""
         if self._centres_K is not None:
-            free_R = fixing.means(self.net)[~fixing.fixed(self.net)]
+            free_R = self.gaussians.means()[~self.gaussians.fixed]
             slope_R = self.config.quantiser.pull(free_R, self._centres_K, loss)
-            fixing.add_gradients(self.net, slope_R)
+            self.gaussians.add_gradients(slope_R)
 
     def _rest_means(self) -> None:
         """Remove all gradients but those of deviations, for the warm-up."""
         # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum included.
-        moving = {id(tensor.sigma) for tensor in tensors(self.net).values()}
         for parameter in self.net.parameters():
-            if id(parameter) not in moving:
-                parameter.grad = None
+            parameter.grad = None
 
     def _end_stages(self, passes: int) -> None:
         """End pretraining, and any rounds, that end after this many passes."""
@@ -285,17 +292,18 @@ class PwfnLearner(
     def _end_pretraining(self) -> None:
         """Turn weights into Gaussians, and start with a new optimiser."""
         if self.config.quantiser.uses_sigma:
-            deviations.initialise(self.net, self.config.sigma.start)
-            self._start = deviations.snapshot(self.net, self.context.seed)
+            deviations.initialise(self.gaussians, self.config.sigma.start)
+            self._start = deviations.snapshot(self.gaussians, self.context.seed)
         self._is_gaussian = True
-        self.optimiser = self.config.finetune.build(self.net)
+        self._after_fixing()
+        self.optimiser = self._finetuning()
 
     def _fix(self) -> None:
         """End a round: let the quantiser fix weights, and start with a new optimiser."""
         config, number = self.config, self._num_rounds_done
         before = self._val_accuracy()
-        mu_N, sigma_N = fixing.means(self.net), fixing.sigmas(self.net)
-        fixed_N = fixing.fixed(self.net)
+        mu_N, sigma_N = self.gaussians.means(), self.gaussians.sigma.detach().clone()
+        fixed_N = self.gaussians.fixed.clone()
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
         result = config.quantiser.fix(
@@ -307,10 +315,10 @@ class PwfnLearner(
         )
         # Of the free weights the quantiser may have seen a control; they keep their own deviations.
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
-        fixing.write(self.net, result.mu_N, sigma_N, result.fixed_N)
+        self.gaussians.write(result.mu_N, sigma_N, result.fixed_N)
         self._num_rounds_done += 1
-        self._centres_K = self._fixed_values()
-        self.optimiser = config.finetune.build(self.net)
+        self._after_fixing()
+        self.optimiser = self._finetuning()
         if config.recalibrate:
             self._recalibrate()
         self._last_fixing = _sigma_quantiles(free_sigma) if config.quantiser.uses_sigma else {}
@@ -319,12 +327,22 @@ class PwfnLearner(
             assert after is not None  # as it was before
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
 
-    def _fixed_values(self) -> Tensor | None:
-        """Find the centres that attract free weights; None if the quantiser does not attract."""
-        if not self.config.quantiser.pulls or not self._num_rounds_done:
-            return None
-        values: Tensor = torch.unique(fixing.means(self.net)[fixing.fixed(self.net)])
-        return values
+    def _after_fixing(self) -> None:
+        """Compute what changes with each round only: the reach of the pulls."""
+        quantiser = self.config.quantiser
+        if quantiser.uses_sigma and self._is_gaussian:
+            self._reach_N = deviations.reach(self.gaussians, self.config.sigma.cutoff)
+        if quantiser.pulls and self._num_rounds_done:
+            self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
+
+    def _pretraining(self) -> torch.optim.Optimizer:
+        return self.config.optimiser.build(self.net)
+
+    def _finetuning(self) -> torch.optim.Optimizer:
+        moving = {"net": self.net}
+        if self.config.quantiser.uses_sigma:
+            moving["gaussians"] = self.gaussians
+        return self.config.finetune.build(nn.ModuleDict(moving))
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
@@ -354,15 +372,15 @@ class PwfnLearner(
 
     def _ensemble_scores(self) -> dict[str, float]:
         """Score the mean prediction over draws of the weights on test data."""
-        noise, augmentation = self.generator("ensemble"), self.generator("evaluate ensemble")
+        drawn = Sampled(self.net, self.gaussians, self.generator("ensemble"))
+        augmentation = self.generator("evaluate ensemble")
+
+        def predict(x: Tensor) -> Tensor:
+            return self.hypers.predict(drawn, x, generator=augmentation, training=False)
+
         self.net.eval()
         scores = evaluate(
-            lambda x: ensemble_logits(
-                self.net,
-                lambda: self.predict(x, augmentation),
-                num_samples=self.config.ensemble,
-                generator=noise,
-            ),
+            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble),
             self._test,
             "test",
             target=self.target,
