@@ -174,7 +174,7 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
     net = learner.net
     for name, value in standard.state_dict()["net"].items():
         assert torch.equal(net.state_dict()[name], value)
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(CheckpointError, match="Build the net"):
         build(task, net={"name": "mlp", "widths": (7,)}, **given)
 
 
@@ -191,6 +191,71 @@ def test_warm_up_moves_deviations_only(task: Task) -> None:
         assert torch.equal(parameter, parameters[name]), name
     moved = learner.gaussians.parts(learner.gaussians.sigma.detach() != start)
     assert all(part.any() for name, part in moved.items() if name.endswith("weight"))
+
+
+def test_trials_of_a_seed_share_their_pretraining(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_CACHE", str(tmp_path))
+    changes = mlp(interval=4, augmentation={"crop_padding": 1})
+    alone = finish(build(task, **changes))
+    first = finish(build(task, **changes, shares_pretraining=True))
+    files = list((tmp_path / "pretrained").glob("*.pt"))
+    assert len(files) == 1
+    second = finish(build(task, **changes, shares_pretraining=True))
+    assert first == second
+    # The first row is all of the pretraining; what follows is as without sharing.
+    assert first[0]["cost/passes"] == 12
+    assert first[1:] == alone[3:]
+    finish(build(task, **changes, shares_pretraining=True, sigma={"alpha": 0.5}))
+    assert list((tmp_path / "pretrained").glob("*.pt")) == files
+    finish(build(task, seed=1, **changes, shares_pretraining=True))
+    finish(build(task, **changes, shares_pretraining=True, optimiser={"lr": 0.1}))
+    assert len(list((tmp_path / "pretrained").glob("*.pt"))) == 3
+
+
+def test_an_exposure_decides_alpha_whatever_the_length(task: Task) -> None:
+    for passes in (16, 24):
+        last = finish(build(task, **mlp(passes=passes, sigma={"exposure": 0.7})))[-1]
+        assert last["fixing/exposure"] == pytest.approx(0.7)
+        assert last["fixing/spread"] >= 1
+
+
+def test_a_pull_without_effect_is_warned_of(task: Task, caplog: pytest.LogCaptureFixture) -> None:
+    build(task, **mlp())
+    assert "no effect over 12 passes" in caplog.text
+    caplog.clear()
+    build(task, **mlp(sigma={"exposure": 1.0}))
+    build(task, **mlp(sigma={"alpha": 0.0}))
+    build(task, **mlp(quantiser={"kind": "nearest"}))
+    assert not caplog.text
+
+
+def test_released_habits_move_what_is_fixed_until_the_next_round(task: Task) -> None:
+    learner = build(
+        task,
+        **mlp(interval=1, habits="released", sigma={"alpha": 1.0},
+              finetune={"kind": "sgd", "lr": 0.1, "weight_decay": 0.1}),
+    )  # fmt: skip
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    fixed_N, sigma_N = learner.gaussians.fixed.clone(), learner.gaussians.sigma.detach().clone()
+    mu_N = learner.gaussians.means()
+    learner.advance()
+    moved = (learner.gaussians.means() != mu_N)[fixed_N & (mu_N != 0)]
+    assert moved.all()
+    assert (learner.gaussians.sigma > sigma_N)[fixed_N].any()
+    finish(learner)
+    integers = learner.gaussians.means().double() * 128
+    assert torch.equal(integers, integers.round())
+
+
+def test_new_fields_leave_the_json_of_configs_without_them_alone() -> None:
+    tree = json.loads(config().model_dump_json())
+    assert not {"shares_pretraining", "habits"} & tree.keys()
+    assert "exposure" not in tree["sigma"]
+    changed = config(shares_pretraining=True, habits="released", sigma={"exposure": 1.0})
+    assert parse(PwfnConfig, json.loads(changed.model_dump_json())) == changed
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -218,6 +283,7 @@ CHANGES: list[dict[str, Any]] = [
     {"clip": 0.01},
     {"recalibrate": 3},
     {"ensemble": 2},
+    {"habits": "released"},
 ]
 
 
@@ -251,6 +317,8 @@ def test_every_field_matters(
         ({"fractions": (0.5,)}, "exactly 1"),
         ({"pretrain": 0.5, "warmup": 0.5}, "rounds have passes"),
         ({"pretrained": "somewhere"}, "set `pretrain` to 0"),
+        ({"sigma": {"alpha": 0.1, "exposure": 1.0}}, "give one of them"),
+        ({"sigma": {"exposure": 1.0}, "finetune": {"kind": "adam"}}, "is defined for SGD"),
         ({"quantiser": {"kind": "nearest"}, "sigma": {"alpha": 0.1}}, "no standard deviations"),
         ({"quantiser": {"kind": "clusters", "distance": "relative"}}, "delta < 1"),
         ({"quantiser": {"kind": "clusters", "rule": "running_mean"}}, "monotone"),

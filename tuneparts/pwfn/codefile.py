@@ -190,6 +190,15 @@ def write(path: Path, net: nn.Module, names: Collection[str]) -> int:
     return len(content)
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file begins as `write` begins one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
 def read(path: Path, net: nn.Module) -> None:
     """Load a file that `write` wrote into a plain net of the same architecture."""
     try:

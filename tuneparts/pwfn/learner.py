@@ -5,26 +5,31 @@ the state has one form. Each round trains, then fixes a share of the weights to 
 the last round every covered weight is fixed and no training follows.
 """
 
+import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 
 from tuneparts.augment.fixed import FixedConfig
-from tuneparts.config import Config
 from tuneparts.data.batches import Batches
 from tuneparts.data.task import Task
-from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.errors import ConfigError
 from tuneparts.models.survey import PROBE
-from tuneparts.pwfn import codefile, fixing
+from tuneparts.pwfn import codefile, fixing, pretrained, pretraining
 from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.coverage import cover
-from tuneparts.pwfn.gaussian import Gaussians, Lent, Sampled, ensemble_logits
+from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
 from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
-from tuneparts.training import checkpoint, fitness
+from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
@@ -34,19 +39,9 @@ from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
-
-class SigmaConfig(Config):
-    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
-
-    start: deviations.StartForm | float = "product"
-    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
-    alpha: float = Field(default=2.0**-11, ge=0)
-    """Strength of the pull that makes deviations grow; more of it compresses more."""
-    cutoff: float = Field(default=0.05, gt=0)
-    """S: deviations at or above it are not pulled."""
-    form: deviations.PullForm = "squared"
-    control: deviations.Control = "learnt"
-    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+_log = logging.getLogger(__name__)
+_INERT = 0.01
+"""An exposure below which deviations stay where they started."""
 
 
 class PwfnConfig(SupervisedConfig):
@@ -64,7 +59,11 @@ class PwfnConfig(SupervisedConfig):
     pretrain: float = Field(default=0.5, ge=0, lt=1)
     """Share of the passes for ordinary training, with `optimiser`."""
     pretrained: str | None = None
-    """Checkpoint of a `standard` learner of the same net to start from, instead of pretraining."""
+    """Weights of the same net to start from, instead of pretraining: a checkpoint of a trial, a
+    `state_dict`, a file of `compress`, or `torchvision:NAME` with weights on this machine."""
+    shares_pretraining: bool = False
+    """Whether trials of one seed whose pretraining is the same train it once, and the others load
+    the result. All of it is then one interval, and counts as passes of each of them."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of the passes in which only deviations train, before the first round."""
     fractions: tuple[float, ...] = Field(default=fixing.FRACTIONS, min_length=1)
@@ -73,11 +72,15 @@ class PwfnConfig(SupervisedConfig):
     """Length of the first round relative to each other one: a twentieth of one of three epochs."""
     quantiser: AnyQuantiser = Clusters()
     """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
-    sigma: SigmaConfig = SigmaConfig()
+    sigma: deviations.SigmaConfig = deviations.SigmaConfig()
     finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
     """Optimiser after pretraining, made anew for each round."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
+    habits: Literal["careful", "released"] = "careful"
+    """`released` as in the authors' code, to follow its published digits: fixed deviations are
+    pulled on, weight decay moves fixed weights until the next round, and gradients are clipped
+    after the pull was added."""
     recalibrate: int = Field(default=0, ge=0)
     """Batches from which BatchNorm statistics are taken anew after each fixing."""
     ensemble: int = Field(default=0, ge=0)
@@ -103,13 +106,33 @@ class PwfnConfig(SupervisedConfig):
                 "a pretrained net is not pretrained again: set `pretrain` to 0, "
                 f"but got {self.pretrain}"
             )
-        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
+        if self.sigma.exposure is not None and self.finetune.kind != "sgd":
+            raise ValueError(
+                "`sigma.exposure` is defined for SGD, but `finetune.kind` is "
+                f"{self.finetune.kind}: give `sigma.alpha`"
+            )
+        given = self.sigma != deviations.SigmaConfig() or self.warmup > 0 or self.ensemble > 0
         if given and not self.quantiser.uses_sigma:
             raise ValueError(
                 f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
                 "`ensemble` at their defaults"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # So that the digests of searches that do not know it stay as they were.
+        tree: dict[str, Any] = handler(self)
+        for name in ("shares_pretraining", "habits"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                tree.pop(name, None)
+        return tree
+
+    def exposure(self, *, alpha: float, steps: int) -> float:
+        """The exposure of deviations to the pull after this many passes of SGD."""
+        return deviations.exposure(
+            lr=self.finetune.lr, momentum=self.finetune.momentum, alpha=alpha, steps=steps
+        )
 
     def check_task(self, task: Task) -> None:
         super().check_task(task)
@@ -139,7 +162,7 @@ class PwfnLearner(
                 "Leave it out."
             )
         if config.pretrained is not None:
-            self._load_pretrained(Path(config.pretrained))
+            pretrained.load_into(self.net, config.pretrained)
         probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
         self.coverage = cover(self.net, probe)
         codefile.check(self.net, self.coverage.names)
@@ -162,13 +185,17 @@ class PwfnLearner(
         self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
         self._reach_N = self.gaussians.sigma.new_zeros(0)
-        self._alpha = config.sigma.alpha
+        self._alpha = self._strength()
         self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
 
     def step(self) -> Step:
-        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step()
+        if self.config.shares_pretraining and not self._is_gaussian:
+            loss = self._shared_pretraining()
+            self._end_stages(self.rounds.pretrain_end)
+            return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
+        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
         self._end_stages(self.passes + 1)
         return Step(passes=1, losses={"train/loss": loss})
 
@@ -185,11 +212,8 @@ class PwfnLearner(
         }
         finetune = self.config.finetune
         if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
-            metrics["fixing/exposure"] = deviations.exposure(
-                lr=finetune.lr,
-                momentum=finetune.momentum,
-                alpha=self.config.sigma.alpha,
-                steps=max(0, self.passes - self.rounds.pretrain_end),
+            metrics["fixing/exposure"] = self.config.exposure(
+                alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
             )
         if self.finished:
             content = codefile.encode(self.net, self.coverage.names)
@@ -210,8 +234,46 @@ class PwfnLearner(
         super().restore(state)
         self._after_fixing()
 
-    def _pretraining_step(self) -> Tensor:
-        progress = self.passes / self.rounds.pretrain_end
+    def _strength(self) -> float:
+        """Find alpha, given or by the exposure that was asked for; warns of one without effect."""
+        config = self.config
+        if not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
+            return config.sigma.alpha
+        whole = config.exposure(alpha=1.0, steps=config.passes - self.rounds.pretrain_end)
+        if config.sigma.exposure is not None:
+            return config.sigma.exposure / whole
+        if 0 < config.sigma.alpha * whole < _INERT:
+            _log.warning(
+                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
+                "`sigma.exposure`, such as 1, instead of `sigma.alpha`.",
+                config.passes - self.rounds.pretrain_end, config.sigma.alpha * whole,
+            )  # fmt: skip
+        return config.sigma.alpha
+
+    def _shared_pretraining(self) -> Tensor:
+        """Pretrain at once, or load what another trial of this seed pretrained."""
+        whole = self.config.model_dump(mode="json")
+        used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
+        facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        context = self.context
+        path = pretraining.file_of(facts, context.task, context.seed, context.device)
+        state = pretraining.shared(path, self._pretrain)
+        self.net.load_state_dict(state["net"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
+        return torch.tensor(float(state["loss"]))
+
+    def _pretrain(self) -> dict[str, Any]:
+        losses = [self._pretraining_step(number) for number in range(self.rounds.pretrain_end)]
+        return {
+            "net": self.net.state_dict(),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+            "loss": torch.stack(losses).double().mean().item(),
+        }
+
+    def _pretraining_step(self, number: int) -> Tensor:
+        progress = number / self.rounds.pretrain_end
         set_lr(self.optimiser, self.config.optimiser.lr_at(progress))
         loss = self._backward()
         self.optimiser.step()
@@ -230,7 +292,8 @@ class PwfnLearner(
             self.gaussians.mask_gradients()
             self._clip()
         self.optimiser.step()
-        self.gaussians.restore_fixed()
+        if config.habits == "careful":
+            self.gaussians.restore_fixed()
         return loss
 
     def _sampled_backward(self) -> Tensor:
@@ -241,11 +304,12 @@ class PwfnLearner(
         if self.passes < self.rounds.warmup_end:
             self._rest_means()
         # Before the pull: a strong one would otherwise shrink the gradient of the loss.
-        self._clip()
-        sigma = self.config.sigma
-        deviations.pull(
-            self.gaussians, self._reach_N, draw.eps_N, alpha=self._alpha, form=sigma.form
-        )
+        if self.config.habits == "careful":
+            self._clip()
+        form = self.config.sigma.form
+        deviations.pull(self.gaussians, self._reach_N, draw.eps_N, alpha=self._alpha, form=form)
+        if self.config.habits == "released":
+            self._clip()
         return loss
 
     def _clip(self) -> None:
@@ -331,7 +395,10 @@ class PwfnLearner(
         """Compute what changes with each round only: the reach of the pulls."""
         quantiser = self.config.quantiser
         if quantiser.uses_sigma and self._is_gaussian:
-            self._reach_N = deviations.reach(self.gaussians, self.config.sigma.cutoff)
+            keeps_pulling = self.config.habits == "released"
+            self._reach_N = deviations.reach(
+                self.gaussians, self.config.sigma.cutoff, fixed_too=keeps_pulling
+            )
         if quantiser.pulls and self._num_rounds_done:
             self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
 
@@ -389,17 +456,8 @@ class PwfnLearner(
         return {
             "test/ensemble_accuracy": scores["test/accuracy"],
             "test/ensemble_nll": scores["test/nll"],
+            "test/ensemble_ece": scores["test/ece"],
         }
-
-    def _load_pretrained(self, path: Path) -> None:
-        state = checkpoint.load(path)
-        try:
-            self.net.load_state_dict(state["net"])
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise CheckpointError(
-                f"`pretrained` is a checkpoint of a `standard` learner of the same net, but {path} "
-                f"does not fit: {error}"
-            ) from error
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
@@ -407,7 +465,9 @@ def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
     if not len(sigma):
         return {}
     sorted_ = sigma.sort().values
-    return {
-        f"fixing/sigma.p{percent}": sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
+    found = {
+        percent: sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
         for percent in (10, 50, 90)
     }
+    by_name = {f"fixing/sigma.p{percent}": value for percent, value in found.items()}
+    return by_name | {"fixing/spread": found[90] / max(found[10], FLOOR)}

@@ -14,12 +14,14 @@ Shapes: N all weights of a net, S weights shown of a layer.
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
 from tuneparts import seeding
+from tuneparts.config import Config
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians
 from tuneparts.training.artifacts import Columns
 
@@ -40,6 +42,42 @@ relu(S - sigma), a constant pull below the cutoff S."""
 
 Control = Literal["learnt", "permuted", "constant"]
 """`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
+
+
+class SigmaConfig(Config):
+    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
+
+    start: StartForm | float = "product"
+    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
+    alpha: float = Field(default=2.0**-11, ge=0)
+    """Strength of the pull that makes deviations grow; more of it compresses more."""
+    exposure: float | None = Field(default=None, gt=0)
+    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
+    alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
+    cutoff: float = Field(default=0.05, gt=0)
+    """S: deviations at or above it are not pulled."""
+    form: PullForm = "squared"
+    control: Control = "learnt"
+    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+
+    @model_validator(mode="after")
+    def _check_one_strength(self) -> Self:
+        if self.exposure is not None and "alpha" in self.model_fields_set:
+            raise ValueError(
+                "alpha follows from `exposure`: give one of them, but got "
+                f"{self.alpha} and {self.exposure}"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # So that the digests of searches that do not know it stay as they were.
+        tree: dict[str, Any] = handler(self)
+        if self.exposure is None:
+            tree.pop("exposure", None)
+        else:
+            tree.pop("alpha", None)
+        return tree
 
 
 def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
@@ -92,12 +130,17 @@ def _third_quartile(values: Tensor) -> float:
     return low + (high - low) * (position - below)
 
 
-def reach(gaussians: Gaussians, cutoff: float) -> Tensor:
+def reach(gaussians: Gaussians, cutoff: float, *, fixed_too: bool = False) -> Tensor:
     """Make the vector (N,) that `pull` takes: S where a weight is pulled, and -inf elsewhere.
 
     Biases and fixed weights are not pulled. It changes when weights are fixed.
+
+    Args:
+        gaussians: the distributions.
+        cutoff: S.
+        fixed_too: whether to pull fixed weights as well.
     """
-    is_pulled_N = ~gaussians.fixed
+    is_pulled_N = gaussians.fixed.logical_not() | fixed_too
     for name, part in gaussians.parts(is_pulled_N).items():
         if is_bias(name):
             part.fill_(False)
