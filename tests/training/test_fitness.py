@@ -218,4 +218,4 @@ class TestCalls:
         small = pwfn.compress(
             embedded((5,), 3), (tokens, tokens[:, 0] % 3), passes=12, batch_size=10
         )
-        assert "0" in small.left_out  # the embedding
+        assert small.covered == 1  # the embedding as well

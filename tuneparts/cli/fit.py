@@ -19,7 +19,7 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
 
-    own, of_data = _split(changes)
+    own, of_data = split_changes(changes)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
@@ -35,7 +35,7 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     show(console, _table(rows))
 
 
-def _split(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_changes(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`field=value` of the method and `data.field=value` of the data."""
     own: dict[str, Any] = {}
     of_data: dict[str, Any] = {}

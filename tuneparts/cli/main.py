@@ -163,6 +163,34 @@ def fit(
     verb.fit(method, data=data, seed=seed, changes=changes or [])
 
 
+@app.command(epilog=words("arm", "pass"))
+def compress(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run, a checkpoint or state_dict file, or torchvision:NAME.", metavar="SOURCE"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write.", metavar="FILE")],
+    arm: Annotated[Optional[str], typer.Option(help="Of a run: not the best arm but this.")] = None,  # noqa: UP045
+    data: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="A set of `tuneparts data`; a run brings its own.", metavar="NAME"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
+    changes: SetOption = None,
+) -> None:
+    """Compress a trained net into a file: few distinct weights, entropy-coded.
+
+    `--set` takes fields of `pwfn` (`--set passes=2000`), of the data (`--set data.pool=2`) and, for
+    a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
+    goes on where it was.
+    """
+    from tuneparts.cli import compress as verb
+
+    verb.compress(source, out=out, arm=arm, data=data, seed=seed, changes=changes or [])
+
+
 @app.command()
 def methods() -> None:
     """List the methods that a search can use."""
