@@ -4,19 +4,29 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeVar
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from tuneparts import catalog, schema
+from tuneparts import catalog, import_path, schema
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.schema import selection_metric
+from tuneparts.search import draws, prior
 from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
@@ -26,8 +36,8 @@ from tuneparts.search.algorithms import (
     RandomSearch,
     Tpe,
 )
-from tuneparts.search.space import Dimension
-from tuneparts.seeding import numpy_generator
+from tuneparts.search.prior import Prior
+from tuneparts.search.space import Dimension, Value
 from tuneparts.training.learner import MethodConfig
 
 __all__ = [
@@ -46,6 +56,15 @@ __all__ = [
 
 T = TypeVar("T")
 NAME = r"^[a-z][a-z0-9_]*$"
+DATA = "data."
+"""Paths of a space that begin so lead into the search's data."""
+MOST_TASKS = 32
+"""Variants of the data that an arm may have: all of them are held in memory."""
+
+
+def _is_unused(value: object) -> bool:
+    """Whether a field that came later is left out of JSON, so that old digests stay."""
+    return not value
 
 
 class Scale(StrEnum):
@@ -101,7 +120,18 @@ class Arm(Config):
     algorithm: SerializeAsAny[Algorithm] = Fixed()
     """Any `Algorithm`, our own or not."""
     space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
-    """Dotted path of a field of the config (`optimiser.lr`) -> its distribution."""
+    """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
+    (`data.num_train`) -> its distribution."""
+    points: tuple[dict[str, Any], ...] = Field(default=(), exclude_if=_is_unused)
+    """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
+    warm_start: Prior | None = Field(default=None, exclude_if=_is_unused)
+    """Name of an earlier run, `RUN` or `RUN:ARM`, whose trials an algorithm starts from. They are
+    copied into the search, so that the earlier run is not needed again."""
+    constraint: str | None = Field(default=None, exclude_if=_is_unused)
+    """A function of one's own, by itself or by its import path. It is called with the config of a
+    trial, and returns True where it is allowed, or a number that is at most 0 there."""
+    data: dict[str, Any] = Field(default_factory=dict, exclude_if=_is_unused)
+    """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
     seeds: tuple[int, ...] | None = None
     """A replicate runs under each; None takes those of the search."""
     follows: str | None = None
@@ -135,6 +165,25 @@ class Arm(Config):
             return value
         return {path: Dimension.made_from(dim) for path, dim in value.items()}
 
+    @field_validator("points", mode="before")
+    @classmethod
+    def _parse_points(cls, value: Any) -> Any:
+        return draws.plain_points(value)
+
+    @field_validator("warm_start", mode="before")
+    @classmethod
+    def _read_prior(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, str):
+            return value
+        name, space = info.data.get("name"), info.data.get("space")
+        # What stands before it in the arm was refused; that is the error to show.
+        return None if name is None or space is None else prior.read(value, arm=name, space=space)
+
+    @field_validator("constraint", mode="before")
+    @classmethod
+    def _name_constraint(cls, value: Any) -> Any:
+        return import_path.of(value) if callable(value) else value
+
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
@@ -151,16 +200,80 @@ class Arm(Config):
                 f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
                 f"{self.resources.gpus:g}; lower its `resources.gpus`"
             )
+        self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
-        rng = numpy_generator(0, "validate a space")
-        self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
+        draws.check(self)
         self.algorithm.check(self)
         return self
+
+    def _check_first(self) -> None:
+        """Refuse points, a prior or a constraint where nothing is drawn, or not by us."""
+        given = [name for name in ("points", "warm_start", "constraint") if getattr(self, name)]
+        if given and not self.space:
+            raise ValueError(
+                f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
+            )
+        if self.first_points and not self.algorithm.takes_points:
+            raise ValueError(
+                f"points are tried before others are drawn, but algorithm "
+                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` and "
+                "`warm_start` out"
+            )
+        varied = [path for path in self.space if path.startswith(DATA)]
+        if (varied or self.data) and "data" in type(self.config).model_fields:
+            raise ValueError(
+                f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
+                f"that of the search: {', '.join(varied or self.data)}"
+            )
+        doubled = sorted({path.removeprefix(DATA) for path in varied} & set(self.data))
+        if doubled:
+            raise ValueError(
+                f"a field of the data is varied or set, but `{self.name}` does both with {doubled}"
+            )
 
     @property
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
-        return self.algorithm.trials_per_seed(self.space)
+        return self.algorithm.num_trials_of(self)
+
+    @property
+    def first_points(self) -> tuple[dict[str, Value], ...]:
+        """What is tried first: points, then the best trials of the earlier run."""
+        return self.points + (() if self.warm_start is None else self.warm_start.points)
+
+    @cached_property
+    def constraint_function(self) -> Callable[..., Any]:
+        """What the constraint names."""
+        assert self.constraint is not None
+        return draws.constraint_named(self.constraint)
+
+    @staticmethod
+    def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
+        """Those of a trial's values that its method's config has."""
+        return {path: value for path, value in values.items() if not path.startswith(DATA)}
+
+    def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What the data of a trial has other than that of the search: path -> value."""
+        varied = {
+            path.removeprefix(DATA): value
+            for path, value in values.items()
+            if path.startswith(DATA)
+        }
+        return {**self.data, **varied}
+
+    def data_variants(self) -> Iterator[dict[str, Value]]:
+        """All changes to the search's data that trials of this arm can have."""
+        grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
+        loose = [path for path, grid in grids.items() if not grid]
+        number = math.prod(len(grid or ()) for grid in grids.values())
+        if loose or number > MOST_TASKS:
+            raise ValueError(
+                "every variant of the data is loaded before anything runs, at most "
+                f"{MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
+                f"over {'a range' if loose else number}; take a Choice of few values"
+            )
+        for values in itertools.product(*(grid or () for grid in grids.values())):
+            yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
 class Search(Config):
@@ -205,6 +318,14 @@ class Search(Config):
             reported = [metric.name for metric in arm.config.declared_metrics()]
             if arm.config.needs_data and self.data is None:
                 raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+            for changes in arm.data_variants():
+                if changes and self.data is None:
+                    raise ValueError(
+                        f"`{arm.name}` varies {', '.join(changes)} of the data, but the search "
+                        "has none"
+                    )
+                if self.data is not None:
+                    self.data.replaced(changes)
             if self._lacks_metric(arm):
                 raise ValueError(
                     f"trials are compared by {self.metric}, but those of `{arm.name}` would hold "
@@ -272,9 +393,15 @@ class Search(Config):
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
-    def load_data(self) -> Task:
-        """Read and split the data; a task without examples where the search has none."""
-        return NO_DATA if self.data is None else self.data.load()
+    def load_data(self, changes: Mapping[str, Value] | None = None) -> Task:
+        """Read and split the data; a task without examples where the search has none.
+
+        Args:
+            changes: what a trial has other than the search, if anything: path -> value.
+        """
+        if self.data is None:
+            return NO_DATA
+        return (self.data.replaced(changes) if changes else self.data).load()
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
