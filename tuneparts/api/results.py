@@ -12,7 +12,7 @@ import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import TrialId, records
+from tuneparts.journal import TrialId, TrialRecord, records
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import runs
 
@@ -190,6 +190,7 @@ class Results:
         """
         import numpy as np
 
+        from tuneparts.executors.worker import trial_data
         from tuneparts.tracking import models, store
 
         uri = store.resolve(settings.current().tracking_uri)
@@ -205,7 +206,8 @@ class Results:
         code = self.run.folder / "code"
         with self.run.code.importable():
             module = self.learner(trial).final_module()  # an objective has none, and says so
-            example = np.asarray(self.search.load_data().test.inputs[:4])
+            task = trial_data(self.search, trial, self._record(trial).config)
+            example = np.asarray(task.test.inputs[:4])
             brought = sorted(code.iterdir()) if code.is_dir() else []
             return models.log(uri, run_id, module, example, code=brought)
 
@@ -217,13 +219,17 @@ class Results:
         """
         from tuneparts.executors.worker import restore_learner
 
+        config = self._record(trial).config
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, config)
+
+    def _record(self, trial: TrialId) -> TrialRecord:
         record = records(self.run.folder / "journal.jsonl").get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
             )
-        with self.run.code.importable():
-            return restore_learner(self.search, self.run.storage, trial, record.config)
+        return record
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
@@ -276,7 +282,8 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
                 passes=arm.config.passes,
-                budget_note=redactor.text(arm.budget_note),
+                budget_note=redactor.text(arm.bill_note),
+                judged_on=redactor.text(arm.judged_on),
             )
             for arm in search.arms
         ),

@@ -28,6 +28,9 @@ class ArmMetadata:
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    judged_on: str = ""
+    """What its validation and test data has other than that of the search; arms that differ here
+    are not compared."""
 
     @property
     def num_expected(self) -> int:

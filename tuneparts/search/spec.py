@@ -58,6 +58,10 @@ T = TypeVar("T")
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."
 """Paths of a space that begin so lead into the search's data."""
+DATA_KEY = "data"
+"""Where the config of a trial has what its data has other than that of the search."""
+_LEAVE_TEST_DATA = ("num_train", "standardise")
+"""Fields of the data that leave validation and test examples as they are."""
 MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
@@ -220,7 +224,7 @@ class Arm(Config):
                 "`warm_start` out"
             )
         varied = [path for path in self.space if path.startswith(DATA)]
-        if (varied or self.data) and "data" in type(self.config).model_fields:
+        if self.has_variants and DATA_KEY in type(self.config).model_fields:
             raise ValueError(
                 f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
                 f"that of the search: {', '.join(varied or self.data)}"
@@ -240,6 +244,23 @@ class Arm(Config):
     def first_points(self) -> tuple[dict[str, Value], ...]:
         """What is tried first: points, then the best trials of the earlier run."""
         return self.points + (() if self.warm_start is None else self.warm_start.points)
+
+    @property
+    def bill_note(self) -> str:
+        """What a table says of this arm's budget, an earlier run's help included."""
+        if self.warm_start is None:
+            return self.budget_note
+        known = (
+            f"starts from {len(self.warm_start.trials)} trials of {self.warm_start.run}, "
+            "whose passes are not counted here"
+        )
+        return "; ".join(filter(None, [self.budget_note, known]))
+
+    @property
+    def judged_on(self) -> str:
+        """What validation and test data of this arm have other than those of the search."""
+        changes = {path: v for path, v in self.data.items() if path not in _LEAVE_TEST_DATA}
+        return ", ".join(f"{path}={value}" for path, value in sorted(changes.items()))
 
     @cached_property
     def constraint_function(self) -> Callable[..., Any]:
@@ -261,8 +282,19 @@ class Arm(Config):
         }
         return {**self.data, **varied}
 
+    @property
+    def has_variants(self) -> bool:
+        """Whether some trials learn from other data than the search has."""
+        return bool(self.data) or any(path.startswith(DATA) for path in self.space)
+
     def data_variants(self) -> Iterator[dict[str, Value]]:
         """All changes to the search's data that trials of this arm can have."""
+        targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
+        if targets:
+            raise ValueError(
+                f"arms predict the same thing, but `{self.name}` has another target of its own; "
+                "make it a search of its own"
+            )
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
@@ -403,6 +435,11 @@ class Search(Config):
             return NO_DATA
         return (self.data.replaced(changes) if changes else self.data).load()
 
+    def load_variants(self) -> dict[str, Task]:
+        """Load every variant of the data that trials have: `variant_name` -> task."""
+        changes = [one for arm in self.arms for one in arm.data_variants() if one]
+        return {name: self.load_data(one) for one in changes for name in [variant_name(one)]}
+
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
         return next(arm for arm in self.arms if arm.name == name)
@@ -421,6 +458,16 @@ class Search(Config):
             facts["data"] = self.data.facts()
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def variant_name(changes: Mapping[str, Value]) -> str:
+    """What a variant of the data is called: its changes, in one order.
+
+    Example:
+        >>> variant_name({"rotated": False, "num_train": 50})
+        '{"num_train": 50, "rotated": false}'
+    """
+    return json.dumps(changes, sort_keys=True)
 
 
 def _usual_metric(data: DataConfig | None) -> str:
