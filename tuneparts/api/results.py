@@ -261,6 +261,8 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         notes=redactor.text(search.notes),
         scale=str(search.scale),
         metric=search.metric,
+        objectives=search.objectives,
+        selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         figures=search.figures,
         digest=facts["digest"],
@@ -288,6 +290,12 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
+
+
+def _rule(search: "Search") -> dict[str, Any]:
+    """The selection of a search as JSON; nothing where it is the usual one."""
+    found = search.selection.model_dump(mode="json")
+    return {} if found == {"kind": "best"} else found
 
 
 def _declared(search: "Search") -> Iterator[schema.Metric]:

@@ -244,7 +244,7 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
 
 def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     chosen = (
-        f"of the trial selected by {metadata.metric} within each seed" if metadata.metric else ""
+        f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()

@@ -25,7 +25,7 @@ from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.schema import selection_metric
+from tuneparts.schema import objective_metric, selection_metric
 from tuneparts.search import draws, prior
 from tuneparts.search.algorithms import (
     Algorithm,
@@ -38,6 +38,7 @@ from tuneparts.search.algorithms import (
 )
 from tuneparts.search.prior import Prior
 from tuneparts.search.space import Dimension, Value
+from tuneparts.selection import Best, Knee, Selection
 from tuneparts.training.learner import MethodConfig
 
 __all__ = [
@@ -69,6 +70,13 @@ MOST_TASKS = 32
 def _is_unused(value: object) -> bool:
     """Whether a field that came later is left out of JSON, so that old digests stay."""
     return not value
+
+
+def _usual_metric(fields: Mapping[str, Any]) -> str:
+    if fields.get("objectives"):
+        return str(fields["objectives"][0])
+    data: DataConfig | None = fields.get("data")
+    return "" if data is None else data.target.reported()[0].name
 
 
 class Scale(StrEnum):
@@ -318,7 +326,15 @@ class Search(Config):
     scale: Scale
     data: DataConfig | None = None
     """What is learnt from; None where no arm needs any."""
-    metric: str = Field(default_factory=lambda fields: _usual_metric(fields.get("data")))
+    objectives: tuple[str, ...] = Field(default=(), exclude_if=_is_unused)
+    """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
+    the first is the selection metric, and none is of test data. Empty for one metric."""
+    selection: SerializeAsAny[Selection] = Field(
+        default=Best(), exclude_if=lambda rule: type(rule) is Best
+    )
+    """Which trial of a replicate stands for it: `Best` by the metric, the best `Within` limits, or
+    the `Knee` of the Pareto front."""
+    metric: str = Field(default_factory=_usual_metric)
     """The metric that selects one trial of each replicate; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
     passes: int = Field(gt=0)
@@ -341,6 +357,35 @@ class Search(Config):
     @classmethod
     def _parse_data(cls, value: Any) -> Any:
         return {"name": value} if callable(value) or isinstance(value, str) else value
+
+    @field_validator("selection", mode="before")
+    @classmethod
+    def _parse_selection(cls, value: Any) -> Any:
+        return Selection.made_from(value)
+
+    @model_validator(mode="after")
+    def _check_objectives(self) -> "Search":
+        names = self.objectives
+        if names and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(
+                f"objectives are two or more different metrics, but got {list(names)}; one metric "
+                "alone is the `metric`"
+            )
+        if names and names[0] != self.metric:
+            raise ValueError(
+                "the first objective is the selection metric, but they are "
+                f"{names[0]} and {self.metric}; leave `metric` out"
+            )
+        if type(self.selection) is Knee and not names:
+            raise ValueError("a knee is one of a front, so the search needs `objectives`")
+        for name in names:
+            objective_metric(name)
+        return self
+
+    @property
+    def all_objectives(self) -> tuple[schema.Metric, ...]:
+        """The metrics to weigh; the selection metric alone where there is one objective."""
+        return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
     @model_validator(mode="after")
     def _check_metric(self) -> "Search":
@@ -468,10 +513,6 @@ def variant_name(changes: Mapping[str, Value]) -> str:
         '{"num_train": 50, "rotated": false}'
     """
     return json.dumps(changes, sort_keys=True)
-
-
-def _usual_metric(data: DataConfig | None) -> str:
-    return "" if data is None else data.target.reported()[0].name
 
 
 def _check_reported(metric: str, target: Target) -> None:

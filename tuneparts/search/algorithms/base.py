@@ -8,7 +8,7 @@ the journal.
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from tuneparts.errors import ConfigError
@@ -95,6 +95,13 @@ class Algorithm(Named):
             seed: of the replicate.
             metric: what selects; `Result.score` reads it from a result.
         """
+
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
+        """Like `proposals`, for a search with several objectives; by default by the first alone.
+
+        `Result.scores` reads them from a result.
+        """
+        return self.proposals(arm, seed, objectives[0])
 
     @abstractmethod
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -57,14 +57,19 @@ class OptunaSearch(Algorithm):
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        return self.front_proposals(arm, seed, [metric])
+
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
         import optuna  # half a second that other algorithms need not pay
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(
-            direction="maximize" if metric.direction is Direction.UP else "minimize",
+            directions=[
+                "maximize" if one.direction is Direction.UP else "minimize" for one in objectives
+            ],
             sampler=self.sampler(arm, seed),
         )
-        door = StudyDoor(study, arm, seed, [metric])
+        door = StudyDoor(study, arm, seed, objectives)
         for start in range(0, self.num_trials, self.batch):
             indices = range(start, min(start + self.batch, self.num_trials))
             asked = [door.ask() for _ in indices]
