@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
+FEWEST_TRIALS = 4
+"""Trials of a replicate from which on figures of the space say something."""
 LONGEST_DESCRIPTION = 7000
 """Characters of a description; MLflow keeps 8,000 of a tag."""
 
@@ -102,6 +104,7 @@ class Results:
         from tuneparts.reports import sample_grid
         from tuneparts.reports.run_data import RunData
         from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.drawn import drawn
         from tuneparts.search.storage import Folder
 
         journal = self.run.folder / "journal.jsonl"
@@ -110,6 +113,7 @@ class Results:
             frames.trials(journal, self.run_ids),
             frames.steps(journal),
             schedules=frames.schedules(journal),
+            drawn=drawn(self.search, journal),
             find=ArtifactStore(Folder(self.run.storage)).find,
         )
         if "samples" not in data.metadata.figures:
@@ -264,7 +268,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         objectives=search.objectives,
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
-        figures=search.figures,
+        figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
         command=facts["command"],
@@ -290,6 +294,16 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
+
+
+def _figures(search: "Search") -> tuple[str, ...]:
+    """What a search asks for, and what follows from its space and its objectives."""
+    found = list(search.figures)
+    if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
+        found += ["parallel", "importance", "slices"]
+    if search.objectives:
+        found += ["pareto", "hypervolume"]
+    return tuple(dict.fromkeys(found))
 
 
 def _rule(search: "Search") -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import TypeAlias
 import pandas as pd
 
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
-from tuneparts.reports import answer, tables
+from tuneparts.reports import answer, fronts, tables
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.select import select, summarise
 from tuneparts.reports.verdict import Verdict, judge
+from tuneparts.search.drawn import DRAWN_COLUMNS
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
@@ -44,6 +45,8 @@ class RunData:
     """Why there are no sample grids."""
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
     """Values that changed on the way of each trial; see `frames.schedules`."""
+    drawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DRAWN_COLUMNS))
+    """What each trial drew from its arm's space; see `search.drawn`."""
     find: ArtifactReader | None = None
     """Reads the tables that trials left; None where they are out of reach."""
 
@@ -61,7 +64,8 @@ class RunData:
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
-        return tables.build(self.summary, self.metadata, self.verdict, found)
+        built = tables.build(self.summary, self.metadata, self.verdict, found)
+        return built + fronts.tables(self.trials, self.metadata, self.selected)
 
     @cached_property
     def answer(self) -> str:

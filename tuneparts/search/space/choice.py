@@ -109,6 +109,9 @@ class Choice(Dimension):
     def encoded(self, value: Value) -> Any:
         return self.label(value)
 
+    def shown(self, value: Value) -> str:
+        return str(self.label(value))
+
     def suggest(self, name: str, ask: Ask) -> Value:
         label = ask(name, self.distribution())
         option = next(option for known, option in self._labelled() if _same(known, label))

@@ -87,6 +87,15 @@ class Dimension(Named):
         """The value that a draw from `distribution` stands for; by default itself."""
         return parameter
 
+    @property
+    def is_log(self) -> bool:
+        """Whether figures draw its values on a logarithmic axis."""
+        return bool(getattr(self, "log", False))
+
+    def shown(self, value: Value) -> Any:
+        """What figures show of a value: a number or a word; by default itself."""
+        return value
+
     def suggest(self, name: str, ask: Ask) -> Value:
         """Draw a value by Optuna.
 

@@ -110,6 +110,10 @@ class LogNormal(Normal):
             raise ValueError(f"`low > 0` must hold for a log-normal number, but got {self.low}")
         return self
 
+    @property
+    def is_log(self) -> bool:
+        return True
+
     def contains(self, value: Value) -> bool:
         return super().contains(value) and value > 0
 
