@@ -1,5 +1,7 @@
 """Pareto fronts of a search with several objectives: who is on them, and how much they cover."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -7,6 +9,7 @@ from tuneparts import pareto
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.select import column
+from tuneparts.reports.tables import provenance
 
 MOST_ROWS = 40
 """Rows of the table of fronts; the figure's data has them all."""
@@ -60,7 +63,7 @@ def coverage(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def tables(
+def build(
     trials: pd.DataFrame, metadata: ReportMetadata, selected: pd.DataFrame
 ) -> tuple[Table, ...]:
     """The table of the fronts; none where there is one objective."""
@@ -101,6 +104,6 @@ def tables(
         cells,
         heading="Pareto fronts",
         numbers=["seed", *names, "covered"],
-        notes=tuple(notes),
+        notes=(*notes, provenance(metadata)),
     )
-    return (table,)
+    return (replace(table, subject=metadata.name),)

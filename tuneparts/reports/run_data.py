@@ -65,7 +65,7 @@ class RunData:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
         built = tables.build(self.summary, self.metadata, self.verdict, found)
-        return built + fronts.tables(self.trials, self.metadata, self.selected)
+        return built + fronts.build(self.trials, self.metadata, self.selected)
 
     @cached_property
     def answer(self) -> str:

@@ -11,14 +11,15 @@ from tuneparts.search.prior import at
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
 
-DRAWN_COLUMNS = ["trial", "arm", "seed", "index", "name", "value", "is_log"]
+DRAWN_COLUMNS = ["trial", "arm", "seed", "index", "place", "name", "value", "is_log"]
 
 
 def drawn(search: "Search", path: Path) -> pd.DataFrame:
     """One row per trial and thing that was decided when its values were drawn.
 
     A dimension that exists only under an option, `optimiser[sgd].momentum`, has no row in trials of
-    other options. A choice is shown by the name of the option. Of a population, what a member has
+    other options. `place` is that of the field in the space. A choice is shown by the name of the
+    option. Of a population, what a member has
     now is shown. Secrets are masked.
 
     Args:
@@ -30,7 +31,7 @@ def drawn(search: "Search", path: Path) -> pd.DataFrame:
     spaces = {arm.name: arm.space for arm in search.arms}
     for trial, record in sorted(journal.records(path).items()) if path.exists() else []:
         config = redactor.tree(record.config)
-        for field, dim in spaces.get(trial.arm, {}).items():
+        for place, (field, dim) in enumerate(spaces.get(trial.arm, {}).items()):
             value = at(config, field)
             if not dim.contains(value):
                 continue  # masked, or changed by the config itself
@@ -38,5 +39,5 @@ def drawn(search: "Search", path: Path) -> pd.DataFrame:
                 shown = leaf.dimension.shown(leaf.value)
                 is_log = leaf.dimension.is_log
                 where = (str(trial), trial.arm, trial.seed, trial.index)
-                rows.append((*where, leaf.name, shown, is_log))
+                rows.append((*where, place, leaf.name, shown, is_log))
     return pd.DataFrame(rows, columns=DRAWN_COLUMNS)

@@ -3,6 +3,7 @@
 import pandas as pd
 import plotly.graph_objects as go
 
+from tuneparts import schema
 from tuneparts.reports import fronts
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, counts_axis, place
 from tuneparts.reports.figures.style import ArmStyle, arm_styles
@@ -24,6 +25,7 @@ def pareto(run_data: RunData) -> Drawing | Note:
         return Note(title, f"No finished trial has all of {', '.join(names)} yet.")
     selected = set(run_data.selected.get("trial", ()))
     data = data.assign(selected=[trial in selected for trial in data["trial"]])
+    data = data.sort_values("on_front", ascending=False, kind="stable")  # the legend has the first
     others = names[1:]
     figure = canvas(len(others))
     for panel, other in enumerate(others):
@@ -72,11 +74,13 @@ def _marks(own: pd.DataFrame, pair: list[str], style: ArmStyle, *, is_named: boo
 
 def _front(seed: pd.DataFrame, pair: list[str], style: ArmStyle) -> go.Scatter:
     line = seed.sort_values(pair[0])
+    shape = "hv" if schema.lookup(pair[0]).direction is schema.Direction.DOWN else "vh"
     return go.Scatter(
         x=line[pair[0]].tolist(),
         y=line[pair[1]].tolist(),
         mode="lines",
-        line={"color": style.colour, "dash": style.dash, "width": 1.5},
+        # What is attained without more of the objective across: a staircase.
+        line={"color": style.colour, "dash": style.dash, "width": 1.5, "shape": shape},
         legendgroup=style.name,
         showlegend=False,
         hoverinfo="skip",

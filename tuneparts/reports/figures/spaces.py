@@ -43,7 +43,8 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
     caption = (
         "A line per finished trial through the values that it drew; each axis goes from the lowest "
         "to the highest of them, in the logarithm where the space has it. Colours are fifths of "
-        f"the trials of an arm by {label(metric)}. A gap: the trial did not have the dimension."
+        f"the trials of an arm by {label(metric)}. A line without a dot on an axis passes by a "
+        "dimension that its trial did not have."
     )
     return Drawing(title, figure, caption, data, min_width=560)
 
@@ -55,7 +56,7 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
     data = _scored(run_data, metric)
     if data.empty:
         return Note(title, f"No finished trial of an arm with a space has {metric}.")
-    names = list(dict.fromkeys(data["name"]))
+    names = _ordered(data)
     shown = names[:MAX_PANELS]
     figure = canvas(len(shown), [escape(name, quote=False) for name in shown])
     styles, named = arm_styles(run_data.metadata), set[str]()
@@ -79,7 +80,8 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
                 **where,
             )
             named.add(str(arm))
-        figure.update_xaxes(type=_axis(rows), **where)
+        kind = _axis(rows)
+        figure.update_xaxes(type=kind, dtick="D2" if kind == "log" else None, **where)
         if panel % 2 == 0:
             figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = f"{label(metric).capitalize()} of every finished trial against what it drew."
@@ -97,6 +99,18 @@ def _scored(run_data: RunData, metric: str) -> pd.DataFrame:
     return data.assign(score=data["trial"].map(scores)).reset_index(drop=True)
 
 
+def _ordered(data: pd.DataFrame) -> list[str]:
+    """The names of dimensions in the order of the spaces, each before what hangs on it."""
+    places = data.groupby("name")["place"].min()
+    return sorted(map(str, places.index), key=lambda name: (places[name], name))
+
+
+def _short(name: str) -> str:
+    """The last part of a name; of `optimiser[sgd].lr` what stands after the field."""
+    field, bracket, rest = name.partition("[")
+    return rest.replace("]", "") if bracket else field.rpartition(".")[2]
+
+
 def _is_numeric(values: pd.Series) -> bool:
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
@@ -111,7 +125,7 @@ def _add_parallel(
     figure: go.Figure, own: pd.DataFrame, metric: str, panel: int, num_panels: int
 ) -> None:
     where = place(panel, num_panels)
-    names = list(dict.fromkeys(own["name"]))
+    names = _ordered(own)
     heights: dict[tuple[str, str], float] = {}
     for number, name in enumerate(names):
         rows = own[own["name"] == name]
@@ -125,8 +139,9 @@ def _add_parallel(
         x: list[float | None] = []
         y: list[float | None] = []
         for trial in trials:
-            x += [*range(len(names)), None]
-            y += [*(heights.get((trial, name)) for name in names), None]
+            has = [number for number, name in enumerate(names) if (trial, name) in heights]
+            x += [*has, None]
+            y += [*(heights[trial, names[number]] for number in has), None]
         words, colour, width = _CLASSES[fifth]
         figure.add_trace(
             go.Scatter(
@@ -144,7 +159,7 @@ def _add_parallel(
         )
     figure.update_xaxes(
         tickvals=list(range(len(names))),
-        ticktext=[escape(name.rpartition(".")[2], quote=False) for name in names],
+        ticktext=[escape(_short(name), quote=False) for name in names],
         range=[-0.1, len(names) - 0.6],
         **where,
     )

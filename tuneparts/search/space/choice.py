@@ -16,7 +16,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from tuneparts import import_path
 from tuneparts.config import Config
 from tuneparts.search.space.dimension import Ask, Dimension, Leaf, Value
-from tuneparts.search.space.ranges import MOST_IN_GRID
+from tuneparts.search.space.ranges import MOST_IN_GRID, is_number
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -109,8 +109,9 @@ class Choice(Dimension):
     def encoded(self, value: Value) -> Any:
         return self.label(value)
 
-    def shown(self, value: Value) -> str:
-        return str(self.label(value))
+    def shown(self, value: Value) -> Any:
+        label = self.label(value)
+        return label if is_number(label) else str(label)
 
     def suggest(self, name: str, ask: Ask) -> Value:
         label = ask(name, self.distribution())
