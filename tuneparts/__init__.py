@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
     from tuneparts.search.space import Dimension as Dimension
+    from tuneparts.search.space import Float as Float
+    from tuneparts.search.space import Int as Int
+    from tuneparts.search.space import LogNormal as LogNormal
+    from tuneparts.search.space import Normal as Normal
     from tuneparts.search.space import Uniform as Uniform
     from tuneparts.search.spec import Arm as Arm
     from tuneparts.search.spec import Resources as Resources
@@ -99,7 +103,15 @@ _HOMES = {
         "RandomSearch",
         "Tpe",
     ),
-    "tuneparts.search.space": ("Choice", "Dimension", "Uniform"),
+    "tuneparts.search.space": (
+        "Choice",
+        "Dimension",
+        "Float",
+        "Int",
+        "LogNormal",
+        "Normal",
+        "Uniform",
+    ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),

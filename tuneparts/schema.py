@@ -38,6 +38,11 @@ class Metric:
         """Whether a search may select on it: never on test data, never on a description."""
         return self.direction is not Direction.NONE and self.name.split("/")[0] in {"val", "lml"}
 
+    @property
+    def reads_test(self) -> bool:
+        """Whether it is computed from test data, on which nothing may be decided."""
+        return self.name.split("/")[0] in {"test", "corrupted", "anytime", "interpolation"}
+
     def better(self, a: float, b: float) -> bool:
         """Whether `a` is strictly better than `b`."""
         return a > b if self.direction is Direction.UP else a < b
@@ -209,6 +214,22 @@ def selection_metric(name: str) -> Metric:
         raise ConfigError(
             f"selection uses held-out validation data or L_ML only, but got `{name}`. "
             f"Use one of: {usable}."
+        )
+    return metric
+
+
+def objective_metric(name: str) -> Metric:
+    """A metric by which trials may be weighed; refuses test data and descriptions."""
+    metric = lookup(name)
+    if metric.reads_test:
+        raise ConfigError(
+            f"nothing is decided on test data, but `{name}` is computed from it. Take the same of "
+            "validation data, such as val/accuracy, a size or a cost."
+        )
+    if metric.direction is Direction.NONE:
+        raise ConfigError(
+            f"an objective says which way it improves, but `{name}` is a description "
+            f"({metric.meaning})."
         )
     return metric
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import TrialId, records
+from tuneparts.journal import TrialId, TrialRecord, records
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import runs
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
+FEWEST_TRIALS = 4
+"""Trials of a replicate from which on figures of the space say something."""
 LONGEST_DESCRIPTION = 7000
 """Characters of a description; MLflow keeps 8,000 of a tag."""
 
@@ -102,6 +104,7 @@ class Results:
         from tuneparts.reports import sample_grid
         from tuneparts.reports.run_data import RunData
         from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.drawn import drawn
         from tuneparts.search.storage import Folder
 
         journal = self.run.folder / "journal.jsonl"
@@ -110,6 +113,7 @@ class Results:
             frames.trials(journal, self.run_ids),
             frames.steps(journal),
             schedules=frames.schedules(journal),
+            drawn=drawn(self.search, journal),
             find=ArtifactStore(Folder(self.run.storage)).find,
         )
         if "samples" not in data.metadata.figures:
@@ -190,6 +194,7 @@ class Results:
         """
         import numpy as np
 
+        from tuneparts.executors.worker import trial_data
         from tuneparts.tracking import models, store
 
         uri = store.resolve(settings.current().tracking_uri)
@@ -205,7 +210,8 @@ class Results:
         code = self.run.folder / "code"
         with self.run.code.importable():
             module = self.learner(trial).final_module()  # an objective has none, and says so
-            example = np.asarray(self.search.load_data().test.inputs[:4])
+            task = trial_data(self.search, trial, self._record(trial).config)
+            example = np.asarray(task.test.inputs[:4])
             brought = sorted(code.iterdir()) if code.is_dir() else []
             return models.log(uri, run_id, module, example, code=brought)
 
@@ -217,13 +223,17 @@ class Results:
         """
         from tuneparts.executors.worker import restore_learner
 
+        config = self._record(trial).config
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, config)
+
+    def _record(self, trial: TrialId) -> TrialRecord:
         record = records(self.run.folder / "journal.jsonl").get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
             )
-        with self.run.code.importable():
-            return restore_learner(self.search, self.run.storage, trial, record.config)
+        return record
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
@@ -255,8 +265,10 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         notes=redactor.text(search.notes),
         scale=str(search.scale),
         metric=search.metric,
+        objectives=search.objectives,
+        selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
-        figures=search.figures,
+        figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
         command=facts["command"],
@@ -276,11 +288,28 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
                 passes=arm.config.passes,
-                budget_note=redactor.text(arm.budget_note),
+                budget_note=redactor.text(arm.bill_note),
+                judged_on=redactor.text(arm.judged_on),
             )
             for arm in search.arms
         ),
     )
+
+
+def _figures(search: "Search") -> tuple[str, ...]:
+    """What a search asks for, and what follows from its space and its objectives."""
+    found = list(search.figures)
+    if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
+        found += ["parallel", "importance", "slices"]
+    if search.objectives:
+        found += ["pareto", "hypervolume"]
+    return tuple(dict.fromkeys(found))
+
+
+def _rule(search: "Search") -> dict[str, Any]:
+    """The selection of a search as JSON; nothing where it is the usual one."""
+    found = search.selection.model_dump(mode="json")
+    return {} if found == {"kind": "best"} else found
 
 
 def _declared(search: "Search") -> Iterator[schema.Metric]:

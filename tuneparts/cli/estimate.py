@@ -8,6 +8,7 @@ from rich.console import Console
 from tuneparts.cpus import usable_cpus
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
+from tuneparts.search import draws
 from tuneparts.search.spec import Arm
 from tuneparts.seeding import numpy_generator
 
@@ -30,8 +31,9 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
     """Two short intervals and one longer one separate training from evaluation."""
-    rng = numpy_generator(0, "measure")  # a draw, for the config may lack what the space gives
-    config = arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
+    # A draw, for the config may lack what the space gives.
+    values = draws.sample(arm, numpy_generator(0, "measure"))
+    config = arm.config.replaced(arm.of_config(values))
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up

@@ -10,6 +10,7 @@ from typing import Any
 
 from tuneparts import schema
 from tuneparts.errors import UnknownNameError
+from tuneparts.selection import Best, Selection
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class ArmMetadata:
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    judged_on: str = ""
+    """What its validation and test data has other than that of the search; arms that differ here
+    are not compared."""
 
     @property
     def num_expected(self) -> int:
@@ -46,6 +50,10 @@ class ReportMetadata:
     """Selection metric; may be empty when no arm has anything to select."""
     quantity: str = "accuracy"
     """What the answer, and figures that say nothing else, are about: `test/accuracy`, ..."""
+    objectives: tuple[str, ...] = ()
+    """Metrics that are weighed against each other, the selection metric first; or none."""
+    selection: Mapping[str, Any] = field(default_factory=dict)
+    """The rule that selects, as JSON; the best by the metric where it is empty."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""
@@ -59,6 +67,16 @@ class ReportMetadata:
     versions: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
+
+    @property
+    def rule(self) -> Selection:
+        """The rule that selects one trial of each replicate."""
+        return Selection.made_from(self.selection) if self.selection else Best()
+
+    @property
+    def weighed(self) -> tuple[schema.Metric, ...]:
+        """The objectives; the selection metric alone where there is one."""
+        return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
     def arm(self, name: str) -> ArmMetadata:
         """The arm of this name."""
@@ -93,4 +111,12 @@ class ReportMetadata:
             for metric in tree.get("metrics", ())  # earlier versions wrote none
         )
         schema.declare(*metrics)
-        return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"]), "metrics": metrics})
+        return cls(
+            **{
+                **tree,
+                "arms": arms,
+                "figures": tuple(tree["figures"]),
+                "metrics": metrics,
+                "objectives": tuple(tree.get("objectives", ())),
+            }
+        )

@@ -14,7 +14,6 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
-from tuneparts.schema import best_index
 
 OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
@@ -60,7 +59,7 @@ def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
 
 def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
     """Return the row of the best candidate of one (arm, seed)."""
-    if len(candidates) == 1:
+    if len(candidates) == 1 and not metadata.selection:
         return int(candidates.index[0])
     if not metadata.metric:
         first = candidates.iloc[0]
@@ -68,9 +67,20 @@ def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
             f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
             f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
         )
-    scores = dict(zip(candidates["index"], column(candidates, metadata.metric), strict=True))
-    index = best_index(scores, schema.selection_metric(metadata.metric))
+    schema.selection_metric(metadata.metric)  # refuses test data
+    shown = {str(n): column(candidates, str(n)) for n in candidates if _is_weighed(str(n))}
+    rows = {
+        int(index): {name: float(values[label]) for name, values in shown.items()}
+        for label, index in zip(candidates.index, candidates["index"], strict=True)
+    }
+    index = metadata.rule.choose(rows, metadata.weighed)
     return None if index is None else int(candidates.index[candidates["index"] == index][0])
+
+
+def _is_weighed(name: str) -> bool:
+    """Whether a column is a metric that a selection may look at."""
+    metric = schema.find(name) if "/" in name else None
+    return metric is not None and not metric.reads_test
 
 
 def summarise(

@@ -274,7 +274,7 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
 
 def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     chosen = (
-        f"of the trial selected by {metadata.metric} within each seed" if metadata.metric else ""
+        f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()
@@ -286,4 +286,6 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
+    if len({arm.judged_on for arm in metadata.arms}) > 1:
+        notes.append("Arms that are judged on other examples are not compared with each other.")
     return notes

@@ -34,7 +34,7 @@ from tuneparts.journal import (
     TrialStarted,
     tell,
 )
-from tuneparts.schema import best_index, selection_metric
+from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.segment import Batch, Result, Segment
@@ -113,7 +113,7 @@ class Plan:
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
-            (arm.name, seed): _Replicate(arm, seed, States(self._metric))
+            (arm.name, seed): _Replicate(arm, seed, States(search.selection, search.all_objectives))
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
@@ -210,14 +210,14 @@ class Plan:
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
         finished = {
-            trial.index: record.last.metrics.get(self.search.metric)
+            trial.index: record.last.metrics
             for trial, record in self.journal.trials.items()
             if (trial.arm, trial.seed) == (arm, seed)
             and record.end is not None
             and record.end.outcome == "finished"
             and record.last is not None
         }
-        index = best_index(finished, self._metric)
+        index = self.search.selection.choose(finished, self.search.all_objectives)
         return None if index is None else TrialId(arm, seed, index)
 
     def has_used(self, trial: TrialId) -> bool:
@@ -258,7 +258,12 @@ class Plan:
 
     def _start_algorithm(self, replicate: _Replicate) -> Proposals:
         algorithm = replicate.arm.algorithm
-        proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
+        if self.search.objectives:
+            proposals = algorithm.front_proposals(
+                replicate.arm, replicate.seed, self.search.all_objectives
+            )
+        else:
+            proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
         if not isinstance(proposals, Generator):
             raise ConfigError(
                 f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tuneparts.journal import TrialId
 from tuneparts.schema import Metric
+from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
@@ -79,7 +80,17 @@ class Pbt(Algorithm):
             )
             rng = numpy_generator(seed, "explore", arm.name, number)
             for loser, donor in sorted(donors.items()):
-                values[loser] = explore(values[donor], arm.space, resample=self.resample, rng=rng)
+                values[loser] = self._explored(arm, values[donor], rng)
+
+    def _explored(
+        self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator
+    ) -> dict[str, Value]:
+        """A donor's values varied to what the constraint allows; as they are where that is none."""
+        for _ in range(draws.TRIED):
+            values = explore(donor, arm.space, resample=self.resample, rng=rng)
+            if draws.allows(arm, values):
+                return values
+        return dict(donor)
 
 
 def exploit(

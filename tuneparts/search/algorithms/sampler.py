@@ -2,13 +2,14 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from tuneparts.schema import Direction, Metric
 from tuneparts.search.algorithms.base import Algorithm, Proposals, whole_trial
+from tuneparts.search.algorithms.study_door import StudyDoor
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension
 from tuneparts.seeding import derive
@@ -47,7 +48,7 @@ class OptunaSearch(Algorithm):
         missing = [
             path
             for path, dim in arm.space.items()
-            if type(dim).distribution is Dimension.distribution
+            if any(type(part).distribution is Dimension.distribution for part in dim.parts())
         ]
         if missing:
             raise ValueError(
@@ -56,28 +57,29 @@ class OptunaSearch(Algorithm):
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        return self.front_proposals(arm, seed, [metric])
+
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
         import optuna  # half a second that other algorithms need not pay
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        space = {path: dim.distribution() for path, dim in arm.space.items()}
         study = optuna.create_study(
-            direction="maximize" if metric.direction is Direction.UP else "minimize",
+            directions=[
+                "maximize" if one.direction is Direction.UP else "minimize" for one in objectives
+            ],
             sampler=self.sampler(arm, seed),
         )
+        door = StudyDoor(study, arm, seed, objectives)
         for start in range(0, self.num_trials, self.batch):
             indices = range(start, min(start + self.batch, self.num_trials))
-            asked = [study.ask(space) for _ in indices]
+            asked = [door.ask() for _ in indices]
             segments = [
-                whole_trial(arm, seed=seed, index=i, values=trial.params)
-                for i, trial in zip(indices, asked, strict=True)
+                whole_trial(arm, seed=seed, index=i, values=values)
+                for i, (_, values) in zip(indices, asked, strict=True)
             ]
             results = yield Batch(tuple(segments))
-            for one, trial in zip(segments, asked, strict=True):
-                score = results[one.trial].score(metric)
-                if math.isnan(score):
-                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
-                else:
-                    study.tell(trial, score)
+            for one, (trial, _) in zip(segments, asked, strict=True):
+                door.tell(trial, results[one.trial])
 
 
 class Tpe(OptunaSearch):
