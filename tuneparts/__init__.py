@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tuneparts.api import Results as Results
+    from tuneparts.api import extend as extend
     from tuneparts.api import load as load
     from tuneparts.api import resume as resume
     from tuneparts.api import run as run
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.api": ("Results", "load", "resume", "run"),
+    "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),

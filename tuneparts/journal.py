@@ -19,9 +19,10 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from tuneparts.errors import DataError, StorageError
 
-VERSION = 2
+VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event."""
+moment when a worker takes a trial up is an event. 3: trials that no longer count, and replicates
+that were stopped."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -113,7 +114,31 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
+@dataclass(frozen=True)
+class TrialVoided:
+    """What a trial found no longer counts, though its cost does: its outcome is `stopped` now."""
+
+    trial: TrialId
+    time: float
+    message: str
+
+
+@dataclass(frozen=True)
+class ReplicateStopped:
+    """A replicate runs nothing more, by a rule of the search or because somebody asked for it."""
+
+    trial: TrialId
+    """Of its trials this one and all later ones do not count; perhaps none was that far."""
+    time: float
+    message: str
+
+
+TrialEvent: TypeAlias = (
+    TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried | TrialVoided
+)
+Event: TypeAlias = TrialEvent | ReplicateStopped
+Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
+"""Arm and seed of a replicate -> how it was stopped."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -121,6 +146,8 @@ _KINDS: dict[str, type[Any]] = {
     "end": TrialEnded,
     "round_failed": RoundFailed,
     "retry": TrialRetried,
+    "void": TrialVoided,
+    "stop": ReplicateStopped,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
@@ -148,7 +175,7 @@ class TrialRecord:
     """Passes at which a round began that failed -> why."""
     end: TrialEnded | None = None
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: TrialEvent) -> bool:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
@@ -160,6 +187,8 @@ class TrialRecord:
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
             self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, TrialVoided):
+            self.end = TrialEnded(event.trial, "stopped", event.time, event.message)
         elif isinstance(event, TrialRetried):
             self.end = None
             newest = max(self.failed_rounds, default=-1)
@@ -169,7 +198,7 @@ class TrialRecord:
             self.end = event
         return True
 
-    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+    def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
             # One that has reported ran before, though an older version did not say since when.
@@ -180,6 +209,8 @@ class TrialRecord:
             return event.passes in self.failed_rounds
         if isinstance(event, TrialRetried):
             return self.end is None or self.end.outcome != "failed"
+        if isinstance(event, TrialVoided):
+            return self.end is not None and self.end.outcome == "stopped"
         return self.end is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
@@ -241,6 +272,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trials: dict[TrialId, TrialRecord] = {}
+        self.stops: Stops = {}
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
@@ -322,7 +354,7 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        is_news = self.trials.setdefault(event.trial, TrialRecord()).add(event)
+        is_news = _take(event, self.trials, self.stops)
         if is_news:
             self.events.append(event)
         return is_news
@@ -373,10 +405,24 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial, for readers; the file is left as it is."""
+    return records_and_stops(path)[0]
+
+
+def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
+    """As `records`, and how replicates were stopped."""
     found: dict[TrialId, TrialRecord] = {}
+    stops: Stops = {}
     for event in read(path):
-        found.setdefault(event.trial, TrialRecord()).add(event)
-    return found
+        _take(event, found, stops)
+    return found, stops
+
+
+def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool:
+    """Add an event to what is known; returns whether it was news."""
+    if not isinstance(event, ReplicateStopped):
+        return trials.setdefault(event.trial, TrialRecord()).add(event)
+    replicate = event.trial.arm, event.trial.seed
+    return stops.setdefault(replicate, event) is event
 
 
 def _encode(event: Event) -> str:
@@ -422,7 +468,10 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return {"passes": None, **values} if values["kind"] == "start" else values
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_1,
+    2: lambda values: values,
+}
 """Version -> how a line of it becomes one of the next."""
 
 

@@ -3,7 +3,8 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ class Results:
 
     @property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began."""
+        """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
 
     @property
@@ -261,6 +262,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         commit=facts["commit"],
         command=facts["command"],
         versions=facts["versions"],
+        history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
@@ -312,7 +314,14 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         params=_parent_params(search),
         user=facts.get("user", ""),
         source=facts["command"],
+        extended="; ".join(told.history),
     )
+
+
+def _told(step: Mapping[str, Any]) -> str:
+    """One extension of a run in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(step["time"]))
+    return f"{when}: {'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
 
 
 def _parent_params(search: "Search") -> dict[str, Any]:

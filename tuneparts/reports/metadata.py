@@ -57,6 +57,8 @@ class ReportMetadata:
     command: str = ""
     ui_command: str = "tuneparts ui"
     versions: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """How the run was extended since it began: when, by what, at whose command."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
 
@@ -93,4 +95,5 @@ class ReportMetadata:
             for metric in tree.get("metrics", ())  # earlier versions wrote none
         )
         schema.declare(*metrics)
-        return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"]), "metrics": metrics})
+        lists = {name: tuple(tree.get(name, ())) for name in ("figures", "history")}
+        return cls(**{**tree, **lists, "arms": arms, "metrics": metrics})

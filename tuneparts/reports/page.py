@@ -157,6 +157,7 @@ def _provenance(run_data: RunData) -> str:
     metadata = run_data.metadata
     facts = {
         "command": metadata.command,
+        **{f"extended ({n})": told for n, told in enumerate(metadata.history, start=1)},
         "parent run": metadata.parent_run_id,
         "config digest": metadata.digest,
         "commit": metadata.commit,

@@ -250,6 +250,7 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
         f"Mean ± standard error over seeds {chosen}".rstrip()
         + f"; passes and seconds are what all trials of a seed cost ({PASS_IN_SHORT})."
     ]
+    notes += [f"Extended {told}." for told in metadata.history]
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
             error = f"; first error: {row['first_error']}" if row["first_error"] else ""

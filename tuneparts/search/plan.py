@@ -6,6 +6,7 @@ batch. What the journal already holds is not run again, so a plan made from a jo
 where the driver died.
 """
 
+import dataclasses
 import math
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from collections.abc import (
     Set,
 )
 from dataclasses import dataclass, field
+from typing import Any
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import (
@@ -32,6 +34,7 @@ from tuneparts.journal import (
     TrialId,
     TrialRunning,
     TrialStarted,
+    TrialVoided,
     tell,
 )
 from tuneparts.schema import best_index, selection_metric
@@ -229,9 +232,13 @@ class Plan:
         replicate = self._replicates[trial.arm, trial.seed]
         batch = replicate.last_batch.get(trial, replicate.num_batches)
         followers = [arm.name for arm in self.search.arms if arm.follows == trial.arm]
-        records = [self.journal.trials.get(TrialId(arm, trial.seed, 0)) for arm in followers]
+        records = [
+            record
+            for other, record in self.journal.trials.items()
+            if other.arm in followers and other.seed == trial.seed
+        ]
         return (replicate.arm.algorithm.is_adaptive and batch < replicate.num_batches) or any(
-            record is not None and record.rows for record in records
+            record.rows for record in records
         )
 
     def _start_replicates(self) -> None:
@@ -270,8 +277,8 @@ class Plan:
         """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
         found = self.selected(leader, replicate.seed)
         if found is None:
-            trial = TrialId(replicate.arm.name, replicate.seed, 0)
             config = replicate.arm.config.model_dump(mode="json")
+            trial = self._following(replicate, config, leader)
             self._record(TrialStarted(trial, config, time.time()))
             message = f"no trial of `{leader}` finished, so there is no hyper."
             self._end_trial(trial, "failed", message)
@@ -291,10 +298,31 @@ class Plan:
         }
         led = getattr(self.search.arm(leader).config, "hypers", hypers)
         adopted = hypers.joined(led).at(values).model_dump()
-        trial_at = whole_trial(
-            replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted}
-        )
-        yield Batch((trial_at,))
+        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted})
+        trial = self._following(replicate, whole.config, leader)
+        yield Batch((dataclasses.replace(whole, trial=trial),))
+
+    def _following(self, replicate: _Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
+        """The trial of a follower that has this config: one that is there, or the next one.
+
+        A leader that got more trials may have selected another one since. What the follower trained
+        at the former one no longer counts, and it trains again.
+        """
+        own = sorted(t for t in self.journal.trials if self._is_of(replicate, t))
+        for trial in own:
+            record = self.journal.trials[trial]
+            is_void = record.end is not None and record.end.outcome == "stopped"
+            has_nothing = record.end is None and not record.rows
+            if has_nothing or (not is_void and record.config == config):
+                return trial
+            message = f"`{leader}` has more trials now, and another one of them is selected."
+            self._record(TrialVoided(trial, time.time(), message))
+            replicate.states.add(trial, record)
+        return TrialId(replicate.arm.name, replicate.seed, own[-1].index + 1 if own else 0)
+
+    @staticmethod
+    def _is_of(replicate: _Replicate, trial: TrialId) -> bool:
+        return (trial.arm, trial.seed) == (replicate.arm.name, replicate.seed)
 
     def _ask_algorithm(self, replicate: _Replicate) -> None:
         """Give an algorithm the results of its batch once all have ended, and queue the next one.

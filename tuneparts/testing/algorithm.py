@@ -89,16 +89,24 @@ class AlgorithmContract:
         space = dict(self.space) if self.algorithm.has_space else {}
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
-    def batches(self, score: Score, *, seed: int = 0, is_reversed: bool = False) -> list[Batch]:
+    def batches(
+        self,
+        score: Score,
+        *,
+        seed: int = 0,
+        is_reversed: bool = False,
+        algorithm: Algorithm | None = None,
+    ) -> list[Batch]:
         """All batches of a replicate.
 
         Args:
             score: what each segment ends with.
             seed: of the replicate.
             is_reversed: tell the results of a batch in the opposite order.
+            algorithm: in the place of that of the arm.
         """
         name = self.metric
-        asked = self.arm.algorithm.proposals(self.arm, seed, selection_metric(name))
+        asked = (algorithm or self.arm.algorithm).proposals(self.arm, seed, selection_metric(name))
         found: list[Batch] = []
         results: Any = None
         while len(found) < _MOST_BATCHES:
@@ -196,6 +204,23 @@ class AlgorithmContract:
             found = self.batches(score)
             spent = sum(one.until - one.start for batch in found for one in batch.run)
             assert spent <= (most if any(batch.stop for batch in found) else expected)
+
+    def test_more_trials_leave_the_first_ones_alone(self) -> None:
+        """If it says so; then a run can be extended."""
+        count = self.algorithm.trials_per_seed(self.arm.space)
+        more = self.algorithm.with_trials(2 * count)
+        if not self.algorithm.keeps_first_trials or more == self.algorithm:
+            return
+        for score in self.scores:
+            few, many = (
+                [
+                    {one for one in batch.stop if one.index < count}
+                    | {f"{one}" for one in batch.run if one.trial.index < count}
+                    for batch in self.batches(score, algorithm=algorithm)
+                ]
+                for algorithm in (self.algorithm, more)
+            )
+            assert set().union(*few) == set().union(*many)
 
     def test_trials_can_be_set(self) -> None:
         before = self.algorithm.trials_per_seed(self.arm.space)

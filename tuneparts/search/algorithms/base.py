@@ -65,6 +65,9 @@ class Algorithm(Named):
     and figures that resample them leave the arm out."""
     has_space: ClassVar[bool] = True
     """Whether its arm has dimensions to draw from."""
+    keeps_first_trials: ClassVar[bool] = False
+    """Whether with more trials the first ones are the same, and run to the same passes. Then
+    `tuneparts extend` can add trials to a run."""
     replaces_failed: ClassVar[bool] = False
     """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
 

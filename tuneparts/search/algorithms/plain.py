@@ -33,6 +33,7 @@ class RandomSearch(Algorithm):
     """Trials at independent draws from the space."""
 
     is_adaptive = False
+    keeps_first_trials = True
 
     num_trials: int = Field(gt=0)
 

@@ -27,6 +27,7 @@ class OptunaSearch(Algorithm):
     """
 
     is_adaptive = True
+    keeps_first_trials = True  # a trial is asked for with what those before it found, however many
 
     num_trials: int = Field(gt=0)
     batch: int = Field(default=4, gt=0)
