@@ -21,8 +21,9 @@ from tuneparts.errors import DataError, StorageError
 
 VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event. 3: trials that no longer count, and replicates
-that were stopped."""
+moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
+result, where the order of arrival could matter; trials that no longer count, and replicates that
+were stopped."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -115,6 +116,19 @@ class TrialRetried:
 
 
 @dataclass(frozen=True)
+class ResultTold:
+    """An algorithm that waited for whichever of several trials ends first was told of this one.
+
+    The order of these events is what a resumed search repeats.
+    """
+
+    trial: TrialId
+    passes: int
+    """At which the segment ended, or should have."""
+    time: float
+
+
+@dataclass(frozen=True)
 class TrialVoided:
     """What a trial found no longer counts, though its cost does: its outcome is `stopped` now."""
 
@@ -134,7 +148,14 @@ class ReplicateStopped:
 
 
 TrialEvent: TypeAlias = (
-    TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried | TrialVoided
+    TrialStarted
+    | TrialRunning
+    | Row
+    | TrialEnded
+    | RoundFailed
+    | TrialRetried
+    | ResultTold
+    | TrialVoided
 )
 Event: TypeAlias = TrialEvent | ReplicateStopped
 Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
@@ -148,6 +169,7 @@ _KINDS: dict[str, type[Any]] = {
     "retry": TrialRetried,
     "void": TrialVoided,
     "stop": ReplicateStopped,
+    "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
@@ -173,6 +195,8 @@ class TrialRecord:
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
+    told: set[int] = field(default_factory=set)
+    """Passes at which the algorithm was told a result, where the journal says so."""
     end: TrialEnded | None = None
 
     def add(self, event: TrialEvent) -> bool:
@@ -189,6 +213,8 @@ class TrialRecord:
             self.failed_rounds[event.passes] = event.message
         elif isinstance(event, TrialVoided):
             self.end = TrialEnded(event.trial, "stopped", event.time, event.message)
+        elif isinstance(event, ResultTold):
+            self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
             self.end = None
             newest = max(self.failed_rounds, default=-1)
@@ -207,11 +233,12 @@ class TrialRecord:
             return event.step in self.rows
         if isinstance(event, RoundFailed):
             return event.passes in self.failed_rounds
+        if isinstance(event, ResultTold):
+            return event.passes in self.told
+        outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
-            return self.end is None or self.end.outcome != "failed"
-        if isinstance(event, TrialVoided):
-            return self.end is not None and self.end.outcome == "stopped"
-        return self.end is not None
+            return outcome != "failed"
+        return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
@@ -468,10 +495,12 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return {"passes": None, **values} if values["kind"] == "start" else values
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: _from_1,
-    2: lambda values: values,
-}
+def _from_2(values: dict[str, Any]) -> dict[str, Any]:
+    """Only a kind of event is new."""
+    return values
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 """Version -> how a line of it becomes one of the next."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from tuneparts.schema import Metric
-from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, whole_trial
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension
 
@@ -41,10 +41,7 @@ class RandomSearch(Algorithm):
         return self.num_trials
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        drawn = [draw(arm, seed, i) for i in range(self.num_trials)]
-        yield Batch(
-            tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(drawn))
-        )
+        yield Batch(tuple(drawn_trials(arm, seed, range(self.num_trials))))
 
 
 class GridSearch(Algorithm):
