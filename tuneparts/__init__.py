@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from tuneparts.search.spec import Resources as Resources
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
+    from tuneparts.search.stopping import Stop as Stop
+    from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
@@ -100,6 +102,7 @@ _HOMES = {
     ),
     "tuneparts.search.space": ("Choice", "Dimension", "Uniform"),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
+    "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
 }

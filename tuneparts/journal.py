@@ -145,6 +145,8 @@ class ReplicateStopped:
     """Of its trials this one and all later ones do not count; perhaps none was that far."""
     time: float
     message: str
+    is_all: bool = False
+    """Whether the whole search was stopped, and with it the replicates that had not begun."""
 
 
 TrialEvent: TypeAlias = (
@@ -442,6 +444,17 @@ def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
     for event in read(path):
         _take(event, found, stops)
     return found, stops
+
+
+def stops(path: Path) -> Stops:
+    """How replicates were stopped; the other lines of the file are not even parsed."""
+    found: Stops = {}
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    _take(decode(line), {}, found)
+    return found
 
 
 def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool:

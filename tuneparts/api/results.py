@@ -13,8 +13,8 @@ import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import TrialId, records
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.journal import TrialId, records, stops
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
@@ -262,6 +262,10 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         commit=facts["commit"],
         command=facts["command"],
         versions=facts["versions"],
+        stops=tuple(
+            StopMetadata(arm, seed, stop.message, stop.is_all)
+            for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+        ),
         history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,
         metrics=tuple(

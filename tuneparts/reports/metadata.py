@@ -36,6 +36,17 @@ class ArmMetadata:
 
 
 @dataclass(frozen=True)
+class StopMetadata:
+    """A replicate that ran nothing more though trials were left, and why."""
+
+    arm: str
+    seed: int
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped."""
+
+
+@dataclass(frozen=True)
 class ReportMetadata:
     """A search as its report describes it; `from_json` reads back what `to_json` writes."""
 
@@ -59,6 +70,8 @@ class ReportMetadata:
     versions: Mapping[str, str] = field(default_factory=dict)
     history: tuple[str, ...] = ()
     """How the run was extended since it began: when, by what, at whose command."""
+    stops: tuple[StopMetadata, ...] = ()
+    """What was stopped; trials that had not started then are counted as such."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
 
@@ -96,4 +109,5 @@ class ReportMetadata:
         )
         schema.declare(*metrics)
         lists = {name: tuple(tree.get(name, ())) for name in ("figures", "history")}
-        return cls(**{**tree, **lists, "arms": arms, "metrics": metrics})
+        stops = tuple(StopMetadata(**stop) for stop in tree.get("stops", ()))
+        return cls(**{**tree, **lists, "arms": arms, "metrics": metrics, "stops": stops})

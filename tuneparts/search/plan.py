@@ -19,6 +19,7 @@ from tuneparts.journal import (
     Journal,
     Observer,
     Outcome,
+    ReplicateStopped,
     ResultTold,
     RoundFailed,
     Row,
@@ -36,6 +37,7 @@ from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.states import States
+from tuneparts.search.stopping import Stopper, Verdict
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
@@ -91,12 +93,19 @@ class Plan:
             for seed in search.seeds_of(arm)
         }
         self._forget = forget
+        self._stopper = Stopper(
+            search, self._metric, (one for one in journal.events if isinstance(one, Row))
+        )
         told = [event for event in journal.events if isinstance(event, ResultTold)]
         for replicate in self._replicates.values():
             replicate.repeat(told)
         for event in journal.events:
             tell(observers, event)
+        for replicate in self._replicates.values():
+            self._repeat_stop(replicate)
         self._start_replicates()
+        self._stop_the_rest()
+        self.look()
         for replicate in self._replicates.values():
             self._release_states(replicate)
 
@@ -123,7 +132,8 @@ class Plan:
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
-        self._record(TrialRunning(segment.trial, time.time()))
+        if not self.is_over(segment):
+            self._record(TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -131,11 +141,15 @@ class Plan:
         A row that is news shows that the trial gets on: worker losses before it are forgotten.
         """
         # A worker counts the seconds of its own round only; a trial's are those of all rounds.
+        if self.is_over(segment):
+            return
         before = self._seconds_before(segment)
         for metrics in rows:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
-            if self._record(Row(segment.trial, int(row["cost/passes"]), row, time.time())):
+            made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
+            if self._record(made):
+                self._stopper.add(made)
                 del self._losses[segment.trial]
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
@@ -148,6 +162,8 @@ class Plan:
             finished: whether its trial has spent its whole budget.
             failure: why the trial cannot go on, if it cannot.
         """
+        if self.is_over(segment):
+            return
         failure = failure or self._unscored(segment)
         if failure is not None:
             self._fail(segment, failure)
@@ -156,6 +172,7 @@ class Plan:
         self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        self.look()
         self._ask_algorithm(replicate)
         self._start_replicates()
         self._release_states(replicate)
@@ -174,6 +191,8 @@ class Plan:
         Returns:
             Whether the segment is queued again.
         """
+        if self.is_over(segment):
+            return False
         self._losses[segment.trial] += 1
         count = self._losses[segment.trial]
         if count <= self.search.max_failures_of(segment.trial.arm):
@@ -182,6 +201,61 @@ class Plan:
         since = " since its last row" if self.journal.trials[segment.trial].rows else ""
         self.complete(segment, finished=False, failure=f"{what} {count} times{since}{why}")
         return False
+
+    def look(self) -> None:
+        """Stop what its rules say is to stop now; executors call it about once a second."""
+        if self._stopper.has_no_rules:
+            return
+        whole = self._stopper.of_search()
+        for (arm, seed), replicate in self._replicates.items():
+            if replicate.done:
+                continue
+            verdict = Verdict(None, whole) if whole else self._stopper.of_replicate(arm, seed)
+            verdict = verdict or self._stopper.after_trials(arm, seed, self.journal.trials)
+            if verdict is not None:
+                self._stop(replicate, verdict, is_all=whole is not None)
+
+    def is_over(self, segment: Segment) -> bool:
+        """Whether a segment that was taken is to be given up, and what it reports is ignored."""
+        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        return replicate.running.get(segment.trial) != segment
+
+    def _stop(self, replicate: Replicate, verdict: Verdict, *, is_all: bool = False) -> None:
+        """Stop a replicate for good."""
+        arm, seed = replicate.arm.name, replicate.seed
+        known = [trial.index for trial in self.journal.trials if self._is_of(replicate, trial)]
+        beyond = max(known, default=-1) + 1
+        first = beyond if verdict.num_trials is None else verdict.num_trials
+        trial = TrialId(arm, seed, first)
+        self._record(ReplicateStopped(trial, time.time(), verdict.message, is_all))
+        self._repeat_stop(replicate)
+        self._release_states(replicate)
+
+    def _stop_the_rest(self) -> None:
+        """Stop all that is not done, if a crash came while a whole search was being stopped."""
+        whole = [stop for stop in self.journal.stops.values() if stop.is_all]
+        for replicate in self._replicates.values() if whole else ():
+            if not replicate.done:
+                self._stop(replicate, Verdict(None, whole[0].message), is_all=True)
+
+    def _repeat_stop(self, replicate: Replicate) -> None:
+        """Do what follows from a stop that the journal holds, also if a crash came in between."""
+        arm, seed = replicate.arm.name, replicate.seed
+        stop = self.journal.stops.get((arm, seed))
+        if stop is None:
+            return
+        for segment in replicate.running.values():
+            self._queue.remove(segment)
+        replicate.running.clear()
+        replicate.done = True
+        for trial, record in list(self.journal.trials.items()):
+            if not self._is_of(replicate, trial):
+                continue
+            if record.end is None and record.start is not None:
+                self._end_trial(trial, "stopped", stop.message)
+            elif record.end is not None and trial.index >= stop.trial.index:
+                self._record(TrialVoided(trial, time.time(), stop.message))
+            replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
@@ -296,7 +370,7 @@ class Plan:
 
         A loop, because after a restart the journal may hold many of them.
         """
-        while (news := replicate.next_news()) is not None:
+        while not replicate.done and (news := replicate.next_news()) is not None:
             if news.told is not None:
                 self._record(ResultTold(news.told.trial, news.told.until, time.time()))
             assert replicate.proposals is not None

@@ -21,6 +21,7 @@ class Fixed(Algorithm):
 
     is_adaptive = False
     has_space = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return 1
@@ -48,6 +49,7 @@ class GridSearch(Algorithm):
     """A trial for every combination of the space's choices."""
 
     is_adaptive = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         return math.prod(len(dim.grid() or ()) for dim in space.values())
