@@ -322,7 +322,15 @@ class TestGridSearch(AlgorithmContract):
 
 
 class TestTpe(AlgorithmContract):
+    algorithm = Tpe(num_trials=11, window=3, num_startup=4)
+
+
+class TestTpeInBatches(AlgorithmContract):
     algorithm = Tpe(num_trials=11, batch=3, num_startup=4)
+
+
+class TestFreeTpe(AlgorithmContract):
+    algorithm = Tpe(num_trials=11, window=3, num_startup=4, timing="free")
 
 
 class TestAsha(AlgorithmContract):

@@ -1,14 +1,15 @@
 """Add trials, seeds and arms to a run, and run what is new."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from tuneparts import executors, settings
 from tuneparts.api.results import Results
-from tuneparts.api.running import Executor, check, execute, origin
+from tuneparts.api.running import Executor, check, execute, fitted, origin
 from tuneparts.errors import ConfigError
 from tuneparts.search import code, runs
 from tuneparts.search import load as search_files
@@ -51,7 +52,8 @@ def extend(
         InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
     """
     run = runs.named(settings.current().results_dir, name)
-    made = grow(run, trials=trials, seeds=seeds, arms=arms, search=search)[0]
+    place = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
+    made = grow(run, trials=trials, seeds=seeds, arms=arms, search=search, place=place)[0]
     return execute(
         made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
     )
@@ -64,6 +66,7 @@ def grow(
     seeds: Sequence[int],
     arms: "Sequence[str | Arm]",
     search: str | Path | None,
+    place: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> "tuple[runs.Run, Extension]":
     """Write down what a run shall have besides what it has; nothing runs yet.
@@ -74,6 +77,7 @@ def grow(
         seeds: As of `extend`.
         arms: As of `extend`.
         search: As of `extend`.
+        place: Where new arms will run: arguments of `running.fitted`.
         dry_run: Write nothing.
 
     Returns:
@@ -90,6 +94,9 @@ def grow(
             code.add(fresh, kept)
         with code.Code.of(kept).importable():
             extension = extended(old, trials=trials, seeds=seeds, arms=fresh)
+            # What old arms propose depends on the width that the run began with.
+            wide = fitted(extension.search, **(place or {"executor": "local"}))
+            extension = dataclasses.replace(extension, search=wide)
             check(extension.search)
             refuse_changed_trials(extension.search, run.folder / "journal.jsonl")
         if extension.news and not dry_run:

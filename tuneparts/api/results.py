@@ -281,6 +281,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 seeds=search.seeds_of(arm),
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
+                is_free=arm.algorithm.is_free,
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.budget_note),
             )

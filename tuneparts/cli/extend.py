@@ -31,12 +31,15 @@ def extend(
         dry_run: run and write nothing.
     """
     searching.refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, name)
+    executor = place.executor(found.search)
     run, extension = extending.grow(
-        runs.named(settings.current().results_dir, name),
+        found,
         trials=parse_trials(trials),
         seeds=searching.parse_seeds(seeds) or (),
         arms=[] if arms is None else arms.split(","),
         search=search,
+        place={"executor": executor, "address": place.address, "cpus": place.cpus},
         dry_run=dry_run,
     )
     console = Console()

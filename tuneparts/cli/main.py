@@ -201,8 +201,8 @@ def fit(
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
-    `--set` takes fields of the method (`--set passes=200`) and of the data
-    (`--set data.rotated=true`).
+    `--set` takes fields of the method (`--set standard.passes=200`, or `--set passes=200`) and of
+    the data (`--set data.rotated=true`).
     """
     from tuneparts.cli import fit as verb
 

@@ -271,4 +271,9 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
+        if arm.is_free:
+            notes.append(
+                f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
+                "rerun may differ."
+            )
     return notes

@@ -22,8 +22,11 @@ from tuneparts.search.algorithms import (
     Asha,
     Fixed,
     GridSearch,
+    Hyperband,
+    Optuna,
     Pbt,
     RandomSearch,
+    SuccessiveHalving,
     Tpe,
 )
 from tuneparts.search.space import Dimension
@@ -37,11 +40,14 @@ __all__ = [
     "Asha",
     "Fixed",
     "GridSearch",
+    "Hyperband",
+    "Optuna",
     "Pbt",
     "RandomSearch",
     "Resources",
     "Scale",
     "Search",
+    "SuccessiveHalving",
     "Tpe",
 ]
 

@@ -16,7 +16,7 @@ from tuneparts.search.algorithms.base import (
 from tuneparts.search.algorithms.halving import Hyperband, SuccessiveHalving, beside, rungs
 from tuneparts.search.algorithms.pbt import Pbt, exploit, explore
 from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
-from tuneparts.search.algorithms.sampler import OptunaSearch, Tpe
+from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Tpe
 
 __all__ = [
     "Algorithm",
@@ -24,6 +24,7 @@ __all__ = [
     "Fixed",
     "GridSearch",
     "Hyperband",
+    "Optuna",
     "OptunaSearch",
     "Pbt",
     "Proposals",

@@ -56,6 +56,7 @@ class Algorithm(Named):
         "fixed": "tuneparts.search.algorithms.plain:Fixed",
         "random": "tuneparts.search.algorithms.plain:RandomSearch",
         "grid": "tuneparts.search.algorithms.plain:GridSearch",
+        "optuna": "tuneparts.search.algorithms.sampler:Optuna",
         "tpe": "tuneparts.search.algorithms.sampler:Tpe",
         "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
         "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
@@ -129,6 +130,14 @@ class Algorithm(Named):
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
+
+    def for_width(self, width: int) -> Self:  # noqa: ARG002
+        """What it is on a machine or cluster that runs so many of its trials at once.
+
+        Asked once, when a run begins. By default that makes no difference, and if it does, the
+        fields of what is returned say so, because the run keeps them.
+        """
+        return self
 
     def with_trials(self, num_trials: int) -> Self:
         """What `--trials` makes of it.
