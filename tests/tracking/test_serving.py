@@ -91,9 +91,8 @@ def guarded(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator
 @pytest.mark.mlflow
 @pytest.mark.slow
 def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> None:
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_AUTH", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
     login = tmp_path / "login"
     login.touch(mode=0o600)
     login.write_text(f"{LOGIN.user}:{LOGIN.password}")
@@ -104,8 +103,24 @@ def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> 
         time.sleep(0.3)
     login.write_text(f"{LOGIN.user}:wrong-password")
     assert "401" in str(store.unreachable(guarded))
+    assert LOGIN.password not in " ".join(os.environ.values())  # which every trial inherits
     monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN")
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-        monkeypatch.delenv(name)
+    monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
     reason = str(store.unreachable(guarded))
     assert "401" in reason or "not authenticated" in reason
+
+
+@pytest.mark.mlflow
+def test_mlflow_s_client_is_logged_in_without_a_password_in_the_environment(
+    tmp_path: Path, monkeypatch
+) -> None:
+    from mlflow.tracking.request_auth.registry import fetch_auth
+
+    login = tmp_path / "login"
+    login.touch(mode=0o600)
+    login.write_text(f"{LOGIN.user}:{LOGIN.password}")
+    monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN", raising=False)
+    assert fetch_auth("tuneparts") is None
+    monkeypatch.setenv("TUNEPARTS_TRACKING_LOGIN", str(login))
+    auth = fetch_auth("tuneparts")
+    assert (auth.username, auth.password) == (LOGIN.user, LOGIN.password)
