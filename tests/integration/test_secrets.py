@@ -115,8 +115,12 @@ def test_no_file_of_the_machine_holds_what_a_trial_says(tmp_path: Path, place: s
         cwd=tmp_path,
         capture_output=True,
         check=False,
+        umask=0o077,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    written = [path for folder in (results, home) for path in folder.rglob("*")]
+    assert len(written) > 10
+    assert [path for path in written if path.lstat().st_mode & 0o077] == []
     (log,) = results.glob("speaks/*/trials/loud/seed0/00000/log/log.txt")
     for words in ("printed ***", "to stderr ***", "warned of ***", "failed with ***"):
         assert words in log.read_text()

@@ -54,7 +54,8 @@ def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -
     written = tmp_path / "mlflow_auth.ini"
     assert LOGIN.password not in written.read_text()
     assert "admin_username = chief" in written.read_text()
-    assert written.stat().st_mode & 0o077 == 0
+    for name in ("mlflow_auth.ini", "mlflow_auth.db"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
 
 def test_a_database_password_is_not_on_the_command_line() -> None:

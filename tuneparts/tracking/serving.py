@@ -95,8 +95,10 @@ def _accounts(login: Login, folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mlflow_auth.ini"
     database = folder / "mlflow_auth.db"
+    for file in (path, database):  # settings, and what can be guessed at: digests of passwords
+        file.touch(mode=0o600)
+        file.chmod(0o600)
     path.write_text(_AUTH_SETTINGS.format(database=database, user=login.user), encoding="utf-8")
-    path.chmod(0o600)
     return {
         "MLFLOW_AUTH_CONFIG_PATH": str(path),
         "MLFLOW_AUTH_ADMIN_PASSWORD": login.password,
