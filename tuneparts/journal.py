@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -466,9 +466,8 @@ def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> boo
 
 
 def _encode(event: Event) -> str:
-    values = asdict(event)
-    values["trial"] = str(event.trial)
-    return json.dumps({"kind": _NAMES[type(event)], **values})
+    # Not `asdict`, which copies every config in depth: an event is written as it is.
+    return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
 def header(line: str) -> int | None:

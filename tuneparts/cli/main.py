@@ -316,6 +316,10 @@ def bench(
     name: Annotated[Optional[str], typer.Argument(help="Which bench; none lists them.")] = None,  # noqa: UP045
     as_json: JsonOption = False,
     quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
+    only: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="`search`: trials, barrier or start.", metavar="CASE"),
+    ] = None,
     simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
     trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
     plot: Annotated[
@@ -330,6 +334,7 @@ def bench(
         name,
         as_json=as_json,
         quick=quick,
+        only=only,
         simulate=simulate,
         trials=trials,
         plot=plot,

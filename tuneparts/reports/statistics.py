@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from tuneparts.errors import ConfigError
 
@@ -197,5 +196,7 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, larger_is_better: bool) ->
 
 
 def _t_interval(mean: float, se: float, freedom: float, level: float) -> Interval:
+    from scipy import stats  # takes more than a second to import
+
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * se
     return Interval(mean - half, mean + half, level)

@@ -82,7 +82,8 @@ class Replay:
         self._read_log = read_log
         self._in_doubt = is_resumed
         """Whether the store may hold runs that we do not know of."""
-        self._is_refused = False
+        self.refusal: Exception | None = None
+        """Why MLflow will never have anything of this run."""
         self._is_introduced = False
         self._old_params: set[str] = set()
         """Params that the parent run has from a former process."""
@@ -161,7 +162,7 @@ class Replay:
         After a failure the next call goes on where this one stopped.
         """
         ending = self._ending  # what is asked for from now on is for the next call
-        if self._is_refused or not self._attach():
+        if self.refusal is not None or not self._attach():
             self._requests.clear()
             return
         self._send_dirty()
@@ -255,7 +256,7 @@ class Replay:
         except Exception as error:
             if store.is_curable(error):
                 raise
-            self._is_refused = True
+            self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
             return False
         self._in_doubt = False

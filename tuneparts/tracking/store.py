@@ -20,6 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -228,9 +229,14 @@ class RedactingClient:
     left as they are: they name things, and are not stored.
     """
 
-    def __init__(self, client: "MlflowClient") -> None:
-        self._client = client
+    def __init__(self, connect: Callable[[], "MlflowClient"]) -> None:
+        """Connect nowhere yet: the first call does, which imports MLflow for seconds."""
+        self._connect = connect
         self._redactor = redaction.of_process()
+
+    @cached_property
+    def _client(self) -> "MlflowClient":
+        return self._connect()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
