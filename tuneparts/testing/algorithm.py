@@ -18,6 +18,7 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
 from tuneparts.search.states import States
+from tuneparts.selection import Best
 from tuneparts.training.learner import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
@@ -146,7 +147,7 @@ class AlgorithmContract:
         """All batches of a replicate, and in which order results were told where it matters."""
         metric = selection_metric(self.metric)
         arm = self.arm
-        replicate = Replicate(arm, seed, States(metric))
+        replicate = Replicate(arm, seed, States(Best(), [metric]))
         replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
         replicate.repeat(repeat)
         batches: list[Batch] = []

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +122,8 @@ def nodes_at(address: str) -> list[dict[str, float]]:
     prepare(address)
     import ray
 
-    is_ours = not ray.is_initialized()
-    if is_ours:
-        connect(address)
-    try:
+    with nullcontext() if ray.is_initialized() else joined(address):
         return list(nodes().values())
-    finally:
-        if is_ours:
-            ray.shutdown()
 
 
 def request(trials: Sequence[Sequence[Amounts]]) -> None:
