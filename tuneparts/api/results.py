@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
-from tuneparts.errors import DataMissingError, UnknownNameError
+from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records, stops
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from torch import nn
 
     from tuneparts.data.config import DataConfig
+    from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.tracking.card import DataFacts, SearchCard
@@ -121,6 +122,35 @@ class Results:
             return data
         grids, note = sample_grid.of(self.search, data.selected)
         return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+
+    def compare(
+        self,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        *,
+        against: str | None = None,
+        metric: str = "test/accuracy",
+        within: float | None = None,
+    ) -> "list[Comparison]":
+        """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+
+        Args:
+            pairs: the comparisons; they are adjusted for each other.
+            against: compare this arm with every other one instead. Without either, the arm with the
+                best validation score is.
+            metric: by which arms are compared.
+            within: margin of equivalence, in units of the metric.
+        """
+        from tuneparts.reports import compare
+
+        if pairs is None:
+            first = against or self.best_arm()
+            pairs = [(first, arm.name) for arm in self.search.arms if arm.name != first]
+        elif against is not None:
+            raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
+        if not pairs:
+            raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+        data = self.data
+        return compare.compare(data.selected, data.metadata, pairs, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.

@@ -174,6 +174,30 @@ def report(
     verb.report(run, open_page=open_page)
 
 
+@app.command(epilog=words("arm", "replicate"))
+def compare(
+    run: RunArgument = None,
+    pairs: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Pairs of arms, as in partitioned:random,validation:random."),
+    ] = None,
+    against: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Compare this arm with all others; by default the best by validation."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
+    within: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Margin within which two arms count as equivalent, as in 0.005."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which arms are better, worse, equivalent, or cannot be told apart."""
+    from tuneparts.cli import report as verb
+
+    verb.compare(run, pairs=pairs, against=against, metric=metric, within=within, as_json=as_json)
+
+
 @app.command(epilog=words("arm"))
 def ranks(
     names: Annotated[
