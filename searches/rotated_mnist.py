@@ -11,6 +11,7 @@ from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 
+check = mnist.check
 NOTES = """
 Mlodozeniec et al. (2023, sections G and I.4) train the CNN of their Table 9 on all 60,000 rotated
 images with 20 augmentation samples, batches of 200, Adam at 1e-3 for weights and hypers, chunks of

@@ -163,3 +163,10 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
     assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
     assert "rotated_digits" in found
     assert not {"gone", "pipe"} & set(found)
+
+
+def test_a_search_file_may_refuse_a_change():
+    for name in ("invariances", "random_vs_partitioned_mnist", "rotated_mnist"):
+        assert load.load(name, scale="smoke", changes=["data.num_train=50"]).data.num_train == 50
+        with pytest.raises(ConfigError, match=r"trains a net for digits.*Use `invariances_cifar`"):
+            load.load(name, scale="smoke", changes=["data.name=cifar10", "data.pool=1"])

@@ -71,7 +71,9 @@ def load(
 ) -> Any:
     """Load a search file, and apply what was changed on the command line.
 
-    Modules and packages that lie beside the file can be imported while it is loaded.
+    Modules and packages that lie beside the file can be imported while it is loaded. A file that
+    defines `check(search)` is asked last, and raises a ConfigError for a change that would not ask
+    its question any more.
 
     Args:
         name: of a file in `searches/`, or a path.
@@ -96,12 +98,15 @@ def load(
         raise UnknownNameError("scale", scale, list(Scale))
     try:
         with code.importable(path.resolve().parent, afresh=True):
-            search = _module(path).search(Scale(scale))
+            module = _module(path)
+            search = module.search(Scale(scale))
             if not isinstance(search, Search):
                 raise ConfigError(
                     f"`search(scale)` of {path} must return a Search, not {type(search)}."
                 )
-            return _changed(search, trials=trials, seeds=seeds, arms=arms, changes=list(changes))
+            found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=list(changes))
+            getattr(module, "check", lambda _: None)(found)
+            return found
     except ValidationError as error:
         raise ConfigError(f"{path}: {sentence(Search, error)}") from error
 
