@@ -1,4 +1,4 @@
-"""At which hyper rate, and with how many hyper steps, is each method that learns hypers at its best?
+"""At which hyper rate, and with how many hyper steps, is each method at its best?
 
 Every method has the same grid of reaches (hyper rate times hyper steps), and those that can choose
 how many weight steps they take per hyper step have it twice. All is judged on validation data.
