@@ -52,7 +52,9 @@ def search(scale: Scale) -> Search:
             Arm(
                 name="partitioned",
                 config=PartitionedConfig(
-                    **shared, hypers={"affine": {}, **samples}, hyper_lr=40 / passes
+                    **shared,
+                    hypers={"affine": {}, **samples},
+                    hyper_lr=scale.pick(smoke=40 / passes, cpu=40 / passes, paper=1e-3),
                 ),
                 resources=resources,
             ),
