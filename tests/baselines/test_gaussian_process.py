@@ -89,7 +89,7 @@ def test_samples_that_do_not_differ_count_once():
     z, Z = draws(4, 1, 3), draws(3, 3, seed=1)
     one = InducedFeatures(Z, LENGTH).averages(z)
     many = InducedFeatures(Z, LENGTH).averages(z.expand(4, 5, 3))
-    torch.testing.assert_close(one.second_MM, many.second_MM)
+    torch.testing.assert_close(one.second, many.second)
     torch.testing.assert_close(one.prior_variance, many.prior_variance)
 
 

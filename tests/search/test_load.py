@@ -181,3 +181,10 @@ def test_a_change_reaches_the_algorithm_and_the_resources_of_an_arm() -> None:
         load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.sampler=gpp"])
     with pytest.raises(ConfigError, match=r"`smapler` is not a field of Optuna. Did you mean `sam"):
         load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.smapler=gp"])
+
+
+def test_a_search_file_may_refuse_a_change():
+    for name in ("invariances", "random_vs_partitioned_mnist", "rotated_mnist"):
+        assert load.load(name, scale="smoke", changes=["data.num_train=50"]).data.num_train == 50
+        with pytest.raises(ConfigError, match=r"trains a net for digits.*Use `invariances_cifar`"):
+            load.load(name, scale="smoke", changes=["data.name=cifar10", "data.pool=1"])
