@@ -84,6 +84,9 @@ def test_what_cannot_be_fitted_is_refused():
         fit(_net(), images, labels, defaults="seed", **SETTINGS)
     with pytest.raises(ConfigError, match="Did you mean `passes`"):
         fit(_net(), images, labels, pases=3)
+    for wrong in (0, -1, "many"):
+        with pytest.raises(ConfigError, match="passes"):
+            fit(_net(), images, labels, passes=wrong)
 
 
 def test_a_run_that_diverges_says_so():
@@ -113,6 +116,8 @@ def test_settings_follow_the_data_and_can_be_given():
     given = settings_of("joint", 1400, {"passes": 100, "hyper_lr": 0.5, "hyper_every": 3})
     assert (given["passes"], given["hyper_lr"]) == (100, 0.5)
     assert "hyper_share" not in given
+    part = settings_of("released", 1400, {"passes": 100, "release": {"fraction": 0.5}})["release"]
+    assert (part.fraction, part.optimiser.schedule) == (0.5, "cosine")
     with pytest.raises(UnknownNameError, match="released"):
         settings_of("relased", 10, {})
 
