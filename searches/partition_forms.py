@@ -6,14 +6,11 @@ pass, fewer passes for hypers, weights and hypers in one pass, and a last stage 
 training.
 """
 
-from typing import Any
-
 from studies.comparison import Comparison
+from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, Forms
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.partition import PartitionedConfig
-from tuneparts.partition.released import ReleasedConfig
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a
@@ -25,53 +22,6 @@ data.seed=N --seeds N`. The arms `held_out_...` are validation-set optimisation,
 of the same learner: all weights in the first partition, a fifth of the data held out, and given
 back in the last stage.
 """
-HYPER_STEPS = 18.0
-"""Hyper learning rate times hyper steps."""
-FAR = 2 * HYPER_STEPS
-HELD_OUT: dict[str, Any] = {"proportions": (0.8, 0.2), "parameter_proportions": (1.0, 0.0)}
-MIXED: dict[str, Any] = {"scheme": "node", "mixed": True}
-JOINT: dict[str, Any] = {"hyper_share": 0.2}
-LEAN: dict[str, Any] = {"parameter_proportions": (0.94, 0.03, 0.03)}
-
-
-class Forms:
-    """Makes the arms of one setting.
-
-    Args:
-        comparison: the setting that they share.
-        fields: of every config besides.
-    """
-
-    def __init__(self, comparison: Comparison, **fields: Any) -> None:
-        self._shared = {**comparison.shared, "hypers": comparison.learnt(), **fields}
-        self._late = comparison.last_stage()
-
-    def arm(
-        self,
-        name: str,
-        *,
-        late: float = 0.0,
-        every: int = 1,
-        travel: float = HYPER_STEPS,
-        **fields: Any,
-    ) -> Arm:
-        """One form of partitioned training.
-
-        Args:
-            name: of the arm.
-            late: share of the passes in which all weights train on all data, at the end.
-            every: weight steps per hyper step.
-            travel: hyper learning rate times hyper steps.
-            fields: of the config besides.
-        """
-        passes = (1 - late) * self._shared["passes"]
-        hyper_lr = travel * (1 if "hyper_share" in fields else every + 1) / passes
-        shared = {**self._shared, "hyper_lr": hyper_lr, "hyper_every": every, **fields}
-        if not late:
-            return Arm(name=name, config=PartitionedConfig(**shared))
-        return Arm(
-            name=name, config=ReleasedConfig(**shared, release={**self._late, "fraction": late})
-        )
 
 
 def search(scale: Scale) -> Search:
@@ -112,6 +62,7 @@ def search(scale: Scale) -> Search:
             forms.arm("random_joint_half_released", late=0.5, **JOINT),
             forms.arm("two_joint_released", late=0.25, proportions=(0.8, 0.2), **MIXED, **JOINT),
             forms.arm("lean_joint_released", late=0.25, **LEAN, **MIXED, **JOINT),
+            forms.arm("lean_every_4_released", every=4, late=0.25, **LEAN, **MIXED),
             forms.arm("joint_far_released", late=0.25, travel=FAR, **MIXED, **JOINT),
             forms.arm("random_joint_far_released", late=0.25, travel=FAR, **JOINT),
             forms.arm("held_out_every_4_far_released", every=4, late=0.25, travel=FAR, **HELD_OUT),

@@ -118,8 +118,7 @@ def fit(
 ) -> Fitted:
     """Train a net and learn its hypers in one run, on all the data.
 
-    Passes, rates, batch and samples are chosen from the size of the data where they are not given,
-    and stand in `settings` of what comes back.
+    Settings that are not given are chosen from the size of the data, and stand in `settings`.
 
     Args:
         net: any module from inputs (B, ...) to logits (B, K); trained in place.
@@ -130,14 +129,13 @@ def fit(
             `{"rotation": 0.1}`, or fields of `HypersConfig`, where `affine` learns all six motions.
         form: `released`, `joint`, `mixed` or `published`, see `tuneparts.partition.forms`. A net
             that cannot run a mixed batch has its single weights dealt out instead of its units.
-        retrain: train the net once more, from where it was, as an ordinary one at the hypers
-            found; costs the same passes again, and usually gives the best net.
+        retrain: train the net once more from its start, as an ordinary one at the hypers found,
+            for the same passes again.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: those of `PartitionedConfig`, such as `passes`, `hyper_lr`, `proportions`, and
-            `release` where the form is `released`.
+        fields: of `PartitionedConfig` or `ReleasedConfig`: `passes`, `proportions`, `release`...
     """
     aim = target_from(target)
     chosen = read_hypers(hypers)
@@ -146,8 +144,8 @@ def fit(
     config, note = _configured(net, task, form, {**fields, "hypers": chosen})
     check_net(net, task, num_held=config.num_extractor_layers)
     start = copy.deepcopy(net) if retrain else None
-    at = torch.device(device or next(iter(net.parameters())).device)
-    context = Context(task=task, seed=seed, device=at)
+    at = device or next(iter(net.parameters())).device
+    context = Context(task=task, seed=seed, device=torch.device(at))
     learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
     history = run_through(learner, what=form, passes=config.passes, report=report)
     found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}

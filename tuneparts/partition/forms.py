@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.augment.affine import lila
+from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.subnetwork import Partitioned
@@ -61,6 +62,8 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
     if "hyper_every" in fields:
         found.pop("hyper_share", None)
     batch_size = found.setdefault("batch_size", 50 if num_examples < 10_000 else 128)
+    if not _is_count(batch_size) or not _is_count(found.get("passes", 1)):
+        return found  # the config refuses it, with the reason
     passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // batch_size)))
     found.setdefault("interval", max(1, passes // 20))
     optimiser = found.setdefault("optimiser", {"lr": 3e-3})
@@ -68,7 +71,7 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
     if form == "released":
         late = {**_plain(optimiser), "schedule": "cosine"}
         late["lr"] = late.get("lr", 1e-3) / 2
-        release = ReleaseConfig(**_plain(found.get("release", {"optimiser": late})))
+        release = parse(ReleaseConfig, {"optimiser": late, **_plain(found.get("release", {}))})
         found["release"] = release
         searched = release.start(passes)
     every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
@@ -140,6 +143,10 @@ def why_not_mixed(net: nn.Module, x: Tensor, *, num_held: int = 0) -> str | None
     except ConfigError as error:
         return str(error)
     return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value > 0
 
 
 def _plain(fields: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts import seeding
@@ -76,6 +76,7 @@ class PartitionedConfig(SupervisedConfig):
     """Intervals between two evaluations of L_ML; the last interval always has one."""
     select_by_lml: bool = False
     """End with the state of the interval that had the largest L_ML."""
+    later_fields = ("hyper_share",)
     metrics = (
         Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
         Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),
@@ -105,14 +106,6 @@ class PartitionedConfig(SupervisedConfig):
                 f"`batch_size` is {self.batch_size}. Set it to 2 or more."
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
-        tree: dict[str, Any] = handler(self)
-        if not self.hyper_share:
-            tree.pop("hyper_share", None)
-        return tree
 
     @property
     def hyper_gradient(self) -> HyperGradient:

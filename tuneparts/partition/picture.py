@@ -8,6 +8,8 @@ from plotly.subplots import make_subplots
 from tuneparts import schema
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_GREYS = ("#000000", "#7F7F7F")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -18,7 +20,8 @@ def picture(history: Sequence[Mapping[str, float]], names: Sequence[str]) -> go.
         history: what each interval reported.
         names: of the learnt values, without `hyper/`.
     """
-    figure = make_subplots(1, 2, subplot_titles=("what was learnt", "loss"))
+    titles = "what was learnt", "loss"
+    figure = make_subplots(1, 2, subplot_titles=titles, horizontal_spacing=0.15)
     places = [row["cost/passes"] for row in history]
     # A retrained net counts from 0 again.
     passes = [x for i, x in enumerate(places) if all(x > before for before in places[:i])]
@@ -34,13 +37,17 @@ def picture(history: Sequence[Mapping[str, float]], names: Sequence[str]) -> go.
             f"{name} ({unit})" if unit else name,
         )
     for number, (metric, words) in enumerate(
-        (("train/loss", "weights"), ("train/hyper_loss", "hypers, on unseen chunks"))
+        (("train/loss", "loss of weights"), ("train/hyper_loss", "loss of hypers, unseen data"))
     ):
         _add(figure, 2, number, passes, history, metric, words)
     figure.update_xaxes(title_text="passes")
     figure.update_yaxes(title_text="value", col=1)
     figure.update_yaxes(title_text="nats", col=2)
-    figure.update_layout(template="plotly_white", width=900, height=360)
+    figure.update_layout(
+        template="plotly_white",
+        height=440,
+        legend={"orientation": "h", "yanchor": "top", "y": -0.25},
+    )
     return figure
 
 
@@ -63,11 +70,10 @@ def _add(
             name=words,
             mode="lines+markers",
             line={
-                "color": _COLOURS[number % len(_COLOURS)],
+                "color": _COLOURS[number % len(_COLOURS)] if panel == 1 else _GREYS[number],
                 "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)],
             },
-            legendgroup=str(panel),
-            legendgrouptitle_text=("learnt", "loss")[panel - 1],
+            marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)]},
         ),
         row=1,
         col=panel,

@@ -195,9 +195,23 @@ def test_names_are_metrics():
     assert [schema.lookup(f"hyper/{name}") for name in LilaConfig().build(learnable=False).values()]
 
 
-def test_a_learnable_range_cannot_start_at_zero():
-    with pytest.raises(ConfigError, match="a learnable `rotation` must start strictly between"):
-        LilaConfig(rotation=0.0).build(learnable=True)
+def test_learnable_ranges_cannot_all_start_at_zero():
+    with pytest.raises(ConfigError, match="a learnable `translate_x` must start strictly between"):
+        LilaConfig(**dict.fromkeys(NAMES, 0.0)).build(learnable=True)
+
+
+def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
+    module = LilaConfig(rotation=0.3, shear=0.0).build(learnable=True)
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(3):
+        optimiser.zero_grad()
+        module(
+            torch.rand(4, 1, 8, 8), 2, torch.Generator().manual_seed(0)
+        ).square().sum().backward()
+        assert module.maxima.raw.grad[NAMES.index("shear")] == 0
+        optimiser.step()
+    assert module.values()["shear"] == 0.0
+    assert module.values()["rotation"] != pytest.approx(0.3)
 
 
 def test_negative_ranges_are_refused():
