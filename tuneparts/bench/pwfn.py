@@ -23,7 +23,8 @@ from tuneparts.bench import machine
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import ResNet18
 from tuneparts.pwfn import sigma, threshold
-from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.pwfn.threshold import SIGMA_FLOOR, Clustering
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import LoopLearner
