@@ -211,14 +211,27 @@ class PwfnLearner(
         self.gaussians.take_gradients(draw)
         if self.passes < self.rounds.warmup_end:
             self._rest_means()
+        is_careful = self.config.habits == "careful"
         # Before the pull: a strong one would otherwise shrink the gradient of the loss.
-        if self.config.habits == "careful":
-            self._clip()
-        form = self.config.sigma.form
-        deviations.pull(self.gaussians, self._reach_N, draw.eps_N, alpha=self._alpha, form=form)
-        if self.config.habits == "released":
+        scale = self._clip_all_but_deviations() if is_careful else 1.0
+        deviations.pull(
+            self.gaussians, self._reach_N, draw.eps_N,
+            alpha=self._alpha, form=self.config.sigma.form, scale=scale,
+        )  # fmt: skip
+        if not is_careful:
             self._clip()
         return loss
+
+    def _clip_all_but_deviations(self) -> Tensor:
+        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
+
+        The pull reads and writes these anyway.
+        """
+        others = [p for p in self.net.parameters() if p.grad is not None]
+        grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        torch.nn.utils.clip_grads_with_norm_(others, self.config.clip, norm)
+        return (self.config.clip / (norm + 1e-6)).clamp(max=1.0)  # as `clip_grad_norm_` has it
 
     def _straight_through(self, quantiser: Uniform) -> Tensor:
         """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
@@ -334,7 +347,8 @@ class PwfnLearner(
         moving = {"net": self.net}
         if self.config.quantiser.uses_sigma:
             moving["gaussians"] = self.gaussians
-        return self.config.finetune.build(nn.ModuleDict(moving))
+        # One pass over memory: deviations double what there is to update.
+        return self.config.finetune.build(nn.ModuleDict(moving), fused=True)
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
