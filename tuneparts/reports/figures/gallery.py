@@ -21,6 +21,7 @@ from tuneparts.reports.figures.communication import communication
 from tuneparts.reports.figures.drawing import PANEL_HEIGHT, Drawing, Note
 from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.hypers import hypers, projections
+from tuneparts.reports.figures.matched import matched
 from tuneparts.reports.figures.members import anytime, interpolation, membership
 from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.schedule import schedule
@@ -38,6 +39,7 @@ FIGURES: dict[str, Figure] = {
     "best_of_n": best_of_n,
     "sweep": sweep,
     "heat_map": heat_map,
+    "matched": matched,
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
