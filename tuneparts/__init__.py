@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tuneparts.objective import ObjectiveConfig as ObjectiveConfig
     from tuneparts.partition.learner import PartitionedConfig as PartitionedConfig
     from tuneparts.partition.released import ReleasedConfig as ReleasedConfig
-    from tuneparts.pwfn.learner import PwfnConfig as PwfnConfig
+    from tuneparts.pwfn.config import PwfnConfig as PwfnConfig
     from tuneparts.schema import Direction as Direction
     from tuneparts.schema import Metric as Metric
     from tuneparts.search.algorithms import Algorithm as Algorithm
@@ -97,7 +97,7 @@ _HOMES = {
     "tuneparts.objective": ("ObjectiveConfig",),
     "tuneparts.partition.learner": ("PartitionedConfig",),
     "tuneparts.partition.released": ("ReleasedConfig",),
-    "tuneparts.pwfn.learner": ("PwfnConfig",),
+    "tuneparts.pwfn.config": ("PwfnConfig",),
     "tuneparts.schema": ("Direction", "Metric"),
     "tuneparts.search.algorithms": (
         "Algorithm",

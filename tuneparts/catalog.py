@@ -25,7 +25,7 @@ METHODS: dict[str, str] = {
     "released": "tuneparts.partition.released:ReleasedConfig",
     "federated": "tuneparts.federated.learner:FederatedConfig",
     "fedavg": "tuneparts.federated.learner:FedAvgConfig",
-    "pwfn": "tuneparts.pwfn.learner:PwfnConfig",
+    "pwfn": "tuneparts.pwfn.config:PwfnConfig",
     "superweights": "tuneparts.superweights.learner:SuperweightsConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",

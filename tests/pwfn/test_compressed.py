@@ -8,7 +8,7 @@ from tuneparts import seeding
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.pwfn import compress, load
-from tuneparts.pwfn.learner import PwfnConfig
+from tuneparts.pwfn.config import PwfnConfig
 
 SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
 
@@ -137,6 +137,8 @@ def test_without_pretraining_all_passes_go_to_fixing():
         ({"pretrained": "x.pt"}, "takes no `pretrained`"),
         ({"hypers": {"temperature": 2.0}}, "takes no `hypers`"),
         ({"ensemble": 4}, "takes no `ensemble`"),
+        ({"quantiser": {"kind": "free"}}, "one codebook for all weights"),
+        ({"quantiser": {"kind": "uniform"}, "fractions": (1.0,)}, "one codebook"),
         ({"pases": 4}, "Did you mean `passes`"),
         ({"fractions": (0.5, 0.4)}, "fractions rise"),
     ],

@@ -33,7 +33,7 @@ def test_draws_have_the_mean_and_deviation(gaussians: Gaussians) -> None:
     noise = generator()
     with torch.no_grad():
         gaussians.sigma[0::2] = 0.3
-        gaussians.sigma[1] = 0.0
+        gaussians.sigma[1] = FLOOR
     draws = torch.stack(
         [torch.cat([v.flatten() for v in gaussians.draw(noise).values.values()])
          for _ in range(2000)]
@@ -139,7 +139,7 @@ def test_fixed_entries_are_bit_identical_and_free_ones_move(
     step(0)  # momentum of entries that are fixed only later
     mu_N, sigma_N = gaussians.means().round(decimals=1), gaussians.sigma.detach().clone()
     mask_N = torch.arange(len(mu_N)) % 3 == 0
-    sigma_N[mask_N] = 0.0
+    sigma_N[mask_N] = FLOOR
     gaussians.write(mu_N, sigma_N, mask_N)
     for seed in range(1, 5):
         step(seed)

@@ -16,7 +16,8 @@ from tuneparts.config import parse
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.pwfn import codefile
-from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -29,6 +30,10 @@ QUANTISERS: list[dict[str, Any]] = [
     {"kind": "nearest", "max_order": 1},
     {"kind": "kmeans", "num_values": 16},
     {"kind": "wfn"},
+]
+AT_ONCE: list[dict[str, Any]] = [
+    {"kind": "uniform", "bits": 8},
+    {"kind": "uniform", "bits": 4, "aware": True},
 ]
 
 
@@ -92,6 +97,40 @@ def test_all_weights_are_fixed_at_the_end(task: Task, quantiser: dict[str, Any])
         assert max(set_bits) <= quantiser.get("max_order", 4)
     if quantiser["kind"] == "kmeans":
         assert last["size/unique_weights"] <= 16
+
+
+@pytest.mark.parametrize("quantiser", AT_ONCE, ids=str)
+def test_integers_with_a_scale_per_channel(task: Task, quantiser: dict[str, Any]) -> None:
+    learner = build(task, **mlp(quantiser=quantiser, fractions=(1.0,)))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 1
+    assert last["size/unique_weights"] <= 255
+    num, plain = len(learner.gaussians.sigma), codefile.num_plain_bytes(learner.net)
+    assert num * last["size/entropy"] / 8 < last["size/coded_bytes"] < plain
+    with pytest.raises(ConfigError, match="rounds all weights at once"):
+        config(quantiser=quantiser)
+
+
+def test_quantisation_aware_training_moves_the_weights_behind_the_rounded_ones(task: Task) -> None:
+    changes = mlp(interval=1, fractions=(1.0,), clip=1e9)
+    aware = build(task, **changes, quantiser={"kind": "uniform", "bits": 2, "aware": True})
+    after = build(task, **changes, quantiser={"kind": "uniform", "bits": 2})
+    while aware.passes < aware.rounds.pretrain_end:
+        assert aware.advance()["train/loss"] == after.advance()["train/loss"]
+    start, learning = aware.gaussians.means(), aware.gaussians
+    first = aware.advance()["train/loss"]
+    assert first != after.advance()["train/loss"]  # the loss is that of rounded weights
+    moved = learning.means() != start
+    assert moved.any()
+    assert not learning.fixed.any()
+
+
+def test_without_fixing_the_schedule_is_the_same(task: Task) -> None:
+    learner = build(task, **mlp(quantiser={"kind": "free"}))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 0
+    assert last["fixing/rounds"] == 3
+    assert last["size/coded_bytes"] == codefile.num_plain_bytes(learner.net)
 
 
 RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}

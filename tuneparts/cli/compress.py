@@ -83,7 +83,7 @@ def _found(source: str, *, arm: str | None, data: str | None, changes: Sequence[
     task = _loaded(data or "digits", of_data)
     if not is_file:
         return _Source(torchvision_net(source), task, own)
-    from tuneparts.pwfn.learner import PwfnConfig
+    from tuneparts.pwfn.config import PwfnConfig
 
     of_net = {name: own.pop(name) for name in list(own) if name.partition(".")[0] == "net"}
     net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)

@@ -20,7 +20,9 @@ from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.pwfn import codefile
-from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
+from tuneparts.pwfn.quantisers import Free, Uniform
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.progress import Report, run_through
@@ -184,6 +186,11 @@ def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
     """Make the config of a call, in which deviations move as far as they should."""
     given, whole = GivenNet(lambda: net), {"pretrain": 0.0, **fields}
     config = given_config(PwfnConfig, whole, net=given)
+    if isinstance(config.quantiser, Uniform | Free):
+        raise ConfigError(
+            "a file holds one codebook for all weights, but the quantiser "
+            f"`{config.quantiser.kind}` makes none. Take `clusters`, `nearest`, `kmeans` or `wfn`."
+        )
     if "sigma" in fields or not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
         return config
     return given_config(PwfnConfig, {**whole, "sigma": {"exposure": EXPOSURE}}, net=given)

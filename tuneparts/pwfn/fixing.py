@@ -18,6 +18,11 @@ class Rounds:
     ends: tuple[int, ...]
     """End of each round, where it fixes weights; the last is the whole budget."""
 
+    @property
+    def num_fixing(self) -> int:
+        """Passes after pretraining."""
+        return self.ends[-1] - self.pretrain_end
+
 
 def cut(
     passes: int, *, pretrain: float, warmup: float, first_round: float, num_rounds: int

@@ -39,7 +39,10 @@ class _Held:
     """1 where a weight may move, 0 elsewhere: a product is many times faster than a mask."""
     mu_N: Tensor
     """The value where a weight may not move, 0 elsewhere."""
-    sigma_N: Tensor
+    least_sigma_N: Tensor
+    """The deviation where it may not move, the floor elsewhere."""
+    most_sigma_N: Tensor
+    """The deviation where it may not move, infinity elsewhere."""
 
 
 class Gaussians(nn.Module):
@@ -91,10 +94,10 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def write(self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor) -> None:
-        """Replace all means, deviations, and which are fixed."""
+        """Replace all means, deviations (those below the floor by it), and which are fixed."""
         for name, part in self.parts(mu_N).items():
             self.mus[name].copy_(part)
-        self.sigma.copy_(sigma_N)
+        self.sigma.copy_(sigma_N.clamp(min=FLOOR))
         self.fixed.copy_(fixed_N)
         self._held = None
 
@@ -102,7 +105,7 @@ class Gaussians(nn.Module):
     def draw(self, generator: torch.Generator) -> Draw:
         """Draw new weights."""
         eps_N = torch.empty_like(self.sigma)
-        scale = self.parts(self.sigma.detach().clamp(min=FLOOR))
+        scale = self.parts(self.sigma.detach())  # at the floor or above, see `restore_fixed`
         values = {}
         for name, eps in self.parts(eps_N).items():
             mu = self.mus[name]
@@ -116,10 +119,14 @@ class Gaussians(nn.Module):
         for name, value in draw.values.items():
             self.mus[name].grad = value.grad
         self.mask_gradients()
-        slopes: list[Tensor] = [
-            torch.zeros_like(mu) if mu.grad is None else mu.grad for mu in self.mus.values()
-        ]
-        self.sigma.grad = torch.cat([slope.flatten() for slope in slopes]).mul_(draw.eps_N)
+        slope_N, eps = torch.empty_like(self.sigma), self.parts(draw.eps_N)
+        for name, part in self.parts(slope_N).items():
+            grad = self.mus[name].grad
+            if grad is None:
+                part.zero_()
+            else:
+                torch.mul(grad, eps[name], out=part)
+        self.sigma.grad = slope_N
 
     @torch.no_grad()
     def add_gradients(self, slope_R: Tensor) -> None:
@@ -154,8 +161,12 @@ class Gaussians(nn.Module):
         free, kept = self.parts(held.free_N), self.parts(held.mu_N)
         for name, mu in self.mus.items():
             torch.addcmul(kept[name], mu, free[name], out=mu.data)
-        self.sigma.clamp_(min=FLOOR)
-        torch.addcmul(held.sigma_N, self.sigma.data, held.free_N, out=self.sigma.data)
+        torch.clamp(
+            self.sigma.data,
+            min=held.least_sigma_N,
+            max=held.most_sigma_N,
+            out=self.sigma.data,
+        )
 
     def _hold(self) -> _Held:
         if self._held is None:
@@ -164,7 +175,8 @@ class Gaussians(nn.Module):
             self._held = _Held(
                 free_N=(~held_N).to(self.sigma.dtype),
                 mu_N=self.means().masked_fill_(~held_N, 0),
-                sigma_N=self.sigma.detach().masked_fill(~held_N, 0),
+                least_sigma_N=self.sigma.detach().masked_fill(~held_N, FLOOR),
+                most_sigma_N=self.sigma.detach().masked_fill(~held_N, math.inf),
             )
         return self._held
 

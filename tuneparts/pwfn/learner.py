@@ -7,141 +7,35 @@ the last round every covered weight is fixed and no training follows.
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from copy import deepcopy
+from typing import Any
 
 import torch
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
 from torch import Tensor, nn
 
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
-from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.survey import PROBE
 from tuneparts.pwfn import codefile, fixing, pretrained, pretraining
 from tuneparts.pwfn import sigma as deviations
+from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.coverage import cover
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
-from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
-from tuneparts.training import fitness
+from tuneparts.pwfn.quantisers import Free, Uniform, channels_of
+from tuneparts.pwfn.threshold import Clustering
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.optimisers import set_lr
 from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.supervised import SupervisedLearner
 
 _log = logging.getLogger(__name__)
 _INERT = 0.01
 """An exposure below which deviations stay where they started."""
-
-
-class PwfnConfig(SupervisedConfig):
-    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them.
-
-    Example:
-        >>> config = PwfnConfig(passes=400, quantiser={"kind": "nearest", "bits": 4})
-        >>> config.quantiser.max_order
-        4
-    """
-
-    method: Literal["pwfn"] = "pwfn"
-    augmentation: FixedConfig = FixedConfig()
-    """Crop, flip and cutout of training images."""
-    pretrain: float = Field(default=0.5, ge=0, lt=1)
-    """Share of the passes for ordinary training, with `optimiser`."""
-    pretrained: str | None = None
-    """Weights of the same net to start from, instead of pretraining: a checkpoint of a trial, a
-    `state_dict`, a file of `compress`, or `torchvision:NAME` with weights on this machine."""
-    shares_pretraining: bool = False
-    """Whether trials of one seed whose pretraining is the same train it once, and the others load
-    the result. All of it is then one interval, and counts as passes of each of them."""
-    warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the passes in which only deviations train, before the first round."""
-    fractions: tuple[float, ...] = Field(default=fixing.FRACTIONS, min_length=1)
-    """Share of the weights that is fixed after each round; the last is 1."""
-    first_round: float = Field(default=1 / 60, ge=0)
-    """Length of the first round relative to each other one: a twentieth of one of three epochs."""
-    quantiser: AnyQuantiser = Clusters()
-    """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
-    sigma: deviations.SigmaConfig = deviations.SigmaConfig()
-    finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
-    """Optimiser after pretraining, made anew for each round."""
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
-    habits: Literal["careful", "released"] = "careful"
-    """`released` as in the authors' code, to follow its published digits: fixed deviations are
-    pulled on, weight decay moves fixed weights until the next round, and gradients are clipped
-    after the pull was added."""
-    recalibrate: int = Field(default=0, ge=0)
-    """Batches from which BatchNorm statistics are taken anew after each fixing."""
-    ensemble: int = Field(default=0, ge=0)
-    """Draws of the weights in a final ensemble on test data."""
-
-    @field_validator("fractions")
-    @classmethod
-    def _check_fractions(cls, fractions: tuple[float, ...]) -> tuple[float, ...]:
-        rises = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
-        if not rises or fractions[-1] != 1:
-            raise ValueError(f"fractions rise from above 0 to exactly 1, but got {fractions}")
-        return fractions
-
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        if self.pretrain + self.warmup >= 1:
-            raise ValueError(
-                "`pretrain + warmup < 1` must hold, so that rounds have passes, "
-                f"but got {self.pretrain} + {self.warmup}"
-            )
-        if self.pretrained is not None and self.pretrain > 0:
-            raise ValueError(
-                "a pretrained net is not pretrained again: set `pretrain` to 0, "
-                f"but got {self.pretrain}"
-            )
-        if self.sigma.exposure is not None and self.finetune.kind != "sgd":
-            raise ValueError(
-                "`sigma.exposure` is defined for SGD, but `finetune.kind` is "
-                f"{self.finetune.kind}: give `sigma.alpha`"
-            )
-        given = self.sigma != deviations.SigmaConfig() or self.warmup > 0 or self.ensemble > 0
-        if given and not self.quantiser.uses_sigma:
-            raise ValueError(
-                f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
-                "`ensemble` at their defaults"
-            )
-        return self
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
-        tree: dict[str, Any] = handler(self)
-        for name in ("shares_pretraining", "habits"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                tree.pop(name, None)
-        return tree
-
-    def exposure(self, *, alpha: float, steps: int) -> float:
-        """The exposure of deviations to the pull after this many passes of SGD."""
-        return deviations.exposure(
-            lr=self.finetune.lr, momentum=self.finetune.momentum, alpha=alpha, steps=steps
-        )
-
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        if self.ensemble:
-            reason = "its `ensemble` averages probabilities"
-            fitness.refuse_target(self, task, reason)
-
-    def build(self, context: Context) -> Learner:
-        return PwfnLearner(self, context)
 
 
 class PwfnLearner(
@@ -167,13 +61,7 @@ class PwfnLearner(
         self.coverage = cover(self.net, probe)
         codefile.check(self.net, self.coverage.names)
         self.gaussians = Gaussians(self.net, self.coverage.names)
-        self.rounds = fixing.cut(
-            config.passes,
-            pretrain=config.pretrain,
-            warmup=config.warmup,
-            first_round=config.first_round,
-            num_rounds=len(config.fractions),
-        )
+        self.rounds = config.rounds()
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
@@ -185,7 +73,9 @@ class PwfnLearner(
         self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
         self._reach_N = self.gaussians.sigma.new_zeros(0)
-        self._alpha = self._strength()
+        self._alpha = config.strength()
+        self._warn_of_no_effect()
+        self._channels = channels_of(self.gaussians, self.net)
         self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
@@ -200,7 +90,7 @@ class PwfnLearner(
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
-        size = codefile.measure(self.gaussians.means())
+        size = codefile.measure(self._stored())
         metrics = super().evaluate() | {
             "size/unique_weights": float(size.num_unique),
             "size/entropy": size.entropy,
@@ -216,11 +106,30 @@ class PwfnLearner(
                 alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
             )
         if self.finished:
-            content = codefile.encode(self.net, self.coverage.names)
-            metrics["size/coded_bytes"] = float(len(content))
+            metrics["size/coded_bytes"] = self._num_bytes()
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
+
+    def _stored(self) -> Tensor:
+        """What a file holds of each weight (N,): its value, or its integer."""
+        mu_N, quantiser = self.gaussians.means(), self.config.quantiser
+        if isinstance(quantiser, Uniform) and self._num_rounds_done:
+            return quantiser.codes(mu_N, self._channels)[0]
+        return mu_N
+
+    def _num_bytes(self) -> float:
+        """Bytes of the net as a file; where nothing is fixed, of its tensors as they are."""
+        quantiser = self.config.quantiser
+        if isinstance(quantiser, Free):
+            return float(codefile.num_plain_bytes(self.net))
+        if not isinstance(quantiser, Uniform):
+            return float(len(codefile.encode(self.net, self.coverage.names)))
+        coded = deepcopy(self.net)
+        same = Gaussians(coded, self.coverage.names)
+        same.write(self._stored(), same.sigma, same.fixed)
+        scales = 4 * len(self._channels.is_bias_G)
+        return float(len(codefile.encode(coded, self.coverage.names)) + scales)
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""
@@ -234,21 +143,18 @@ class PwfnLearner(
         super().restore(state)
         self._after_fixing()
 
-    def _strength(self) -> float:
-        """Find alpha, given or by the exposure that was asked for; warns of one without effect."""
+    def _warn_of_no_effect(self) -> None:
         config = self.config
         if not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
-            return config.sigma.alpha
-        whole = config.exposure(alpha=1.0, steps=config.passes - self.rounds.pretrain_end)
-        if config.sigma.exposure is not None:
-            return config.sigma.exposure / whole
-        if 0 < config.sigma.alpha * whole < _INERT:
+            return
+        exposure = config.exposure(alpha=self._alpha, steps=self.rounds.num_fixing)
+        if 0 < exposure < _INERT:
             _log.warning(
                 "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
                 "`sigma.exposure`, such as 1, instead of `sigma.alpha`.",
-                config.passes - self.rounds.pretrain_end, config.sigma.alpha * whole,
-            )  # fmt: skip
-        return config.sigma.alpha
+                self.rounds.num_fixing,
+                exposure,
+            )
 
     def _shared_pretraining(self) -> Tensor:
         """Pretrain at once, or load what another trial of this seed pretrained."""
@@ -286,6 +192,8 @@ class PwfnLearner(
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
             loss = self._sampled_backward()
+        elif isinstance(config.quantiser, Uniform) and config.quantiser.aware:
+            loss = self._straight_through(config.quantiser)
         else:
             loss = self._backward()
             self._pull_means(loss)
@@ -303,13 +211,39 @@ class PwfnLearner(
         self.gaussians.take_gradients(draw)
         if self.passes < self.rounds.warmup_end:
             self._rest_means()
+        is_careful = self.config.habits == "careful"
         # Before the pull: a strong one would otherwise shrink the gradient of the loss.
-        if self.config.habits == "careful":
+        scale = self._clip_all_but_deviations() if is_careful else 1.0
+        deviations.pull(
+            self.gaussians, self._reach_N, draw.eps_N,
+            alpha=self._alpha, form=self.config.sigma.form, scale=scale,
+        )  # fmt: skip
+        if not is_careful:
             self._clip()
-        form = self.config.sigma.form
-        deviations.pull(self.gaussians, self._reach_N, draw.eps_N, alpha=self._alpha, form=form)
-        if self.config.habits == "released":
-            self._clip()
+        return loss
+
+    def _clip_all_but_deviations(self) -> Tensor:
+        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
+
+        The pull reads and writes these anyway.
+        """
+        others = [p for p in self.net.parameters() if p.grad is not None]
+        grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        torch.nn.utils.clip_grads_with_norm_(others, self.config.clip, norm)
+        return (self.config.clip / (norm + 1e-6)).clamp(max=1.0)  # as `clip_grad_norm_` has it
+
+    def _straight_through(self, quantiser: Uniform) -> Tensor:
+        """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
+        rounded_N = quantiser.rounded(self.gaussians.means(), self._channels)
+        values = {
+            name: part.clone().requires_grad_(self.gaussians.mus[name].requires_grad)
+            for name, part in self.gaussians.parts(rounded_N).items()
+        }
+        loss = self._backward(values)
+        for name, value in values.items():
+            self.gaussians.mus[name].grad = value.grad
+        self._clip()
         return loss
 
     def _clip(self) -> None:
@@ -370,13 +304,17 @@ class PwfnLearner(
         fixed_N = self.gaussians.fixed.clone()
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
-        result = config.quantiser.fix(
-            mu_N,
-            deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
-            fixed_N,
-            num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
-            rounds_left=len(config.fractions) - number - 1,
-        )
+        if isinstance(config.quantiser, Uniform):
+            rounded_N = config.quantiser.rounded(mu_N, self._channels)
+            result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
+        else:
+            result = config.quantiser.fix(
+                mu_N,
+                deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
+                fixed_N,
+                num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
+                rounds_left=len(config.fractions) - number - 1,
+            )
         # Of the free weights the quantiser may have seen a control; they keep their own deviations.
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
         self.gaussians.write(result.mu_N, sigma_N, result.fixed_N)
@@ -409,7 +347,8 @@ class PwfnLearner(
         moving = {"net": self.net}
         if self.config.quantiser.uses_sigma:
             moving["gaussians"] = self.gaussians
-        return self.config.finetune.build(nn.ModuleDict(moving))
+        # One pass over memory: deviations double what there is to update.
+        return self.config.finetune.build(nn.ModuleDict(moving), fused=True)
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""

@@ -58,8 +58,14 @@ class OptimiserConfig(Config):
         rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
-    def build(self, net: nn.Module) -> torch.optim.Optimizer:
-        """A torch optimiser over the net; call `set_lr` before each step."""
+    def build(self, net: nn.Module, *, fused: bool = False) -> torch.optim.Optimizer:
+        """A torch optimiser over the net; call `set_lr` before each step.
+
+        Args:
+            net: whose parameters it moves.
+            fused: whether to use torch's kernels that read and write each weight once. They
+                round differently.
+        """
         names = set(scalar_names(net))
         scalars = [p for name, p in net.named_parameters() if name in names]
         others = [p for name, p in net.named_parameters() if name not in names]
@@ -69,13 +75,16 @@ class OptimiserConfig(Config):
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
-            return torch.optim.Adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+            return torch.optim.Adam(
+                groups, lr=self.lr, weight_decay=self.weight_decay, fused=fused or None
+            )
         return torch.optim.SGD(
             groups,
             lr=self.lr,
             momentum=self.momentum,
             nesterov=self.nesterov,
             weight_decay=self.weight_decay,
+            fused=fused or None,
         )
 
 

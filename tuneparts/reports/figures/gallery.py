@@ -23,6 +23,7 @@ from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.fronts import hypervolume, pareto
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.importance import importance
+from tuneparts.reports.figures.matched import matched
 from tuneparts.reports.figures.members import anytime, interpolation, membership
 from tuneparts.reports.figures.partitions import subnetworks
 from tuneparts.reports.figures.samples import samples
@@ -42,6 +43,7 @@ FIGURES: dict[str, Figure] = {
     "best_of_n": best_of_n,
     "sweep": sweep,
     "heat_map": heat_map,
+    "matched": matched,
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
