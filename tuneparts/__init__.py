@@ -49,9 +49,12 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Asha as Asha
     from tuneparts.search.algorithms import Fixed as Fixed
     from tuneparts.search.algorithms import GridSearch as GridSearch
+    from tuneparts.search.algorithms import Hyperband as Hyperband
+    from tuneparts.search.algorithms import Optuna as Optuna
     from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
     from tuneparts.search.algorithms import Pbt as Pbt
     from tuneparts.search.algorithms import RandomSearch as RandomSearch
+    from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
     from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
     from tuneparts.search.space import Dimension as Dimension
@@ -96,9 +99,12 @@ _HOMES = {
         "Asha",
         "Fixed",
         "GridSearch",
+        "Hyperband",
+        "Optuna",
         "OptunaSearch",
         "Pbt",
         "RandomSearch",
+        "SuccessiveHalving",
         "Tpe",
     ),
     "tuneparts.search.space": (

@@ -19,9 +19,10 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from tuneparts.errors import DataError, StorageError
 
-VERSION = 2
+VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event."""
+moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
+result, where the order of arrival could matter."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -113,7 +114,22 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
+@dataclass(frozen=True)
+class ResultTold:
+    """An algorithm that waited for whichever of several trials ends first was told of this one.
+
+    The order of these events is what a resumed search repeats.
+    """
+
+    trial: TrialId
+    passes: int
+    """At which the segment ended, or should have."""
+    time: float
+
+
+Event: TypeAlias = (
+    TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried | ResultTold
+)
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -121,6 +137,7 @@ _KINDS: dict[str, type[Any]] = {
     "end": TrialEnded,
     "round_failed": RoundFailed,
     "retry": TrialRetried,
+    "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
@@ -146,6 +163,8 @@ class TrialRecord:
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
+    told: set[int] = field(default_factory=set)
+    """Passes at which the algorithm was told a result, where the journal says so."""
     end: TrialEnded | None = None
 
     def add(self, event: Event) -> bool:
@@ -160,6 +179,8 @@ class TrialRecord:
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
             self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, ResultTold):
+            self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
             self.end = None
             newest = max(self.failed_rounds, default=-1)
@@ -169,7 +190,7 @@ class TrialRecord:
             self.end = event
         return True
 
-    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+    def _knows(self, event: Event) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
             # One that has reported ran before, though an older version did not say since when.
@@ -178,6 +199,8 @@ class TrialRecord:
             return event.step in self.rows
         if isinstance(event, RoundFailed):
             return event.passes in self.failed_rounds
+        if isinstance(event, ResultTold):
+            return event.passes in self.told
         if isinstance(event, TrialRetried):
             return self.end is None or self.end.outcome != "failed"
         return self.end is not None
@@ -422,7 +445,12 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return {"passes": None, **values} if values["kind"] == "start" else values
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+def _from_2(values: dict[str, Any]) -> dict[str, Any]:
+    """Only a kind of event is new."""
+    return values
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 """Version -> how a line of it becomes one of the next."""
 
 

@@ -21,12 +21,12 @@ from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import (
     Arm,
     Asha,
+    Optuna,
     Pbt,
     RandomSearch,
     Resources,
     Scale,
     Search,
-    Tpe,
 )
 
 PAPER_RANGE = 3.0
@@ -147,7 +147,7 @@ class Comparison(Config):
                 seeds=seeds,
             ),
             self._arm(
-                "tpe", config, algorithm=Tpe(num_trials=trials.tpe), space=tight, seeds=seeds
+                "tpe", config, algorithm=Optuna(num_trials=trials.tpe), space=tight, seeds=seeds
             ),
             self._arm(
                 "asha",

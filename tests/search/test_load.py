@@ -163,3 +163,21 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
     assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
     assert "rotated_digits" in found
     assert not {"gone", "pipe"} & set(found)
+
+
+def test_a_change_reaches_the_algorithm_and_the_resources_of_an_arm() -> None:
+    changes = [
+        "tpe.algorithm.sampler=gp",
+        'tpe.algorithm.options={"n_startup_trials": 3}',
+        "pbt.algorithm.population=6",
+        "asha.resources.gpus=0.5",
+    ]
+    search = load.load("random_vs_partitioned", scale="smoke", trials=7, changes=changes)
+    tpe = search.arm("tpe").algorithm
+    assert (tpe.sampler, tpe.options, tpe.num_trials) == ("gp", {"n_startup_trials": 3}, 7)
+    assert search.arm("asha").resources.gpus == 0.5
+    assert search.arm("pbt").trials_per_seed == 6
+    with pytest.raises(UnknownNameError, match=r"`gpp` is not a known sampler. Did you mean `gp`"):
+        load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.sampler=gpp"])
+    with pytest.raises(ConfigError, match=r"`smapler` is not a field of Optuna. Did you mean `sam"):
+        load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.smapler=gp"])

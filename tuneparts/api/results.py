@@ -287,6 +287,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 seeds=search.seeds_of(arm),
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
+                is_free=arm.algorithm.is_free,
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.bill_note),
                 judged_on=redactor.text(arm.judged_on),

@@ -79,6 +79,7 @@ def run(
         )
     else:
         resolved = search
+    resolved = fitted(resolved, executor=executor, address=address, workers=workers, cpus=cpus)
     made = create(resolved, storage=storage)
     return execute(
         made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
@@ -119,6 +120,24 @@ def resume(
         cpus=cpus,
         console=console,
     )
+
+
+def fitted(
+    search: "Search",
+    *,
+    executor: Executor,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: float | None = None,
+) -> "Search":
+    """A search whose algorithms know how many of their trials can run side by side.
+
+    It is what `run` creates: what such algorithms find depends on the width, so the run keeps it,
+    and is the same wherever it is resumed.
+    """
+    from tuneparts.executors.width import fitted as fitted_to  # brings torch
+
+    return fitted_to(search, executor=executor, address=address, workers=workers, cpus=cpus)
 
 
 def check(search: "Search") -> None:

@@ -70,12 +70,13 @@ def search(
 ) -> None:
     """Resolve a search, then run it or print its plan; `resume` continues its newest run."""
     resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
+    executor = place.executor(resolved)  # refuses what contradicts itself, before there is a run
+    resolved = running.fitted(resolved, executor=executor, address=place.address, cpus=place.cpus)
     if dry_run:
         running.check(resolved)
         estimate.print_plan(resolved)
         return
     refuse_temporary_results()
-    place.executor(resolved)  # refuses what contradicts itself, before there is a run
     found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
     _run(found or running.create(resolved, storage=storage), place)
 

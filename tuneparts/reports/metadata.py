@@ -27,6 +27,8 @@ class ArmMetadata:
     """Budget of one trial; 0 where it varies."""
     is_adaptive: bool = False
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
+    is_free: bool = False
+    """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
     judged_on: str = ""

@@ -256,6 +256,11 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
+        if arm.is_free:
+            notes.append(
+                f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
+                "rerun may differ."
+            )
     if len({arm.judged_on for arm in metadata.arms}) > 1:
         notes.append("Arms that are judged on other examples are not compared with each other.")
     return notes

@@ -190,8 +190,12 @@ def given_value(text: str) -> Any:
         return text
 
 
+_PARTS = {"algorithm", "resources"}
+"""Parts of an arm, beside its config, that can be changed on the command line."""
+
+
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one `arm.field=value`."""
+    """Apply one `arm.field=value`: of the arm's config, its algorithm or its resources."""
     target, equals, text = change.partition("=")
     owner, dot, path = target.partition(".")
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
@@ -202,6 +206,8 @@ def _apply(tree: dict[str, Any], change: str) -> None:
         raise UnknownNameError("arm", owner, owners)
     value = given_value(text)
     node = owners[owner]
+    if owner in arms and path.partition(".")[0] in _PARTS and _PARTS.isdisjoint(node):
+        node = next(arm for arm in tree["arms"] if arm["name"] == owner)
     *parents, leaf = path.split(".")
     for parent in parents:
         if not isinstance(node.get(parent), dict):

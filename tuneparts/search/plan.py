@@ -2,23 +2,14 @@
 
 A replicate is one seed of one arm, and its algorithm is a generator of batches of segments. The
 plan queues the segments of a batch, collects how they ended, and asks the algorithm for the next
-batch. What the journal already holds is not run again, so a plan made from a journal continues
-where the driver died.
+batch once what it waits for has ended. What the journal already holds is not run again, so a plan
+made from a journal continues where the driver died.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Container,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-    Set,
-)
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import (
@@ -26,6 +17,7 @@ from tuneparts.journal import (
     Journal,
     Observer,
     Outcome,
+    ResultTold,
     RoundFailed,
     Row,
     TrialEnded,
@@ -37,35 +29,13 @@ from tuneparts.journal import (
 from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.queue import Queue, Waiting
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 from tuneparts.search.states import States
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
-
-
-@dataclass
-class _Replicate:
-    """One seed of one arm under way."""
-
-    arm: Arm
-    seed: int
-    states: States
-    proposals: Proposals | None = None
-    """The algorithm; None until whatever the arm waits for is there."""
-    running: dict[TrialId, Segment] = field(default_factory=dict)
-    """Segments of the present batch that have not ended, queued ones included."""
-    results: dict[TrialId, Result] = field(default_factory=dict)
-    """How those of the present batch that have ended did."""
-    last_batch: dict[TrialId, int] = field(default_factory=dict)
-    """The number of the last batch that each trial was in."""
-    num_batches: int = 0
-    failed: dict[TrialId, str] = field(default_factory=dict)
-    """Those of them that failed and that the algorithm may yet go on with, and why."""
-    chain: int = 0
-    """Passes that run one after another in the batches that are still to come."""
-    done: bool = False
 
 
 class Plan:
@@ -113,11 +83,14 @@ class Plan:
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
-            (arm.name, seed): _Replicate(arm, seed, States(search.selection, search.all_objectives))
+            (arm.name, seed): Replicate(arm, seed, States(search.selection, search.all_objectives))
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
         self._forget = forget
+        told = [event for event in journal.events if isinstance(event, ResultTold)]
+        for replicate in self._replicates.values():
+            replicate.repeat(told)
         for event in journal.events:
             tell(observers, event)
         self._start_replicates()
@@ -223,14 +196,13 @@ class Plan:
     def has_used(self, trial: TrialId) -> bool:
         """Whether something was decided by how a trial ended.
 
-        An adaptive algorithm went on with another batch, or a follower has begun to train at what
+        An adaptive algorithm was told of it and went on, or a follower has begun to train at what
         was found.
         """
         replicate = self._replicates[trial.arm, trial.seed]
-        batch = replicate.last_batch.get(trial, replicate.num_batches)
         followers = [arm.name for arm in self.search.arms if arm.follows == trial.arm]
         records = [self.journal.trials.get(TrialId(arm, trial.seed, 0)) for arm in followers]
-        return (replicate.arm.algorithm.is_adaptive and batch < replicate.num_batches) or any(
+        return (replicate.arm.algorithm.is_adaptive and trial in replicate.used) or any(
             record is not None and record.rows for record in records
         )
 
@@ -242,21 +214,16 @@ class Plan:
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
             leader = replicate.arm.follows
-            replicate.chain = replicate.arm.algorithm.sequential_passes(replicate.arm)
             if leader is None:
                 replicate.proposals = self._start_algorithm(replicate)
             elif self._replicates[leader, replicate.seed].done:
                 replicate.proposals = self._follow(replicate, leader)
             else:
                 continue
-            first = next(replicate.proposals, None)
-            if first is None:
-                replicate.done = True
-            else:
-                self._queue_batch(replicate, first)
-                self._ask_algorithm(replicate)
+            self._queue_batch(replicate, next(replicate.proposals, None))
+            self._ask_algorithm(replicate)
 
-    def _start_algorithm(self, replicate: _Replicate) -> Proposals:
+    def _start_algorithm(self, replicate: Replicate) -> Proposals:
         algorithm = replicate.arm.algorithm
         if self.search.objectives:
             proposals = algorithm.front_proposals(
@@ -271,7 +238,7 @@ class Plan:
             )
         return proposals
 
-    def _follow(self, replicate: _Replicate, leader: str) -> Proposals:
+    def _follow(self, replicate: Replicate, leader: str) -> Proposals:
         """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
         found = self.selected(leader, replicate.seed)
         if found is None:
@@ -301,53 +268,55 @@ class Plan:
         )
         yield Batch((trial_at,))
 
-    def _ask_algorithm(self, replicate: _Replicate) -> None:
-        """Give an algorithm the results of its batch once all have ended, and queue the next one.
+    def _ask_algorithm(self, replicate: Replicate) -> None:
+        """Tell an algorithm the results that it waits for, and queue what it asks for next.
 
-        A loop, because after a restart the journal may hold the results of many batches.
+        A loop, because after a restart the journal may hold many of them.
         """
-        while replicate.proposals is not None and not replicate.running and not replicate.done:
-            results, replicate.results = replicate.results, {}
+        while (news := replicate.next_news()) is not None:
+            if news.told is not None:
+                self._record(ResultTold(news.told.trial, news.told.until, time.time()))
+            assert replicate.proposals is not None
             try:
-                batch = replicate.proposals.send(results)
+                batch = replicate.proposals.send(news.results)
             except StopIteration:
-                self._end_given_up(replicate)
-                replicate.done = True
+                batch = None
             else:
-                self._queue_batch(replicate, batch)
-
-    def _end_given_up(self, replicate: _Replicate, keep: Set[TrialId] = frozenset()) -> None:
-        """End the trials whose last round failed and that their algorithm does not go on with."""
-        for trial, message in list(replicate.failed.items()):
-            if trial not in keep:
+                replicate.used.update(news.results)
+            self._queue_batch(replicate, batch)
+        if replicate.is_exhausted and not replicate.running:
+            for trial, message in replicate.gives_up().items():
                 self._end_trial(trial, "failed", message)
-            del replicate.failed[trial]
+            replicate.done = True
 
-    def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
-        """Queue the segments of a batch, except those that the journal shows to have ended."""
-        _check_batch(replicate, batch)
-        replicate.num_batches += 1
+    def _queue_batch(self, replicate: Replicate, batch: Batch | None) -> None:
+        """Queue the segments of a batch, except those that the journal shows to have ended.
+
+        None says that the algorithm asks for nothing more; what runs still runs to its end.
+        """
+        if batch is None:
+            replicate.is_exhausted = True
+        else:
+            replicate.check(batch)
+        batch = batch or Batch(())
         for trial in batch.stop:
             self._end_trial(trial, "stopped")
             replicate.states.add(trial, self.journal.trials[trial])
-        self._end_given_up(replicate, keep={segment.trial for segment in batch.run})
-        # What was decided on must not be lost once workers build on it.
-        self.journal.sync()
+        for trial, message in replicate.gives_up(keep=batch.run).items():
+            self._end_trial(trial, "failed", message)
+        if batch.run or batch.stop:
+            # What was decided on must not be lost once workers build on it.
+            self.journal.sync()
+        chains = replicate.begin(batch)
         for segment in batch.run:
-            replicate.running[segment.trial] = segment
-            replicate.last_batch[segment.trial] = replicate.num_batches
-            replicate.states.begin(segment)
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
-        longest = max((segment.until - segment.start for segment in batch.run), default=0)
-        chain = max(replicate.chain, longest)
-        replicate.chain = chain - longest
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.add(segment, chain=chain)
+                self._queue.add(segment, chain=chains[segment.trial])
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""
@@ -378,9 +347,7 @@ class Plan:
         is the row at which this segment ended, not the trial's last.
         """
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
-        replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
-        replicate.states.end(segment)
         replicate.states.add(segment.trial, record)
         row = record.at(segment.until)
         failure = record.failed_rounds.get(segment.start)
@@ -390,9 +357,9 @@ class Plan:
         if record.end is not None and is_failed and (row is None or self._unscored(segment)):
             failure = record.end.message
         row = row or record.last
-        replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
+        replicate.end(segment, Result(row.metrics if row is not None else {}, failure))
 
-    def _release_states(self, replicate: _Replicate) -> None:
+    def _release_states(self, replicate: Replicate) -> None:
         """Say which trials need no checkpoint any more, once their ends are on the disk."""
         if self._forget is None or len(replicate.states) == 0:
             return
@@ -438,19 +405,3 @@ class Plan:
         if is_news:
             tell(self._observers, event)
         return is_news
-
-
-def _check_batch(replicate: _Replicate, batch: object) -> None:
-    """Refuse what an algorithm must not yield, before any of it is written down."""
-    owner = replicate.arm.algorithm.kind
-    if not isinstance(batch, Batch):
-        raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
-    trials = [segment.trial for segment in batch.run]
-    strays = [t for t in trials if (t.arm, t.seed) != (replicate.arm.name, replicate.seed)]
-    doubled = [trial for trial, count in Counter(trials).items() if count > 1]
-    if strays or doubled:
-        raise ConfigError(
-            "a batch runs trials of its own arm and seed, each once, but "
-            f"`{owner}` yielded {', '.join(map(str, strays or doubled))} for "
-            f"`{replicate.arm.name}` under seed {replicate.seed}."
-        )

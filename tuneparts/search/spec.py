@@ -32,8 +32,11 @@ from tuneparts.search.algorithms import (
     Asha,
     Fixed,
     GridSearch,
+    Hyperband,
+    Optuna,
     Pbt,
     RandomSearch,
+    SuccessiveHalving,
     Tpe,
 )
 from tuneparts.search.prior import Prior
@@ -47,11 +50,14 @@ __all__ = [
     "Asha",
     "Fixed",
     "GridSearch",
+    "Hyperband",
+    "Optuna",
     "Pbt",
     "RandomSearch",
     "Resources",
     "Scale",
     "Search",
+    "SuccessiveHalving",
     "Tpe",
 ]
 

@@ -100,6 +100,21 @@ def nodes() -> dict[str, dict[str, float]]:
     return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
 
 
+def nodes_at(address: str) -> list[dict[str, float]]:
+    """List what each node of a cluster has; it is joined for that, unless this process has."""
+    prepare(address)
+    import ray
+
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        connect(address)
+    try:
+        return list(nodes().values())
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
 def request(trials: Sequence[Sequence[Amounts]]) -> None:
     """Ask the cluster's autoscaler, if it has one, for nodes that hold all these trials at once.
 

@@ -5,7 +5,7 @@ Its two decisions, `exploit` and `explore`, are pure functions below the class t
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +30,7 @@ class Pbt(Algorithm):
     """
 
     is_adaptive = True
+    takes_points = True
     replaces_failed = True
 
     population: int = Field(ge=4)
@@ -41,9 +42,6 @@ class Pbt(Algorithm):
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
-
-    def with_trials(self, num_trials: int) -> Self:
-        return self.replaced({"population": num_trials})
 
     def sequential_passes(self, arm: "Arm") -> int:
         return arm.config.passes

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tuneparts.schema import Metric
 from tuneparts.search import draws
-from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, whole_trial
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
 from tuneparts.search.space.ranges import MOST_IN_GRID
@@ -35,6 +35,7 @@ class RandomSearch(Algorithm):
     """Trials at independent draws from the space."""
 
     is_adaptive = False
+    takes_points = True
 
     num_trials: int = Field(gt=0)
 
@@ -42,17 +43,13 @@ class RandomSearch(Algorithm):
         return self.num_trials
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        drawn = [draw(arm, seed, i) for i in range(self.num_trials)]
-        yield Batch(
-            tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(drawn))
-        )
+        yield Batch(tuple(drawn_trials(arm, seed, range(self.num_trials))))
 
 
 class GridSearch(Algorithm):
     """A trial for every combination of the space's values that the constraint allows."""
 
     is_adaptive = False
-    takes_points = False
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         return math.prod(len(dim.grid() or ()) for dim in space.values())
