@@ -70,13 +70,16 @@ def test_slices_have_a_panel_per_dimension_with_its_scale() -> None:
     assert len(drawing.figure.data[1].x) == 20  # momentum, where it is
 
 
-@pytest.mark.parametrize("request_", ["parallel", "slices", "importance", "pareto", "hypervolume"])
-def test_missing_data_is_said(request_: str) -> None:
-    empty = run_data(num=1)
-    nothing = RunData(empty.metadata, empty.trials.iloc[:0], pd.DataFrame())
-    assert isinstance(draw(request_, nothing), Note)
-    if request_ in {"pareto", "hypervolume"}:
-        assert "one objective" in draw(request_, run_data()).text
+@pytest.mark.parametrize("name", ["pareto", "hypervolume"])
+def test_a_front_needs_several_objectives(name: str) -> None:
+    drawing = draw(name, run_data())
+    assert isinstance(drawing, Note)
+    assert "one objective" in drawing.text
+
+
+def test_of_few_trials_there_is_a_best_one() -> None:
+    (best,) = [one for one in draw("parallel", run_data(num=1)).figure.data if one.line.width > 2]
+    assert best.x.count(None) == 1
 
 
 def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> None:

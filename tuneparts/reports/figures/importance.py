@@ -113,5 +113,7 @@ def _fanova(
                 value=scores[str(trial)], params=params.to_dict(), distributions=distributions
             )
         )
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0))
+    found = get_param_importances(
+        study, evaluator=FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0)
+    )
     return {str(name): float(share) for name, share in found.items()}
