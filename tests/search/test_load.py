@@ -189,7 +189,7 @@ def test_limits_are_set_as_all_else_is() -> None:
     assert search.arm("random").stop.patience == 8
     assert search.arm("random").at_once == 2
     assert (search.stop.hours, search.stop.passes) == (1.5, 90)
-    with pytest.raises(ConfigError, match="`hour` is not a field of Stop. Did you mean `hours`"):
+    with pytest.raises(ConfigError, match=r"`hour` is not a field of Stop. Did you mean `hours"):
         load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
     with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):
         load.load("rotated_digits", scale="smoke", changes=["hours=2"])
