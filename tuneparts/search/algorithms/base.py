@@ -61,7 +61,10 @@ class Algorithm(Named):
         "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
         "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
         "asha": "tuneparts.search.algorithms.asha:Asha",
+        "median": "tuneparts.search.algorithms.stopping:MedianStopping",
+        "percentile": "tuneparts.search.algorithms.stopping:PercentileStopping",
         "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+        "pb2": "tuneparts.search.algorithms.pb2:Pb2",
     }
 
     is_adaptive: ClassVar[bool]
