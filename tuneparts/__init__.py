@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tuneparts.api import Results as Results
+    from tuneparts.api import extend as extend
     from tuneparts.api import load as load
     from tuneparts.api import resume as resume
     from tuneparts.api import run as run
@@ -50,9 +51,12 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Fixed as Fixed
     from tuneparts.search.algorithms import GridSearch as GridSearch
     from tuneparts.search.algorithms import Hyperband as Hyperband
+    from tuneparts.search.algorithms import MedianStopping as MedianStopping
     from tuneparts.search.algorithms import Optuna as Optuna
     from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
+    from tuneparts.search.algorithms import Pb2 as Pb2
     from tuneparts.search.algorithms import Pbt as Pbt
+    from tuneparts.search.algorithms import PercentileStopping as PercentileStopping
     from tuneparts.search.algorithms import RandomSearch as RandomSearch
     from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
     from tuneparts.search.algorithms import Tpe as Tpe
@@ -67,6 +71,8 @@ if TYPE_CHECKING:
     from tuneparts.search.spec import Resources as Resources
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
+    from tuneparts.search.stopping import Stop as Stop
+    from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
@@ -75,7 +81,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.api": ("Results", "load", "resume", "run"),
+    "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),
@@ -100,9 +106,12 @@ _HOMES = {
         "Fixed",
         "GridSearch",
         "Hyperband",
+        "MedianStopping",
         "Optuna",
         "OptunaSearch",
+        "Pb2",
         "Pbt",
+        "PercentileStopping",
         "RandomSearch",
         "SuccessiveHalving",
         "Tpe",
@@ -117,6 +126,7 @@ _HOMES = {
         "Uniform",
     ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
+    "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
 }

@@ -22,7 +22,8 @@ from tuneparts.errors import DataError, StorageError
 VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
 moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
-result, where the order of arrival could matter."""
+result, where the order of arrival could matter; trials that no longer count, and replicates that
+were stopped."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -127,9 +128,40 @@ class ResultTold:
     time: float
 
 
-Event: TypeAlias = (
-    TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried | ResultTold
+@dataclass(frozen=True)
+class TrialVoided:
+    """What a trial found no longer counts, though its cost does: its outcome is `stopped` now."""
+
+    trial: TrialId
+    time: float
+    message: str
+
+
+@dataclass(frozen=True)
+class ReplicateStopped:
+    """A replicate runs nothing more, by a rule of the search or because somebody asked for it."""
+
+    trial: TrialId
+    """Of its trials this one and all later ones do not count; perhaps none was that far."""
+    time: float
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped, and with it the replicates that had not begun."""
+
+
+TrialEvent: TypeAlias = (
+    TrialStarted
+    | TrialRunning
+    | Row
+    | TrialEnded
+    | RoundFailed
+    | TrialRetried
+    | ResultTold
+    | TrialVoided
 )
+Event: TypeAlias = TrialEvent | ReplicateStopped
+Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
+"""Arm and seed of a replicate -> how it was stopped."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -137,6 +169,8 @@ _KINDS: dict[str, type[Any]] = {
     "end": TrialEnded,
     "round_failed": RoundFailed,
     "retry": TrialRetried,
+    "void": TrialVoided,
+    "stop": ReplicateStopped,
     "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
@@ -167,7 +201,7 @@ class TrialRecord:
     """Passes at which the algorithm was told a result, where the journal says so."""
     end: TrialEnded | None = None
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: TrialEvent) -> bool:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
@@ -179,6 +213,8 @@ class TrialRecord:
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
             self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, TrialVoided):
+            self.end = TrialEnded(event.trial, "stopped", event.time, event.message)
         elif isinstance(event, ResultTold):
             self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
@@ -190,7 +226,7 @@ class TrialRecord:
             self.end = event
         return True
 
-    def _knows(self, event: Event) -> bool:
+    def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
             # One that has reported ran before, though an older version did not say since when.
@@ -201,9 +237,10 @@ class TrialRecord:
             return event.passes in self.failed_rounds
         if isinstance(event, ResultTold):
             return event.passes in self.told
+        outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
-            return self.end is None or self.end.outcome != "failed"
-        return self.end is not None
+            return outcome != "failed"
+        return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
@@ -264,6 +301,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trials: dict[TrialId, TrialRecord] = {}
+        self.stops: Stops = {}
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
@@ -345,7 +383,7 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        is_news = self.trials.setdefault(event.trial, TrialRecord()).add(event)
+        is_news = _take(event, self.trials, self.stops)
         if is_news:
             self.events.append(event)
         return is_news
@@ -396,10 +434,35 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial, for readers; the file is left as it is."""
+    return records_and_stops(path)[0]
+
+
+def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
+    """As `records`, and how replicates were stopped."""
     found: dict[TrialId, TrialRecord] = {}
+    stops: Stops = {}
     for event in read(path):
-        found.setdefault(event.trial, TrialRecord()).add(event)
+        _take(event, found, stops)
+    return found, stops
+
+
+def stops(path: Path) -> Stops:
+    """How replicates were stopped; the other lines of the file are not even parsed."""
+    found: Stops = {}
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    _take(decode(line), {}, found)
     return found
+
+
+def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool:
+    """Add an event to what is known; returns whether it was news."""
+    if not isinstance(event, ReplicateStopped):
+        return trials.setdefault(event.trial, TrialRecord()).add(event)
+    replicate = event.trial.arm, event.trial.seed
+    return stops.setdefault(replicate, event) is event
 
 
 def _encode(event: Event) -> str:

@@ -16,7 +16,6 @@ from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
 from tuneparts.search.states import States
 from tuneparts.seeding import derive, numpy_generator
-from tuneparts.selection import Best
 from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")
@@ -35,7 +34,7 @@ def batches(arm: Arm, score: Score, *, seed: int = 0, metric: schema.Metric = AC
 def batches_of_results(
     arm: Arm, outcome: Callable[[Segment], Result], seed: int = 0, metric: schema.Metric = ACCURACY
 ) -> list[Batch]:
-    replicate = Replicate(arm, seed, States(Best(), [metric]))
+    replicate = Replicate(arm, seed, States(metric))
     replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
     found: list[Batch] = []
     results: Any = None

@@ -58,8 +58,8 @@ def test_trials_seeds_and_fields_can_be_changed() -> None:
     ("change", "message"),
     [
         ("nobody.lr=1", "nobody"),
-        ("random=1", "arm.field=value"),
-        ("random.lr", "arm.field=value"),
+        ("random=1", "ARM.FIELD=VALUE"),
+        ("random.lr", "ARM.FIELD=VALUE"),
         ("random.optimiser.momentom=1", "Did you mean `momentum`"),
         ("random.batch_size=-1", "batch_size"),
     ],
@@ -181,3 +181,15 @@ def test_a_change_reaches_the_algorithm_and_the_resources_of_an_arm() -> None:
         load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.sampler=gpp"])
     with pytest.raises(ConfigError, match=r"`smapler` is not a field of Optuna. Did you mean `sam"):
         load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.smapler=gp"])
+
+
+def test_limits_are_set_as_all_else_is() -> None:
+    changes = ["random.stop.patience=8", "random.at_once=2", "stop.hours=1.5", "stop.passes=90"]
+    search = load.load("rotated_digits", scale="smoke", changes=changes)
+    assert search.arm("random").stop.patience == 8
+    assert search.arm("random").at_once == 2
+    assert (search.stop.hours, search.stop.passes) == (1.5, 90)
+    with pytest.raises(ConfigError, match=r"`hour` is not a field of Stop. Did you mean `hours"):
+        load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
+    with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):
+        load.load("rotated_digits", scale="smoke", changes=["hours=2"])

@@ -3,7 +3,8 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import TrialId, TrialRecord, records
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.journal import TrialId, TrialRecord, records, stops
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
@@ -53,7 +54,7 @@ class Results:
 
     @property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began."""
+        """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
 
     @property
@@ -291,6 +292,11 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         commit=facts["commit"],
         command=facts["command"],
         versions=facts["versions"],
+        stops=tuple(
+            StopMetadata(arm, seed, stop.message, stop.is_all)
+            for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+        ),
+        history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
@@ -360,7 +366,14 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         params=_parent_params(search),
         user=facts.get("user", ""),
         source=facts["command"],
+        extended="; ".join(told.history),
     )
+
+
+def _told(step: Mapping[str, Any]) -> str:
+    """One extension of a run in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(step["time"]))
+    return f"{when}: {'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
 
 
 def _parent_params(search: "Search") -> dict[str, Any]:

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
@@ -163,12 +163,19 @@ def create(search: "Search", *, storage: str | None = None) -> runs.Run:
     return runs.create(
         settings.current().results_dir,
         search,
-        command=redact(shlex.join(["tuneparts", *sys.argv[1:]])),
-        commit=provenance.commit(),
-        versions=provenance.versions(),
-        user=provenance.user(),
+        **origin(),
         storage=None if storage is None else refuse_keys(storage),
     )
+
+
+def origin() -> dict[str, Any]:
+    """Who asks for something, by which command and with which code; for the card of a run."""
+    return {
+        "command": redact(shlex.join(["tuneparts", *sys.argv[1:]])),
+        "commit": provenance.commit(),
+        "versions": provenance.versions(),
+        "user": provenance.user(),
+    }
 
 
 def execute(
@@ -262,8 +269,11 @@ def _publish(
     show(results)
     tracker.log_artifact(made.folder / "report")
     tracker.describe(results.description())
-    for trial in results.selected["trial"]:
-        tracker.tag_trial(TrialId.parse(trial), {SELECTED_TAG: "yes"})
+    selected = {TrialId.parse(trial) for trial in results.selected["trial"]}
+    for trial in sorted(selected):
+        tracker.tag_trial(trial, {SELECTED_TAG: "yes"})
+    for trial in tracker.tagged(SELECTED_TAG, "yes") - selected:  # of a run that grew since
+        tracker.tag_trial(trial, {SELECTED_TAG: "no"})
     if made.search.keep_models:
         _keep_models(results, tracker, console)
     return results

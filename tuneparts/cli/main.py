@@ -103,6 +103,74 @@ def resume(
     verb.resume(run, place=place, retry_failed=retry_failed)
 
 
+@app.command(epilog=words("arm", "trial", "replicate"))
+def extend(
+    run: Annotated[
+        str, typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run.")
+    ],
+    trials: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
+    ] = None,
+    seeds: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="More replicates of every arm, as in 5,6,7."),
+    ] = None,
+    arms: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="New arms of the search file, as in gp,tpe, with those they follow."),
+    ] = None,
+    search: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The search file of the new arms; that of the run when not given."),
+    ] = None,
+    address: AddressOption = None,
+    local: LocalOption = False,
+    ray: RayOption = False,
+    cpus: CpusOption = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+) -> None:
+    """Add trials, seeds and arms to a run, and run only what is new.
+
+    The table is then that of one search of the final size. What would change trials that have run
+    is refused. An interrupted extension goes on with `tuneparts resume`.
+    """
+    from tuneparts.cli import extend as verb
+    from tuneparts.cli.search import Place
+
+    verb.extend(
+        run,
+        trials=trials,
+        seeds=seeds,
+        arms=arms,
+        search=search,
+        place=Place(address, is_local=local, is_ray=ray, cpus=cpus),
+        dry_run=dry_run,
+    )
+
+
+@app.command(epilog=words("arm", "trial"))
+def stop(
+    run: Annotated[
+        str, typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run.")
+    ],
+    arm: Annotated[Optional[str], typer.Option(help="Stop this arm only.")] = None,  # noqa: UP045
+    trial: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Stop this trial only, as in random/seed0/00003."),
+    ] = None,
+) -> None:
+    """Stop a run, an arm or a trial from another terminal, wherever it runs; for good.
+
+    What has finished counts, what runs ends as stopped, and what had not started is counted as
+    such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
+    then can be resumed.
+    """
+    from tuneparts.cli import stop as verb
+
+    verb.stop(run, arm=arm, trial=trial)
+
+
 @app.command()
 def sync(run: RunArgument = None) -> None:
     """Send to MLflow what it lacks of a run; by default the newest.
@@ -155,8 +223,8 @@ def fit(
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
-    `--set` takes fields of the method (`--set passes=200`) and of the data
-    (`--set data.rotated=true`).
+    `--set` takes fields of the method (`--set standard.passes=200`, or `--set passes=200`) and of
+    the data (`--set data.rotated=true`).
     """
     from tuneparts.cli import fit as verb
 

@@ -78,13 +78,13 @@ def search(
         return
     refuse_temporary_results()
     found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
-    _run(found or running.create(resolved, storage=storage), place)
+    execute(found or running.create(resolved, storage=storage), place)
 
 
 def resume(name: str | None, *, place: Place, retry_failed: bool = False) -> None:
     """Continue a run; one that is already done only gets its report again."""
     refuse_temporary_results()
-    _run(runs.named(settings.current().results_dir, name), place, retry_failed=retry_failed)
+    execute(runs.named(settings.current().results_dir, name), place, retry_failed=retry_failed)
 
 
 def refuse_temporary_results() -> None:
@@ -104,7 +104,8 @@ def refuse_temporary_results() -> None:
         )
 
 
-def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+def execute(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+    """Run what is left of a run, follow it, and print what it found."""
     executor = place.executor(made.search)
     console = Console()
     console.print(made.search.question, highlight=False, markup=False)

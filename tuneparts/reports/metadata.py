@@ -42,6 +42,17 @@ class ArmMetadata:
 
 
 @dataclass(frozen=True)
+class StopMetadata:
+    """A replicate that ran nothing more though trials were left, and why."""
+
+    arm: str
+    seed: int
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped."""
+
+
+@dataclass(frozen=True)
 class ReportMetadata:
     """A search as its report describes it; `from_json` reads back what `to_json` writes."""
 
@@ -67,6 +78,10 @@ class ReportMetadata:
     command: str = ""
     ui_command: str = "tuneparts ui"
     versions: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """How the run was extended since it began: when, by what, at whose command."""
+    stops: tuple[StopMetadata, ...] = ()
+    """What was stopped; trials that had not started then are counted as such."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
 
@@ -113,12 +128,6 @@ class ReportMetadata:
             for metric in tree.get("metrics", ())  # earlier versions wrote none
         )
         schema.declare(*metrics)
-        return cls(
-            **{
-                **tree,
-                "arms": arms,
-                "figures": tuple(tree["figures"]),
-                "metrics": metrics,
-                "objectives": tuple(tree.get("objectives", ())),
-            }
-        )
+        lists = {name: tuple(tree.get(name, ())) for name in ("figures", "history", "objectives")}
+        stops = tuple(StopMetadata(**stop) for stop in tree.get("stops", ()))
+        return cls(**{**tree, **lists, "arms": arms, "metrics": metrics, "stops": stops})

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
+from tuneparts.frames import NOT_STARTED
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
 
@@ -90,10 +91,10 @@ def summarise(
 
     Returns:
         Columns arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
-    expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
-    first_error, passes and seconds (mean over seeds of what all trials of a seed cost), the same
-    with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where anything was
-    sent), and for each metric its mean over seeds under the schema name, with the
+    expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
+    trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
+    the same with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where
+    anything was sent), and for each metric its mean over seeds under the schema name, with the
     standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
     chosen = select(trials, metadata) if selected is None else selected
@@ -108,7 +109,7 @@ def summarise(
             "follows": arm.follows or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
-            **_counts(own, arm, metadata.metric),
+            **_counts(own, arm, metadata),
             "first_error": _first_error(own),
         }
         for cost in _COSTS:
@@ -174,16 +175,20 @@ def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
         )
 
 
-def _counts(own: pd.DataFrame, arm: ArmMetadata, metric: str) -> dict[str, int]:
+def _counts(own: pd.DataFrame, arm: ArmMetadata, metadata: ReportMetadata) -> dict[str, int]:
     present = own["seed"].value_counts()
-    missing = sum(max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds)
+    metric = metadata.metric
+    absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
+    stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
+    not_started = own["outcome"] == NOT_STARTED
     finished = own[own["outcome"] == "finished"]
     needs_metric = arm.trials_per_seed > 1 and metric != ""
     return {
         "expected": arm.num_expected,
         **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
-        "unfinished": int((~own["outcome"].isin(OUTCOMES)).sum()),
-        "missing": missing,
+        "unfinished": int((~own["outcome"].isin(OUTCOMES) & ~not_started).sum()),
+        "missing": sum(count for seed, count in absent.items() if seed not in stopped),
+        "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
         "unscored": int(column(finished, metric).isna().sum()) if needs_metric else 0,
     }
 

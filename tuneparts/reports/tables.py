@@ -177,8 +177,8 @@ def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
 
 
 def _state(row: Mapping[Hashable, object], of: str = "") -> str:
-    kinds = ["failed", "missing", "unfinished", "stopped", "unscored"]
-    parts = [f"{kind}: {row[kind]}{of}" for kind in kinds if row[kind]]
+    kinds = ["failed", "missing", "unfinished", "not_started", "stopped", "unscored"]
+    parts = [f"{kind.replace('_', ' ')}: {row[kind]}{of}" for kind in kinds if row[kind]]
     return ", ".join(parts) or "no finished trial"
 
 
@@ -187,8 +187,8 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
     for row in summary.to_dict("records"):
         seeds.append(Cell(f"{row['seeds']}/{row['seeds_expected']}"))
         rest = [
-            f"{row[kind]} {kind}"
-            for kind in (*OUTCOMES[1:], "unfinished", "missing", "unscored")
+            f"{row[kind]} {kind.replace('_', ' ')}"
+            for kind in (*OUTCOMES[1:], "unfinished", "missing", "not_started", "unscored")
             if row[kind]
         ]
         text = f"{row['finished']}/{row['expected']}"
@@ -242,6 +242,19 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
     return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
+def stop_notes(metadata: ReportMetadata) -> list[str]:
+    """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
+    notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for stop in metadata.stops:
+        if not stop.is_all:
+            reasons.setdefault((stop.arm, stop.message), []).append(stop.seed)
+    for (arm, message), seeds in reasons.items():
+        words = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        notes.append(f"{arm} was stopped under {words}: {message}.")
+    return notes
+
+
 def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     chosen = (
         f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
@@ -250,6 +263,8 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
         f"Mean ± standard error over seeds {chosen}".rstrip()
         + f"; passes and seconds are what all trials of a seed cost ({PASS_IN_SHORT})."
     ]
+    notes += [f"Extended {told}." for told in metadata.history]
+    notes += stop_notes(metadata)
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
             error = f"; first error: {row['first_error']}" if row["first_error"] else ""

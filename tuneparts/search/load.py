@@ -79,7 +79,7 @@ def load(
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `arm.field=value` or `data.field=value`.
+        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`.
 
     Returns:
         The search (`spec.Search`) with every value resolved and validated.
@@ -190,23 +190,47 @@ def given_value(text: str) -> Any:
         return text
 
 
-_PARTS = {"algorithm", "resources"}
+def parse_change(text: str) -> tuple[str, str, Any]:
+    """Read what `--set` takes, in every verb that has it: `OWNER.FIELD=VALUE`.
+
+    The owner is an arm, or the method that `fit` trains; or `data`, or `stop` of a search.
+
+    Returns:
+        Owner, dotted path of a field of it, and value.
+
+    Example:
+        >>> parse_change("tpe.algorithm.window=5")
+        ('tpe', 'algorithm.window', 5)
+    """
+    target, equals, value = text.partition("=")
+    owner, dot, path = target.partition(".")
+    if not equals or not dot or not owner or not path:
+        raise ConfigError(
+            "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`, but got "
+            f"`{text}`."
+        )
+    return owner, path, given_value(value)
+
+
+_PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one `arm.field=value`: of the arm's config, its algorithm or its resources."""
-    target, equals, text = change.partition("=")
-    owner, dot, path = target.partition(".")
+    """Apply one change: to the data, the limits of the search, or an arm.
+
+    Of an arm: its config, its algorithm, its resources or its limits.
+    """
+    owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
     owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
-    if not equals or not dot:
-        raise ConfigError(f"a change reads `arm.field=value`, but got `{change}`.")
+    if owner == "stop" and owner not in arms:
+        owners["stop"] = tree["stop"] = tree.get("stop") or {}
     if owner not in owners:
-        raise UnknownNameError("arm", owner, owners)
-    value = given_value(text)
+        raise UnknownNameError("arm", owner, [*owners, "stop"])
     node = owners[owner]
-    if owner in arms and path.partition(".")[0] in _PARTS and _PARTS.isdisjoint(node):
+    head = path.partition(".")[0]
+    if owner in arms and head in _PARTS and head not in node:
         node = next(arm for arm in tree["arms"] if arm["name"] == owner)
     *parents, leaf = path.split(".")
     for parent in parents:

@@ -41,6 +41,7 @@ from tuneparts.search.algorithms import (
 )
 from tuneparts.search.prior import Prior
 from tuneparts.search.space import Dimension, Value
+from tuneparts.search.stopping import Stop
 from tuneparts.selection import Best, Knee, Selection
 from tuneparts.training.learner import MethodConfig
 
@@ -159,6 +160,8 @@ class Arm(Config):
     """As of the search, for this arm; None takes that of the search."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
+    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    """Limits of each replicate, in the place of those that the search has for all."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -352,6 +355,8 @@ class Search(Config):
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of all arms that run side by side; None for as many as there is room for."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
+    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    """Limits at which the search, or a replicate of an arm, runs nothing more."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
     keep_checkpoints: bool = False
@@ -454,6 +459,26 @@ class Search(Config):
                         f"{sorted(alone)} are not among the leader's"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _check_stops(self) -> "Search":
+        for arm in self.arms:
+            stop = self.stop_of(arm.name)
+            if stop is None or arm.algorithm.keeps_first_trials:
+                continue
+            is_own = arm.stop is not None
+            if stop.goes_by_trials or (is_own and stop.passes is not None):
+                raise ValueError(
+                    "a rule that looks at one trial after the other needs trials that do not "
+                    f"depend on those behind them, but those of `{arm.algorithm.kind}` do. Give "
+                    f"`{arm.name}` a `stop` of its own with `hours` or `gpu_hours`, or an empty one"
+                )
+        return self
+
+    def stop_of(self, arm: str) -> Stop | None:
+        """The limits of each replicate of an arm: its own, or those of the search."""
+        own = self.arm(arm).stop
+        return self.stop if own is None else own
 
     def _lacks_metric(self, arm: Arm) -> bool:
         """Whether several trials of an arm are to be compared by data that nobody holds out."""

@@ -18,7 +18,6 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
 from tuneparts.search.states import States
-from tuneparts.selection import Best
 from tuneparts.training.learner import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
@@ -147,7 +146,7 @@ class AlgorithmContract:
         """All batches of a replicate, and in which order results were told where it matters."""
         metric = selection_metric(self.metric)
         arm = self.arm
-        replicate = Replicate(arm, seed, States(Best(), [metric]))
+        replicate = Replicate(arm, seed, States(metric))
         replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
         replicate.repeat(repeat)
         batches: list[Batch] = []
@@ -276,6 +275,24 @@ class AlgorithmContract:
         for score in (*self.scores, rising, falling):
             found = self.batches(score)
             assert sum(one.until - one.start for batch in found for one in batch.run) <= most
+
+    def test_more_trials_leave_the_first_ones_alone(self) -> None:
+        """If it says so; then a run can be extended."""
+        count = self.algorithm.trials_per_seed(self.arm.space)
+        more = self.algorithm.with_trials(2 * count)
+        if not self.algorithm.keeps_first_trials or more == self.algorithm:
+            return
+        bigger: AlgorithmContract = type("Bigger", (type(self),), {"algorithm": more})()
+        for score in self.scores:
+            few, many = (
+                [
+                    {one for one in batch.stop if one.index < count}
+                    | {f"{one}" for one in batch.run if one.trial.index < count}
+                    for batch in contract.batches(score)
+                ]
+                for contract in (self, bigger)
+            )
+            assert set().union(*few) == set().union(*many)
 
     def test_trials_can_be_set(self) -> None:
         before = self.algorithm.trials_per_seed(self.arm.space)

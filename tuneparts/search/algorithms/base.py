@@ -62,7 +62,10 @@ class Algorithm(Named):
         "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
         "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
         "asha": "tuneparts.search.algorithms.asha:Asha",
+        "median": "tuneparts.search.algorithms.stopping:MedianStopping",
+        "percentile": "tuneparts.search.algorithms.stopping:PercentileStopping",
         "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+        "pb2": "tuneparts.search.algorithms.pb2:Pb2",
     }
 
     is_adaptive: ClassVar[bool]
@@ -73,6 +76,9 @@ class Algorithm(Named):
     takes_points: ClassVar[bool] = False
     """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
     If not, an arm with points is refused."""
+    keeps_first_trials: ClassVar[bool] = False
+    """Whether with more trials the first ones are the same, and run to the same passes. Then
+    `tuneparts extend` can add trials to a run."""
     replaces_failed: ClassVar[bool] = False
     """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
 

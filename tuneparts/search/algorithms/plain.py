@@ -23,6 +23,7 @@ class Fixed(Algorithm):
 
     is_adaptive = False
     has_space = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return 1
@@ -36,6 +37,7 @@ class RandomSearch(Algorithm):
 
     is_adaptive = False
     takes_points = True
+    keeps_first_trials = True
 
     num_trials: int = Field(gt=0)
 
@@ -50,6 +52,7 @@ class GridSearch(Algorithm):
     """A trial for every combination of the space's values that the constraint allows."""
 
     is_adaptive = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         return math.prod(len(dim.grid() or ()) for dim in space.values())
