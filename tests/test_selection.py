@@ -13,13 +13,15 @@ from tuneparts import frames
 from tuneparts.api.results import metadata
 from tuneparts.bench.null import NullConfig, NullLearner
 from tuneparts.config import parse
+from tuneparts.errors import ConfigError
 from tuneparts.executors import execute
 from tuneparts.journal import Journal
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.schema import lookup
 from tuneparts.search import runs
-from tuneparts.search.algorithms import OptunaSearch
+from tuneparts.search.algorithms import Optuna
+from tuneparts.search.check import check
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Result
 from tuneparts.search.space import Uniform
@@ -79,13 +81,6 @@ class SizedLearner(NullLearner):
         return {**super().advance(), "val/accuracy": math.sqrt(x), "size/parameters": 1000 * x}
 
 
-class Nsga(OptunaSearch):
-    def sampler(self, arm: Arm, seed: int):
-        from optuna.samplers import NSGAIISampler
-
-        return NSGAIISampler(population_size=4, seed=seed)
-
-
 def searched(null_search, algorithm: Any, **fields: Any) -> Search:
     arm = Arm(
         name="a",
@@ -114,14 +109,20 @@ def test_plan_report_and_checkpoints_agree_on_the_selected_trial(
     assert list((run.folder / "trials" / str(selected)).glob("r*.pt"))
 
 
-@pytest.mark.parametrize("algorithm", [Nsga(num_trials=12), Tpe(num_trials=12, num_startup=4)])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Optuna(sampler="nsgaii", num_trials=12, batch=4, options={"population_size": 4}),
+        Tpe(num_trials=12, num_startup=4, batch=4),
+    ],
+)
 def test_samplers_are_asked_and_told_of_all_objectives_a_batch_at_a_time(
     null_search, algorithm
 ) -> None:
     search = searched(null_search, algorithm)
     (arm,) = search.arms
     study = optuna.create_study(
-        directions=["maximize", "minimize"], sampler=algorithm.sampler(arm, 0)
+        directions=["maximize", "minimize"], sampler=algorithm.make_sampler(arm, 0)
     )
     asked, results = algorithm.front_proposals(arm, 0, search.all_objectives), None
     for _ in range(3):
@@ -168,3 +169,9 @@ def test_unknown_rules_and_objectives_list_the_known_ones(null_search) -> None:
     for fields in ({"selection": {"kind": "knees"}}, {"objectives": ("val/accuracy", "size/x")}):
         with pytest.raises(LookupError, match="Known: "):
             searched(null_search, RandomSearch(num_trials=2), **fields)
+
+
+def test_a_sampler_for_one_objective_is_refused_before_anything_runs(null_search) -> None:
+    with pytest.raises(ConfigError, match="the algorithm of `a` weighs the objectives"):
+        check(searched(null_search, Optuna(sampler="cmaes", num_trials=4)))
+    check(searched(null_search, Optuna(sampler="nsgaii", num_trials=4)))

@@ -52,9 +52,12 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Fixed as Fixed
     from tuneparts.search.algorithms import GridSearch as GridSearch
     from tuneparts.search.algorithms import Hyperband as Hyperband
+    from tuneparts.search.algorithms import MedianStopping as MedianStopping
     from tuneparts.search.algorithms import Optuna as Optuna
     from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
+    from tuneparts.search.algorithms import Pb2 as Pb2
     from tuneparts.search.algorithms import Pbt as Pbt
+    from tuneparts.search.algorithms import PercentileStopping as PercentileStopping
     from tuneparts.search.algorithms import RandomSearch as RandomSearch
     from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
     from tuneparts.search.algorithms import Tpe as Tpe
@@ -105,9 +108,12 @@ _HOMES = {
         "Fixed",
         "GridSearch",
         "Hyperband",
+        "MedianStopping",
         "Optuna",
         "OptunaSearch",
+        "Pb2",
         "Pbt",
+        "PercentileStopping",
         "RandomSearch",
         "SuccessiveHalving",
         "Tpe",

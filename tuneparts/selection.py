@@ -30,7 +30,7 @@ class Selection(Named):
 
     is_lasting: ClassVar[bool] = False
     """Whether a trial that is neither chosen nor in the Pareto front of those that finished is not
-    chosen later either. Then its checkpoint is not kept until the replicate ends."""
+    chosen later either. Then its checkpoint is not kept."""
 
     @abstractmethod
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:

@@ -19,7 +19,7 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
     found = fitted(search, executor="local", cpus=16)
     windows = {arm.name: getattr(arm.algorithm, "window", None) for arm in found.arms}
     assert windows == {
-        "tpe": 20, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
+        "tpe": 13, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
     }  # fmt: skip
     assert found.digest != search.digest
     assert fitted(found, executor="local", cpus=2) == found
@@ -34,4 +34,4 @@ def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> Non
 @pytest.mark.parametrize("cpus", [0.5, 1.0])
 def test_there_is_room_for_one_at_least(null_search, null_arm, cpus: float) -> None:
     search = null_search(null_arm("tpe", algorithm=Tpe(num_trials=4)))
-    assert fitted(search, executor="local", cpus=cpus).arm("tpe").algorithm.window == 2
+    assert fitted(search, executor="local", cpus=cpus).arm("tpe").algorithm.window == 1

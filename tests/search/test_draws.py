@@ -9,10 +9,10 @@ import pytest
 from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
-from tuneparts.schema import lookup
+from tuneparts.schema import Metric, lookup
 from tuneparts.search import draws
-from tuneparts.search.algorithms import draw
-from tuneparts.search.segment import Result
+from tuneparts.search.algorithms import Proposals, draw, whole_trial
+from tuneparts.search.segment import Batch, Result
 from tuneparts.search.space import Choice, Float, Int, Uniform
 from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
 from tuneparts.seeding import numpy_generator
@@ -110,6 +110,22 @@ def test_a_sampler_that_proposes_nothing_allowed_falls_back_to_draws(monkeypatch
     assert len(set(found)) == 5
     assert max(found) <= 0.4
     assert [config["x"] for config in tried(one)] == found
+
+
+class Careless(RandomSearch):
+    """Draws without a look at the constraint."""
+
+    takes_points = False
+
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
+        yield Batch((whole_trial(arm, seed=seed, index=0, values={"x": 0.9, "seconds": 0.0}),))
+
+
+def test_an_algorithm_of_ones_own_cannot_pass_by_points_or_constraints() -> None:
+    with pytest.raises(ValueError, match="draws none; leave `points`"):
+        arm(algorithm=Careless(num_trials=1), points=POINTS)
+    with pytest.raises(ConfigError, match="every trial is allowed by the constraint"):
+        tried(arm(algorithm=Careless(num_trials=1), constraint=small_x))
 
 
 def test_grid_search_leaves_out_what_is_not_allowed() -> None:

@@ -154,7 +154,7 @@ def test_what_a_sampler_does_not_take_is_refused_with_its_arm(
 
 def test_the_width_of_the_machine_becomes_a_field(null_arm) -> None:
     assert Tpe(num_trials=99).for_width(5) == Tpe(num_trials=99, window=13)
-    assert Tpe(num_trials=20).for_width(5).window == 10
+    assert Tpe(num_trials=21).for_width(5).window == 7
     assert Tpe(num_trials=4).for_width(5).window == 5
     assert Tpe(num_trials=4, timing="free").for_width(5).window == 5
     for given in (Tpe(num_trials=4, window=3), Tpe(num_trials=4, batch=3)):

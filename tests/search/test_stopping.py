@@ -1,234 +1,143 @@
-"""Rules that stop a search or a replicate: at the same place in any order and after any crash."""
+"""Stopping rules against obvious versions, and population-based bandits on gains that are known."""
 
-import random
-import time
-from pathlib import Path
-from typing import Any
+import math
+import statistics
 
+import numpy as np
 import pytest
 
-from tuneparts import executors, frames
-from tuneparts.api.results import metadata
-from tuneparts.errors import ConfigError
-from tuneparts.journal import Journal, Row, TrialId
-from tuneparts.reports.select import select, summarise
-from tuneparts.reports.tables import stop_notes
-from tuneparts.search import runs
-from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, RandomSearch, Search, Tpe
-from tuneparts.search.stopping import Stop, StopRule, _busy_seconds
+from tests.search.test_algorithms import ACCURACY, NLL, batches, index, scrambled
+from tuneparts.search.algorithms import MedianStopping, Pb2, Pbt, PercentileStopping
+from tuneparts.search.algorithms.pb2 import gained, highest_bounds, numeric, units
+from tuneparts.search.algorithms.pbt import Round
+from tuneparts.search.segment import Batch
+from tuneparts.search.space import Choice, Uniform
+from tuneparts.testing import AlgorithmContract
 
-SCORES = [0.2, 0.5, 0.4, 0.1, 0.3, 0.9, 0.6, 0.7, 0.95, 0.8]
+SPACE = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Choice(options=(0.0, 0.5, 2.0))}
 
 
-class ThirdBest(StopRule):
-    """A rule of one's own."""
-
-    def stops(self, scores: Any, metric: Any) -> bool:
-        return metric.name == "val/accuracy" and len(scores) == 3
+def reached(found: list[Batch]) -> dict[int, int]:
+    """Passes that each trial got to."""
+    return {index(one): one.until for batch in found for one in batch.run}
 
 
-def play(
-    search: Search, path: Path, *, order: int = 0, width: int = 3, die_after: int | None = None
-) -> Journal:
-    """Run what is left with so many workers, which are fast and slow at random."""
-    rng, journal = random.Random(order), Journal(path)
-    plan, running, count = Plan(search, journal), [], 0
-    while count != die_after:
-        while len(running) < width and (segment := plan.next()) is not None:
-            plan.started(segment)
-            running.append(segment)
-        if not running:
-            break
-        segment = running.pop(rng.randrange(len(running)))
-        count += 1
-        if plan.is_over(segment):
-            continue
-        score = SCORES[segment.trial.index % len(SCORES)]
-        row = {"val/accuracy": score, "hyper/rotation": 0.5, "cost/seconds": 900.0}
-        plan.report(segment, [row | {"cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 8)
-    journal.close()
-    assert plan.done or die_after is not None
-    return journal
+def slowly(count: int, levels: list[int], sign: int, goes_on) -> dict[int, int]:
+    """Judge trial after trial: each to its end, against those before it that were as far."""
+    paths: dict[int, list[float]] = {}
+    for number in range(count):
+        own: list[float] = []
+        for place, level in enumerate(levels):
+            own.append(sign * scrambled_at(number, level))
+            if level == levels[-1]:
+                break
+            others = [path[: place + 1] for path in paths.values() if len(path) > place]
+            if len(others) >= 5 and not goes_on(own, others):
+                break
+        paths[number] = own
+    return {number: levels[len(path) - 1] for number, path in paths.items()}
 
 
-def finished(journal: Journal, *arms: str) -> list[int]:
-    return [
-        trial.index
-        for trial, record in sorted(journal.trials.items())
-        if record.end and record.end.outcome == "finished" and (not arms or trial.arm in arms)
-    ]
+def scrambled_at(number: int, level: int) -> float:
+    return math.sin(37 * number + 11 * level + 1)
 
 
-@pytest.mark.parametrize(
-    ("stop", "count", "words"),
-    [
-        (Stop(target=0.9), 6, "trial 5 has reached val/accuracy 0.9"),
-        (Stop(patience=2), 4, "2 trials in a row were no better than those before"),
-        (Stop(patience=3), 5, "3 trials in a row"),
-        (Stop(passes=17), 3, "its trials have taken 17 passes"),
-        (Stop(rule=ThirdBest()), 3, "says so after 3 trials"),
-        (Stop(target=2.0), 10, None),
-    ],
-)
-@pytest.mark.parametrize(
-    "algorithm", [RandomSearch(num_trials=10), Tpe(num_trials=10, batch=3, num_startup=2)]
-)
-def test_a_replicate_stops_at_the_same_trial_whoever_was_faster(
-    null_search, null_arm, tmp_path, stop, count, words, algorithm
-) -> None:
-    search = null_search(null_arm("arm", algorithm=algorithm, stop=stop))
-    found = []
-    for order, width in [(0, 1), (1, 3), (2, 8)]:
-        path = tmp_path / f"{order}.jsonl"
-        journal = play(search, path, order=order, width=width)
-        found.append(finished(journal))
-        if words:
-            assert words in journal.stops["arm", 0].message
-            assert journal.stops["arm", 0].trial == TrialId("arm", 0, count)
-        before = path.read_bytes()
-        play(search, path)
-        assert path.read_bytes() == before  # a resumed search has nothing to do
-    assert found == [list(range(count))] * 3
-
-
-@pytest.mark.parametrize("die_after", range(2, 8))
-def test_a_crash_does_not_move_the_stop(null_search, null_arm, tmp_path, die_after: int) -> None:
-    arms = [
-        null_arm("random", algorithm=RandomSearch(num_trials=10), stop=Stop(patience=2)),
-        null_arm("after", follows="random"),
-    ]
-    search = null_search(*arms)
-    play(search, tmp_path / "journal.jsonl", die_after=die_after)
-    journal = play(search, tmp_path / "journal.jsonl", order=die_after)
-    assert finished(journal, "random") == [0, 1, 2, 3]
-    assert journal.trials[TrialId("after", 0, 0)].end.outcome == "finished"
-
-
-@pytest.mark.parametrize(
-    ("stop", "words"),
-    [
-        (Stop(gpu_hours=0.6), "the search has taken 0.6 GPU hours"),
-        (Stop(passes=30), "the search has taken 30 passes"),
-    ],
-)
-def test_a_whole_search_stops(null_search, null_arm, tmp_path, stop, words) -> None:
-    """900 s and 8 passes a trial, half a GPU each."""
-    from tuneparts.search.spec import Resources
-
-    half = Resources(gpus=0.5)
-    search = null_search(
-        null_arm("a", algorithm=RandomSearch(num_trials=3), resources=half),
-        null_arm("b", algorithm=RandomSearch(num_trials=10), resources=half),
-        null_arm("c", follows="b", resources=half),
-        stop=stop,
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_the_median_rule_compares_the_best_so_far_with_running_means(null_arm, metric) -> None:
+    arm = null_arm("a", algorithm=MedianStopping(num_trials=40, every=2), space=SPACE)
+    expected = slowly(
+        40,
+        [2, 4, 6, 8],
+        1 if metric is ACCURACY else -1,
+        lambda own, others: max(own) >= statistics.median(map(statistics.fmean, others)),
     )
-    journal = play(search, tmp_path / "journal.jsonl", width=1)
-    count = len(finished(journal))
-    assert count == (4 if stop.passes else 5)
-    assert {stop.message for stop in journal.stops.values()} == {words}
-    assert all(stop.is_all for stop in journal.stops.values())
-    assert ("c", 0) in journal.stops
-    assert len(finished(play(search, tmp_path / "journal.jsonl"))) == count
-    # A crash in the middle of stopping: the first of the lines is there, the others are not.
-    text = (tmp_path / "journal.jsonl").read_text()
-    first = text.index('{"kind": "stop"')
-    (tmp_path / "torn.jsonl").write_text(text[: text.index("\n", first) + 1])
-    assert len(finished(play(search, tmp_path / "torn.jsonl"))) == count
+    found = reached(batches(arm, scrambled, metric=metric))
+    assert found == expected
+    assert len(set(found.values())) > 1
 
 
-def test_hours_are_those_of_the_clock_while_it_runs() -> None:
-    a, b = TrialId("a", 0, 0), TrialId("a", 0, 1)
-    rows = [
-        Row(a, 1, {"cost/seconds": 10.0}, 110.0),  # 100 to 110
-        Row(b, 1, {"cost/seconds": 10.0}, 115.0),  # 105 to 115, side by side
-        Row(a, 2, {"cost/seconds": 14.0}, 1000.0),  # 996 to 1000, by the next driver
-    ]
-    assert _busy_seconds(rows) == 19.0
-
-
-def test_a_running_trial_is_given_up_when_time_is_over(null_search, null_arm, tmp_path) -> None:
-    """With the local executor: in this process, and in a pool whose worker is ended."""
-    arm = null_arm("slow", algorithm=RandomSearch(num_trials=9), config={"seconds": 0.05})
-    search = null_search(arm, stop=Stop(hours=0.1 / 3600))
-    for workers in (1, 2):
-        folder = tmp_path / str(workers)
-        begin = time.monotonic()
-        ending = executors.execute(search, folder=folder, executor="local", workers=workers)
-        assert ending.status == "done"
-        journal = Journal(folder / "journal.jsonl")
-        assert journal.stops["slow", 0].is_all
-        outcomes = set(frames.trials(folder / "journal.jsonl")["outcome"])
-        assert "not started" in outcomes
-        assert outcomes <= {"finished", "stopped", "not started"}
-        assert time.monotonic() - begin < 60
-
-
-def test_the_report_says_what_stopped_and_what_never_started(
-    null_search, null_arm, tmp_path
-) -> None:
-    search = null_search(
-        null_arm("random", algorithm=RandomSearch(num_trials=10)),
-        null_arm(
-            "tpe", algorithm=Tpe(num_trials=10, batch=2, num_startup=2), stop=Stop(target=0.5)
-        ),
-        stop=Stop(patience=2),
-        seeds=(0, 1),
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_the_best_share_of_each_point_goes_on(null_arm, metric) -> None:
+    algorithm = PercentileStopping(num_trials=40, every=2, min_passes=4, keep=0.5)
+    arm = null_arm("a", algorithm=algorithm, space=SPACE)
+    expected = slowly(
+        40,
+        [4, 6, 8],
+        1 if metric is ACCURACY else -1,
+        lambda own, others: max(own) >= statistics.median(path[-1] for path in others),
     )
-    facts = {"command": "", "commit": "", "versions": {}, "storage": None}
-    made = runs.create(tmp_path, search, **facts)
-    play(search, made.folder / "journal.jsonl", width=1)
-    told = metadata(made)
-    assert stop_notes(told) == [
-        "random was stopped under seeds 0, 1: 2 trials in a row were no better than those before.",
-        "tpe was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",
+    assert reached(batches(arm, scrambled, metric=metric)) == expected
+
+
+@pytest.mark.parametrize("fields", [{"every": 3}, {"every": 2, "min_passes": 3}])
+def test_trials_are_judged_between_intervals(null_arm, fields) -> None:
+    with pytest.raises(ValueError, match=r"% interval == 0` must hold, but got 3 % 2"):
+        null_arm("a", algorithm=MedianStopping(num_trials=4, **fields), space=SPACE)
+
+
+class TestMedianStopping(AlgorithmContract):
+    algorithm = MedianStopping(num_trials=12, every=4, min_trials=3)
+
+
+class TestFreeMedianStopping(AlgorithmContract):
+    algorithm = MedianStopping(num_trials=12, every=4, min_trials=3, timing="free")
+
+
+class TestPercentileStopping(AlgorithmContract):
+    algorithm = PercentileStopping(num_trials=12, every=4, min_passes=8, min_trials=2)
+
+
+class TestPb2(AlgorithmContract):
+    algorithm = Pb2(population=4, num_rounds=4)
+    scores = AlgorithmContract.scores[:2]
+
+
+def test_gains_are_counted_from_the_weights_that_a_round_began_with() -> None:
+    scales = numeric({"x": Uniform(low=0.0, high=2.0), "kind": Choice(options=("a", "b"))})
+    assert list(scales) == ["x"]
+    rounds = [
+        Round({0: {"x": 0.0}, 1: {"x": 1.0}}, {0: 0.5, 1: 0.1}, {}),
+        Round({0: {"x": 0.0}, 1: {"x": 2.0}}, {0: 0.6, 1: 0.9}, {1: 0}),
+        Round({0: {"x": 0.0}, 1: {"x": 2.0}}, {0: float("nan"), 1: 1.0}, {}),
     ]
-    trials = frames.trials(made.folder / "journal.jsonl")
-    rows = summarise(trials, told).set_index("arm")
-    assert rows["not_started"].to_dict() == {"random": 12, "tpe": 16}
-    assert rows["finished"].to_dict() == {"random": 8, "tpe": 4}
-    assert rows[["failed", "missing", "unfinished", "stopped"]].to_numpy().sum() == 0
-    assert select(trials, told)["index"].tolist() == [1, 1, 1, 1]
-    assert type(told).from_json(told.to_json()) == told
+    rows, gains = gained(rounds, scales)
+    assert rows.tolist() == [[1.0, 0.0], [1.0, 1.0], [2.0, 1.0]]
+    assert gains == pytest.approx([0.1, 0.4, 0.1])
+    assert units({"x": 0.5}, scales) == [0.25]
 
 
-def test_rules_belong_to_the_digest_and_leave_others_alone(null_search, null_arm) -> None:
-    plain = null_search(null_arm("a", algorithm=RandomSearch(num_trials=2)))
-    assert "stop" not in plain.model_dump()
-    assert "stop" not in plain.model_dump()["arms"][0]
-    limited = plain.replaced({"stop": {"hours": 2.0}})
-    own = plain.replaced({"stop": {"rule": ThirdBest()}})
-    assert len({plain.digest, limited.digest, own.digest}) == 3
-    assert Search.model_validate(own.model_dump(mode="json")) == own
+def test_the_bound_is_high_where_gains_were_and_two_that_choose_keep_apart() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=40)
+    rows = np.column_stack([rng.integers(1, 5, size=40).astype(float), x])
+    gains = 1 - 4 * (x - 0.7) ** 2 + 0.01 * rng.standard_normal(40)
+    places = np.linspace(0, 1, 101)
+    candidates = np.column_stack([np.full(101, 5.0), places])
+    first, second = highest_bounds(rows, gains, candidates, 2)
+    assert places[first] == pytest.approx(0.7, abs=0.15)
+    assert first != second
 
 
-def test_a_rule_for_trials_in_their_order_needs_such_trials(null_search, null_arm) -> None:
-    halving = null_arm("halving", algorithm=Asha(num_trials=4, min_passes=2))
-    with pytest.raises(ValueError, match=r"those of `asha` do. Give `halving` a `stop` of its own"):
-        null_search(halving, stop=Stop(patience=2))
-    own = halving.model_copy(update={"stop": Stop()})
-    assert null_search(own, stop=Stop(patience=2)).stop_of("halving") == Stop()
-    with pytest.raises(ConfigError, match="hours: Input should be greater than 0"):
-        null_search(halving).replaced({"stop": {"hours": -1}})
+def test_bandits_find_a_better_value_than_small_steps_from_a_bad_start(null_arm) -> None:
+    """Each round gains the more, the nearer x is to 0.7, and most of the space is far from it."""
 
+    def learnt(algorithm: Pbt, seed: int) -> float:
+        arm = null_arm("a", algorithm=algorithm, space={"x": Uniform(low=0.0, high=10.0)})
+        totals = dict.fromkeys(range(8), 0.0)
 
-def test_segments_of_a_stopped_replicate_are_ignored(null_search, null_arm, tmp_path) -> None:
-    search = null_search(null_arm("a", algorithm=RandomSearch(num_trials=4), stop=Stop(target=0.1)))
-    plan = Plan(search, Journal(tmp_path / "journal.jsonl"))
-    first, second = plan.next(), plan.next()
-    assert isinstance(second, Segment)
-    row = {"val/accuracy": 0.5, "cost/passes": 8.0}
-    plan.started(first)
-    plan.started(second)
-    plan.report(first, [row])
-    plan.complete(first, finished=True)
-    assert plan.done
-    assert plan.is_over(second)
-    assert plan.next() is None
-    plan.report(second, [row])
-    plan.complete(second, finished=True)
-    assert not plan.lost(second)
-    record = plan.journal.trials[second.trial]
-    assert (record.end.outcome, record.rows) == ("stopped", {})
+        def score(one) -> float:
+            if one.donor is not None:
+                totals[index(one)] = before[one.donor.index]
+            totals[index(one)] += np.exp(-((one.config["x"] - 7) ** 2) / 2)
+            if index(one) == 7:
+                before.update(totals)
+            return totals[index(one)]
+
+        before = dict(totals)
+        batches(arm, score, seed=seed)
+        return max(totals.values())
+
+    seeds = range(6)
+    small = {"population": 8, "num_rounds": 4, "quantile": 0.25, "resample": 0.0}
+    bandit = np.mean([learnt(Pb2(**small), seed) for seed in seeds])
+    assert bandit > np.mean([learnt(Pbt(**small), seed) for seed in seeds])

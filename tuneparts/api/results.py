@@ -79,6 +79,24 @@ class Results:
         return self.data.selected
 
     @property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `search.drawn`."""
+        return self.data.drawn
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """The trials on the Pareto front of their arm and seed; none where there is one objective.
+
+        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
+        """
+        from tuneparts.reports import fronts
+
+        if not self.search.objectives:
+            return pd.DataFrame()
+        known = fronts.members(self.trials, self.data.metadata)
+        return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
+
+    @property
     def answer(self) -> str:
         """The search's question, answered in one sentence."""
         return self.data.answer

@@ -15,6 +15,7 @@ from tuneparts.reports import rendering
 from tuneparts.reports.rendering import Table
 
 BENCHES = {
+    "algorithms": "regret of every search algorithm beside Optuna's and Ray's, nothing trained",
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",

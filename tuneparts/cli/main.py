@@ -149,6 +149,28 @@ def extend(
     )
 
 
+@app.command(epilog=words("arm", "trial"))
+def stop(
+    run: Annotated[
+        str, typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run.")
+    ],
+    arm: Annotated[Optional[str], typer.Option(help="Stop this arm only.")] = None,  # noqa: UP045
+    trial: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Stop this trial only, as in random/seed0/00003."),
+    ] = None,
+) -> None:
+    """Stop a run, an arm or a trial from another terminal, wherever it runs; for good.
+
+    What has finished counts, what runs ends as stopped, and what had not started is counted as
+    such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
+    then can be resumed.
+    """
+    from tuneparts.cli import stop as verb
+
+    verb.stop(run, arm=arm, trial=trial)
+
+
 @app.command()
 def sync(run: RunArgument = None) -> None:
     """Send to MLflow what it lacks of a run; by default the newest.

@@ -23,7 +23,7 @@ SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--set",
-        help="Change a field, as in tpe.algorithm.num_startup=5, asha.resources.gpus=0.5, "
+        help="Change a field, as in tpe.algorithm.sampler=gp, asha.resources.gpus=0.5, "
         "random.stop.patience=8, none.optimiser.lr=0.1, data.num_train=500 or stop.hours=2; may be "
         "repeated.",
         metavar="ARM.FIELD=VALUE",

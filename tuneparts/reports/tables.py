@@ -306,6 +306,8 @@ def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
                 f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
                 "rerun may differ."
             )
+    if "cost/seconds" in metadata.objectives and any(arm.is_adaptive for arm in metadata.arms):
+        notes.append("Seconds are an objective: what was tried depends on the machine's speed.")
     if len({arm.judged_on for arm in metadata.arms}) > 1:
         notes.append("Arms that are judged on other examples are not compared with each other.")
     return notes

@@ -39,6 +39,8 @@ def check(
     """
     for arm in search.arms:
         arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
+        if search.objectives and arm.algorithm.is_adaptive:
+            _try_objectives(arm, search)
     variants = search.load_variants() if variants is None else variants
     for arm in search.arms:
         if arm.has_variants:
@@ -60,6 +62,17 @@ def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
     values = draws.sample(arm, numpy_generator(0, "try a config"))
     return arm.config.replaced(arm.of_config(values))
+
+
+def _try_objectives(arm: Arm, search: Search) -> None:
+    """Let the algorithm propose its first trials; not every sampler takes several objectives."""
+    try:
+        next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(
+            f"the algorithm of `{arm.name}` weighs the objectives {', '.join(search.objectives)}, "
+            f"but it says: {error} Take `nsgaii` or `tpe`, or search by one metric."
+        ) from error
 
 
 def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:

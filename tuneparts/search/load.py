@@ -231,8 +231,8 @@ def parse_change(text: str) -> tuple[str, str, Any]:
         Owner, dotted path of a field of it, and value.
 
     Example:
-        >>> parse_change("tpe.algorithm.num_startup=5")
-        ('tpe', 'algorithm.num_startup', 5)
+        >>> parse_change("tpe.algorithm.window=5")
+        ('tpe', 'algorithm.window', 5)
     """
     target, equals, value = text.partition("=")
     owner, dot, path = target.partition(".")

@@ -34,6 +34,7 @@ from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
+from tuneparts.search.requests import Inbox, StopRequest, named_trial
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.states import States
@@ -71,6 +72,7 @@ class Plan:
         observers: Sequence[Observer] = (),
         *,
         forget: Callable[[TrialId], None] | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         """Replay a journal.
 
@@ -79,6 +81,7 @@ class Plan:
             journal: what has happened so far; continued from there.
             observers: told of every event, past ones first.
             forget: told of each trial whose checkpoints nobody will need.
+            inbox: what other processes ask for.
         """
         self.search = search
         self.journal = journal
@@ -88,11 +91,14 @@ class Plan:
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
-            (arm.name, seed): Replicate(arm, seed, States(search.selection, search.all_objectives))
+            (arm.name, seed): Replicate(
+                arm, seed, States(*search.all_objectives, selection=search.selection)
+            )
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
         self._forget = forget
+        self._inbox = inbox
         self._stopper = Stopper(
             search, self._metric, (one for one in journal.events if isinstance(one, Row))
         )
@@ -203,7 +209,9 @@ class Plan:
         return False
 
     def look(self) -> None:
-        """Stop what its rules say is to stop now; executors call it about once a second."""
+        """Stop what is asked for, and what its rules say; executors call it every second or so."""
+        for request in self._inbox.take() if self._inbox is not None else ():
+            self.stop(request)
         if self._stopper.has_no_rules:
             return
         whole = self._stopper.of_search()
@@ -214,6 +222,32 @@ class Plan:
             verdict = verdict or self._stopper.after_trials(arm, seed, self.journal.trials)
             if verdict is not None:
                 self._stop(replicate, verdict, is_all=whole is not None)
+
+    def stop(self, request: StopRequest) -> None:
+        """Stop what somebody asks for; what is not there, or has ended, is left alone."""
+        trial = None if request.trial is None else named_trial(request.trial)
+        if trial is not None and trial in self.journal.trials:
+            self._stop_trial(trial, request.message)
+        if request.trial is not None:
+            return
+        for (arm, _), replicate in self._replicates.items():
+            if request.arm in (None, arm) and not replicate.done:
+                is_all = request.arm is None
+                self._stop(replicate, Verdict(None, request.message), is_all=is_all)
+        self._start_replicates()
+
+    def _stop_trial(self, trial: TrialId, message: str) -> None:
+        """End a trial where it is; to its algorithm it has failed."""
+        replicate = self._replicates[trial.arm, trial.seed]
+        segment = replicate.running.get(trial)
+        if segment is None or self.journal.trials[trial].end is not None:
+            return
+        self._end_trial(trial, "stopped", message)
+        self._queue.remove(segment)
+        self._collect_result(segment)
+        self._ask_algorithm(replicate)
+        self._start_replicates()
+        self._release_states(replicate)
 
     def is_over(self, segment: Segment) -> bool:
         """Whether a segment that was taken is to be given up, and what it reports is ignored."""
@@ -433,8 +467,8 @@ class Plan:
                 self._end_trial(segment.trial, "finished")
         if segment.start in record.failed_rounds:
             return True
-        # A stopped trial ended in an earlier round; whether this one ran is up to its rows.
-        return is_reached or (record.end is not None and record.end.outcome != "stopped")
+        # One that was stopped at somebody's request may have ended in the middle of a segment.
+        return is_reached or record.end is not None
 
     def _seconds_before(self, segment: Segment) -> float:
         """Seconds that the trial took in the rounds before this segment."""
@@ -455,8 +489,9 @@ class Plan:
         failure = record.failed_rounds.get(segment.start)
         if failure is not None and record.end is None:
             replicate.failed[segment.trial] = failure
-        is_failed = record.end is not None and record.end.outcome == "failed"
-        if record.end is not None and is_failed and (row is None or self._unscored(segment)):
+        outcome = None if record.end is None else record.end.outcome
+        has_failed = outcome == "failed" and (row is None or self._unscored(segment))
+        if record.end is not None and (has_failed or (outcome == "stopped" and row is None)):
             failure = record.end.message
         row = row or record.last
         replicate.end(segment, Result(row.metrics if row is not None else {}, failure))

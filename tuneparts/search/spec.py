@@ -74,11 +74,6 @@ MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
 
-def _is_unused(value: object) -> bool:
-    """Whether a field that came later is left out of JSON, so that old digests stay."""
-    return not value
-
-
 def _usual_metric(fields: Mapping[str, Any]) -> str:
     if fields.get("objectives"):
         return str(fields["objectives"][0])
@@ -133,6 +128,8 @@ class Arm(Config):
         8
     """
 
+    later_fields = ("points", "warm_start", "constraint", "data")
+
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""
@@ -141,15 +138,15 @@ class Arm(Config):
     space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
     (`data.num_train`) -> its distribution."""
-    points: tuple[dict[str, Any], ...] = Field(default=(), exclude_if=_is_unused)
+    points: tuple[dict[str, Any], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
-    warm_start: Prior | None = Field(default=None, exclude_if=_is_unused)
+    warm_start: Prior | None = None
     """Name of an earlier run, `RUN` or `RUN:ARM`, whose trials an algorithm starts from. They are
     copied into the search, so that the earlier run is not needed again."""
-    constraint: str | None = Field(default=None, exclude_if=_is_unused)
+    constraint: str | None = None
     """A function of one's own, by itself or by its import path. It is called with the config of a
     trial, and returns True where it is allowed, or a number that is at most 0 there."""
-    data: dict[str, Any] = Field(default_factory=dict, exclude_if=_is_unused)
+    data: dict[str, Any] = Field(default_factory=dict)
     """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
     seeds: tuple[int, ...] | None = None
     """A replicate runs under each; None takes those of the search."""
@@ -328,6 +325,8 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
+    later_fields = ("objectives", "selection")
+
     name: str = Field(pattern=NAME)
     question: str
     notes: str = ""
@@ -335,12 +334,10 @@ class Search(Config):
     scale: Scale
     data: DataConfig | None = None
     """What is learnt from; None where no arm needs any."""
-    objectives: tuple[str, ...] = Field(default=(), exclude_if=_is_unused)
+    objectives: tuple[str, ...] = ()
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
-    selection: SerializeAsAny[Selection] = Field(
-        default=Best(), exclude_if=lambda rule: type(rule) is Best
-    )
+    selection: SerializeAsAny[Selection] = Best()
     """Which trial of a replicate stands for it: `Best` by the metric, the best `Within` limits, or
     the `Knee` of the Pareto front."""
     metric: str = Field(default_factory=_usual_metric)

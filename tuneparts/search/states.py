@@ -5,21 +5,21 @@ until it has been copied. One that failed keeps it for a second try, and is not 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tuneparts import pareto
 from tuneparts.journal import TrialEnded, TrialId, TrialRecord
 from tuneparts.schema import Metric
 from tuneparts.search.segment import Result, Segment
-from tuneparts.selection import Selection
+from tuneparts.selection import Best, Selection
 
 
 class States:
     """The states of one replicate's trials that have ended and are still there."""
 
-    def __init__(self, selection: Selection, objectives: Sequence[Metric]) -> None:
-        self._selection = selection
+    def __init__(self, *objectives: Metric, selection: Selection | None = None) -> None:
         self._objectives = objectives
+        self._selection = selection or Best()
         self._donors: Counter[TrialId] = Counter()
         self._ended: dict[TrialId, tuple[TrialEnded, Mapping[str, float]]] = {}
 

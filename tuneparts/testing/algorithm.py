@@ -12,13 +12,12 @@ from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import selection_metric
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms import Algorithm, whole_trial
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
 from tuneparts.search.states import States
-from tuneparts.selection import Best
 from tuneparts.training.learner import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
@@ -147,7 +146,7 @@ class AlgorithmContract:
         """All batches of a replicate, and in which order results were told where it matters."""
         metric = selection_metric(self.metric)
         arm = self.arm
-        replicate = Replicate(arm, seed, States(Best(), [metric]))
+        replicate = Replicate(arm, seed, States(metric))
         replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
         replicate.repeat(repeat)
         batches: list[Batch] = []
@@ -195,6 +194,19 @@ class AlgorithmContract:
                     assert _work(batches) == expected
                 again = first if number else last
                 assert self.batches(score, pick=again, repeat=told) == batches
+
+    def test_it_tries_the_points_of_its_arm_first(self) -> None:
+        """The first trials are at the points, in their order, unless it takes none."""
+        if not (self.algorithm.has_space and self.algorithm.takes_points):
+            return
+        rng = np.random.default_rng(0)
+        points = tuple({p: dim.sample(rng) for p, dim in self.space.items()} for _ in range(2))
+        arm = parse(Arm, {**self.arm.model_dump(), "points": points})
+        proposals = arm.algorithm.proposals(arm, 0, selection_metric(self.metric))
+        found = {one.trial.index: one.config for one in next(proposals).run}
+        for index, point in enumerate(points[: len(found)]):
+            expected = whole_trial(arm, seed=0, index=index, values=point).config
+            assert found[index] == expected, "make the values of a trial with `draw`"
 
     def test_it_leaves_global_random_numbers_alone(self) -> None:
         random.seed(1)

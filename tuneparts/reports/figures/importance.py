@@ -14,6 +14,9 @@ from tuneparts.reports.tables import label
 
 FEWEST = 8
 """Finished trials of an arm from which on shares are computed."""
+MOST = 512
+"""Trials of an arm that the forest is fitted to, the first ones; it takes long for more."""
+NUM_TREES = 32
 
 
 def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
@@ -72,7 +75,7 @@ def shares(run_data: RunData, arm: str, metric: str) -> list[tuple[str, float, i
     if len(scores) < FEWEST or len(set(scores.values())) < 2 or drawn.empty:
         return []
     table = drawn.pivot_table(index="trial", columns="name", values="value", aggfunc="first")
-    table = table.dropna(axis=1)
+    table = table.dropna(axis=1).head(MOST)
     table = table[[name for name in table if table[name].nunique() > 1]]
     if table.shape[1] < 2:
         return []
@@ -110,5 +113,7 @@ def _fanova(
                 value=scores[str(trial)], params=params.to_dict(), distributions=distributions
             )
         )
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+    found = get_param_importances(
+        study, evaluator=FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0)
+    )
     return {str(name): float(share) for name, share in found.items()}

@@ -31,12 +31,11 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
     metric = metric or run_data.metadata.metric
     title = f"What trials drew, by {label(metric)}"
     data = _scored(run_data, metric)
-    arms = [str(arm) for arm, own in data.groupby("arm", sort=False) if own["name"].nunique() > 1][
-        :MAX_PANELS
-    ]
+    counts = data.groupby("arm")["name"].nunique()
+    known = arm_styles(run_data.metadata)
+    arms = [arm for arm in known if counts.get(arm, 0) > 1][:MAX_PANELS]
     if not arms:
         return Note(title, f"No arm with several dimensions has finished trials with {metric}.")
-    known = arm_styles(run_data.metadata)
     figure = canvas(len(arms), [known[arm].name for arm in arms])
     for panel, arm in enumerate(arms):
         _add_parallel(figure, data[data["arm"] == arm], metric, panel, len(arms))
@@ -136,6 +135,8 @@ def _add_parallel(
             style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}}
             figure.add_annotation(x=number, y=at, text=text, **style, **where)
     for fifth, trials in _fifths(own, metric).items():
+        if not trials:
+            continue
         x: list[float | None] = []
         y: list[float | None] = []
         for trial in trials:
@@ -149,7 +150,7 @@ def _add_parallel(
                 y=y,
                 name=words,
                 legendgroup=words,
-                showlegend=panel == 0,
+                showlegend=words not in {trace.name for trace in figure.data},
                 mode="lines+markers",
                 line={"color": colour, "width": width},
                 marker={"size": 4},
@@ -170,9 +171,11 @@ def _fifths(own: pd.DataFrame, metric: str) -> dict[int, list[str]]:
     """The trials of an arm in fifths by their score, the worst first."""
     scores = own.drop_duplicates("trial").set_index("trial")["score"]
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    ranked = scores.sort_values(ascending=is_up, kind="stable").index.tolist()
-    parts = np.array_split(np.array(ranked, dtype=object), len(_CLASSES))
-    return {fifth: [str(trial) for trial in part] for fifth, part in enumerate(parts)}
+    ranked = scores.sort_values(ascending=not is_up, kind="stable").index.tolist()
+    fifths: dict[int, list[str]] = {fifth: [] for fifth in range(len(_CLASSES))}
+    for rank, trial in enumerate(ranked):  # from the best, so that few trials have a best fifth
+        fifths[len(_CLASSES) - 1 - rank * len(_CLASSES) // len(ranked)].append(str(trial))
+    return fifths
 
 
 def _heights(rows: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]]]:

@@ -62,7 +62,10 @@ class Algorithm(Named):
         "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
         "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
         "asha": "tuneparts.search.algorithms.asha:Asha",
+        "median": "tuneparts.search.algorithms.stopping:MedianStopping",
+        "percentile": "tuneparts.search.algorithms.stopping:PercentileStopping",
         "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+        "pb2": "tuneparts.search.algorithms.pb2:Pb2",
     }
 
     is_adaptive: ClassVar[bool]
@@ -70,8 +73,9 @@ class Algorithm(Named):
     and figures that resample them leave the arm out."""
     has_space: ClassVar[bool] = True
     """Whether its arm has dimensions to draw from."""
-    takes_points: ClassVar[bool] = True
-    """Whether its first trials are at the points of its arm, as `draw` makes them."""
+    takes_points: ClassVar[bool] = False
+    """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
+    If not, an arm with points is refused."""
     keeps_first_trials: ClassVar[bool] = False
     """Whether with more trials the first ones are the same, and run to the same passes. Then
     `tuneparts extend` can add trials to a run."""
@@ -203,6 +207,12 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
         values: dotted path into the config, or with `data.` into the data, to what the trial has
             there.
     """
+    if not draws.allows(arm, values):
+        raise ConfigError(
+            f"every trial is allowed by the constraint of its arm, but `{arm.algorithm.kind}` "
+            f"proposed {dict(values)!r:.200} for `{arm.name}`. Let it draw again where "
+            "`tuneparts.search.draws.allows` says no."
+        )
     config = arm.config.replaced(arm.of_config(values))
     changes = arm.of_data(values)
     return Segment(

@@ -36,6 +36,7 @@ class RandomSearch(Algorithm):
     """Trials at independent draws from the space."""
 
     is_adaptive = False
+    takes_points = True
     keeps_first_trials = True
 
     num_trials: int = Field(gt=0)
@@ -51,7 +52,6 @@ class GridSearch(Algorithm):
     """A trial for every combination of the space's values that the constraint allows."""
 
     is_adaptive = False
-    takes_points = False
     keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:

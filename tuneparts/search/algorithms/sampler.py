@@ -48,7 +48,8 @@ USUAL_WINDOW = 8
 _WIDER = 2.5
 """Width of a window over that of the machine. With durations that span a factor of 10, a search
 then takes 1.07 times as long as with free timing on 8 slots and 1.2 times on 32; with a window of
-the machine's own width 1.6 and 2.1 times (`tuneparts bench timing`, simulated)."""
+the machine's own width 1.6 and 2.1 times (simulated, 8 trials a slot). What it costs in what is
+found is in docs/decisions/0032."""
 
 
 class Sampled(Timed):
@@ -59,6 +60,7 @@ class Sampled(Timed):
     With free timing a trial is asked for as soon as any other ends.
     """
 
+    takes_points = True
     keeps_first_trials = True  # a trial is asked for with what those before it found, however many
 
     num_trials: int = Field(gt=0)
@@ -93,10 +95,10 @@ class Sampled(Timed):
     def for_width(self, width: int) -> Self:
         if self.batch is not None or self.window is not None:
             return self
-        # Workers that wait for the oldest trial need others to run; trials that are asked for
-        # before anything is told are random. So some more than the width, and half of all at most.
-        wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 2))
-        return self.replaced({"window": width if self.is_free else wide})
+        # Workers that wait for the oldest trial need others to run, but trials that are asked for
+        # before anything is told are random: some more than the width, a third of all at most.
+        wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
+        return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
     def check(self, arm: "Arm") -> None:
         # Asked of the class, because to call `distribution` would import Optuna.

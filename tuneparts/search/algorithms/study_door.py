@@ -80,14 +80,14 @@ class StudyDoor:
             self.study.tell(trial, scores if len(scores) > 1 else scores[0])
 
     def _asked(self) -> tuple["Trial", dict[str, Value]]:
+        def ask(name: str, distribution: "BaseDistribution") -> Any:
+            return suggested(trial, name, distribution)
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about options that Optuna calls experimental
             trial = self.study.ask()
-
-            def ask(name: str, distribution: "BaseDistribution") -> Any:
-                return suggested(trial, name, distribution)
-
-            return trial, {path: dim.suggest(path, ask) for path, dim in self._arm.space.items()}
+            values = {path: dim.suggest(path, ask) for path, dim in self._arm.space.items()}
+        return trial, values
 
 
 def suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> Any:
