@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -50,14 +50,7 @@ class ValidationConfig(SupervisedConfig):
     """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
     steps costs four passes instead of two."""
     penalises_weights = True
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
-        tree: dict[str, Any] = handler(self)
-        if not self.through_step:
-            tree.pop("through_step", None)
-        return tree
+    later_fields = ("through_step",)
 
     @model_validator(mode="after")
     def _check_step_is_differentiable(self) -> Self:
