@@ -228,7 +228,7 @@ def _falling(values: Sequence[float]) -> Path:
 def table_cases(*, quick: bool) -> Iterator[Case]:
     """Every algorithm that stops trials, on recorded curves."""
     table, seeds = recorded(), 3 if quick else 50
-    budget, trials = table.passes[-1], 60
+    budget, trials = table.passes[-1], 36
     levels = [_FIRST * _REDUCTION**k for k in range(10) if _FIRST * _REDUCTION**k < budget]
     steps = range(_FIRST, budget, _FIRST)
     rungs = {"min_passes": _FIRST, "reduction": _REDUCTION}
