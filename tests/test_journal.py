@@ -299,3 +299,14 @@ def test_a_trial_without_a_config_says_so(tmp_path: Path) -> None:
     record = journal.TrialRecord()
     with pytest.raises(DataError, match="has a config"):
         _ = record.config
+
+
+def test_a_journal_that_was_removed_is_noticed(tmp_path: Path) -> None:
+    here = Journal(tmp_path / "run" / "journal.jsonl")
+    here.append(journal.Row(journal.TrialId("a", 0, 0), 1, {}, 0.0))
+    here.path.unlink()
+    here.append(journal.Row(journal.TrialId("a", 0, 0), 2, {}, 0.0))
+    with pytest.raises(StorageError, match="was removed while"):
+        here.sync()
+    with pytest.raises(StorageError):
+        here.append(journal.Row(journal.TrialId("a", 0, 0), 3, {}, 0.0))

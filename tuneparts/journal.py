@@ -298,6 +298,12 @@ class Journal:
         if self._is_synced:
             return
         try:
+            if os.fstat(self._file.fileno()).st_nlink == 0:
+                self._file.close()
+                raise StorageError(
+                    f"an event is on disk before anyone hears of it, but {self.path} was removed "
+                    "while the search was running. What MLflow has of it stays; start it anew."
+                )
             os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             self._refuse(str(error))

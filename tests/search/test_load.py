@@ -163,3 +163,18 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
     assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
     assert "rotated_digits" in found
     assert not {"gone", "pipe"} & set(found)
+
+
+def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    shipped = load.find("rotated_digits")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "searches").mkdir()
+    mine = tmp_path / "searches" / "rotated_digits.py"
+    mine.write_text('"""Mine."""\n')
+    monkeypatch.chdir(tmp_path)
+    assert load.find("rotated_digits").resolve() == mine
+    assert f"`rotated_digits` is {mine}, which hides" in capsys.readouterr().err
+    assert load.find(str(shipped.absolute())) == shipped.absolute()
+    assert capsys.readouterr().err == ""

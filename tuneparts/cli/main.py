@@ -1,6 +1,7 @@
 """The `tuneparts` command: verbs only, each imports what it needs when it is called."""
 
 import errno
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -274,17 +275,29 @@ def main() -> None:
     from tuneparts.errors import TunepartsError
     from tuneparts.redaction import redact
 
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except TunepartsError as error:
         print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        known = next((text for codes, text in _SENTENCES.items() if error.errno in codes), None)
+        if known is None:
             raise
-        cure = "Make space, then run `tuneparts resume`; nothing is lost."
-        print(f"tuneparts: the disk is full: {redact(str(error))}. {cure}", file=sys.stderr)
+        print(f"tuneparts: {known.format(redact(str(error)))}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+_SENTENCES = {
+    (errno.ENOSPC, errno.EDQUOT): "the disk is full: {}. Make space, then run `tuneparts resume`; "
+    "nothing is lost.",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "this user may not do that: {}. Ask who owns it, or "
+    "name other folders in TUNEPARTS_RESULTS and TUNEPARTS_CACHE.",
+}
+"""What is said of errors of the system that no code of ours can avoid."""
 
 
 if __name__ == "__main__":

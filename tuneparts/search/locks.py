@@ -138,7 +138,8 @@ def _beat(path: Path, over: threading.Event) -> None:
 def _is_alive(holder: dict[str, Any], path: Path) -> bool:
     """Whether a holder lives: its process where it is on this machine, else its heartbeat."""
     if holder.get("host") == platform.node():
-        return _process_start(int(holder.get("pid", 0))) == holder.get("process")
+        pid = holder.get("pid", 0)
+        return type(pid) is int and _process_start(pid) == holder.get("process")
     # Both times are by the clock of the file system, so that those of machines may differ.
     probe = path.with_name(f".lock.{uuid.uuid4().hex}")
     probe.touch()
@@ -182,7 +183,7 @@ def _answers(pid: int) -> str | None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return _parse(path.read_text())
+        return _parse(path.read_text("utf-8", "replace"))
     except FileNotFoundError:
         return None
 
@@ -191,7 +192,7 @@ def _parse(text: str) -> dict[str, Any]:
     """What a lock file says; an empty one is being written, and an old one is a number."""
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = {}
     return content if isinstance(content, dict) else {"pid": content}
 

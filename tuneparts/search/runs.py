@@ -6,6 +6,7 @@ while they are read, and stay on disk as they are.
 
 import calendar
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -220,6 +221,8 @@ def named(root: Path, name: str | None) -> Run:
         ConfigError: No run has this name; a name cannot lead out of the results folder.
     """
     runs = listing(root)
+    if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
+        raise StorageError(f"runs are read from {root}, but: Permission denied.")
     if name is None:
         if not runs:
             raise DataMissingError(
