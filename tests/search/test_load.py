@@ -200,3 +200,18 @@ def test_limits_are_set_as_all_else_is() -> None:
         load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
     with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):
         load.load("rotated_digits", scale="smoke", changes=["hours=2"])
+
+
+def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    shipped = load.find("rotated_digits")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "searches").mkdir()
+    mine = tmp_path / "searches" / "rotated_digits.py"
+    mine.write_text('"""Mine."""\n')
+    monkeypatch.chdir(tmp_path)
+    assert load.find("rotated_digits").resolve() == mine
+    assert f"`rotated_digits` is {mine}, which hides" in capsys.readouterr().err
+    assert load.find(str(shipped.absolute())) == shipped.absolute()
+    assert capsys.readouterr().err == ""

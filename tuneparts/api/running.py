@@ -223,7 +223,7 @@ def execute(
                     executor="ray" if address is not None else executor,
                     observers=[tracker, view],
                     address=address,
-                    storage=made.card["storage"],
+                    storage=made.storage,
                     workers=workers,
                     cpus=cpus,
                 )

@@ -1,6 +1,7 @@
 """The `tuneparts` command: verbs only, each imports what it needs when it is called."""
 
 import errno
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -95,12 +96,16 @@ def resume(
     ray: RayOption = False,
     retry_failed: RetryOption = False,
     cpus: CpusOption = None,
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Trust a run from elsewhere with this storage, which its card names."),
+    ] = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
     place = verb.Place(address, is_local=local, is_ray=ray, cpus=cpus)
-    verb.resume(run, place=place, retry_failed=retry_failed)
+    verb.resume(run, place=place, retry_failed=retry_failed, storage=storage)
 
 
 @app.command(epilog=words("arm", "trial", "replicate"))
@@ -431,17 +436,29 @@ def main() -> None:
     from tuneparts.errors import TunepartsError
     from tuneparts.redaction import redact
 
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except TunepartsError as error:
         print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        known = next((text for codes, text in _SENTENCES.items() if error.errno in codes), None)
+        if known is None:
             raise
-        cure = "Make space, then run `tuneparts resume`; nothing is lost."
-        print(f"tuneparts: the disk is full: {redact(str(error))}. {cure}", file=sys.stderr)
+        print(f"tuneparts: {known.format(redact(str(error)))}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+_SENTENCES = {
+    (errno.ENOSPC, errno.EDQUOT): "the disk is full: {}. Make space, then run `tuneparts resume`; "
+    "nothing is lost.",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "this user may not do that: {}. Ask who owns it, or "
+    "name other folders in TUNEPARTS_RESULTS and TUNEPARTS_CACHE.",
+}
+"""What is said of errors of the system that no code of ours can avoid."""
 
 
 if __name__ == "__main__":

@@ -81,10 +81,23 @@ def search(
     execute(found or running.create(resolved, storage=storage), place)
 
 
-def resume(name: str | None, *, place: Place, retry_failed: bool = False) -> None:
-    """Continue a run; one that is already done only gets its report again."""
+def resume(
+    name: str | None, *, place: Place, retry_failed: bool = False, storage: str | None = None
+) -> None:
+    """Continue a run; one that is already done only gets its report again.
+
+    Args:
+        name: of the run; the newest when None.
+        place: where trials run.
+        retry_failed: whether failed trials are tried again.
+        storage: what the user knows to be the run's storage; needed once where it came from
+            elsewhere.
+    """
     refuse_temporary_results()
-    execute(runs.named(settings.current().results_dir, name), place, retry_failed=retry_failed)
+    found = runs.named(settings.current().results_dir, name)
+    if storage is not None:
+        runs.confirm_storage(found, storage)
+    execute(found, place, retry_failed=retry_failed)
 
 
 def refuse_temporary_results() -> None:

@@ -58,6 +58,13 @@ def find(name: str) -> Path:
     known = {file.name: file.path for file in available()}
     if name not in known:
         raise UnknownNameError("search", name, known)
+    hidden = [place / f"{name}.py" for place in folders() if (place / f"{name}.py").is_file()]
+    if any(not other.samefile(known[name]) for other in hidden):
+        print(
+            f"`{name}` is {known[name].absolute()}, which hides the search of that name that "
+            "tuneparts brings along. Give a path to choose.",
+            file=sys.stderr,
+        )
     return known[name]
 
 
