@@ -275,7 +275,7 @@ class Scene:
 
     def process(self, trial: str) -> int | None:
         """The process that ran a trial last, as the trial's log says; none before it began."""
-        storage = Folder(str(self._storage or runs.default_storage(self.run_folder)))
+        storage = Folder(runs.Run(self.results, f"null/{self.run_folder.name}").storage)
         lines = "\n".join(logs.read(storage, TrialId.parse(trial)))
         found: list[str] = re.findall(r", process (\d+),", lines)
         return int(found[-1]) if found else None

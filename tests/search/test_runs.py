@@ -86,3 +86,11 @@ def test_results_that_cannot_be_written_are_an_error_that_names_them(
     (tmp_path / "results").write_text("a file")
     with pytest.raises(StorageError, match=r"no run can begin in .*results"):
         runs.create(tmp_path / "results", null_search(null_arm("a")))
+
+
+def test_runs_that_share_a_storage_have_folders_of_their_own(tmp_path, null_search, null_arm):
+    search = null_search(null_arm("fixed"))
+    first = runs.create(tmp_path / "one", search, storage="s3://bucket/trials/")
+    assert first.storage == f"s3://bucket/trials/{first.name}"
+    again = runs.named(tmp_path / "one", first.name)
+    assert again.storage == first.storage

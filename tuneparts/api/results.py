@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from tuneparts.errors import DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, records
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
@@ -264,7 +265,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric for metric in _declared(search) if metric.name not in schema.BUILT_IN
+                metric for metric in declared_metrics(search) if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(
@@ -283,14 +284,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     )
 
 
-def _declared(search: "Search") -> Iterator[schema.Metric]:
-    """What the target and the methods of a search report."""
-    if search.data is not None:
-        yield from search.data.target.reported()
-    for arm in search.arms:
-        yield from arm.config.declared_metrics()
-
-
 def tracking_card(run: runs.Run) -> "SearchCard":
     """What the parent run in MLflow shows."""
     from tuneparts.reports.figures.style import arm_styles
@@ -307,7 +300,7 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         question=search.question,
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
-        data=None if search.data is None else _data_facts(search.data),
+        data=None if search.data is None else _data_facts(search.data, run.folder),
         metric=schema.lookup(search.metric),
         params=_parent_params(search),
         user=facts.get("user", ""),
@@ -343,12 +336,17 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
     return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
-def _data_facts(data: "DataConfig") -> "DataFacts":
+def _data_facts(data: "DataConfig", folder: Path) -> "DataFacts":
+    from tuneparts.search import data_record
     from tuneparts.tracking.card import DataFacts
 
     config = data.model_dump_json()
-    return DataFacts(
-        name=f"rotated_{data.name}" if data.rotated else data.name,
-        digest=hashlib.sha256(config.encode()).hexdigest()[:12],
-        config=config,
-    )
+
+    def digest() -> str:
+        known = data_record.read(folder)
+        if known is not None:
+            return str(known["digest"])
+        return hashlib.sha256(config.encode()).hexdigest()[:12]  # of a run of an earlier release
+
+    name = f"rotated_{data.name}" if data.rotated else data.name
+    return DataFacts(name=name, digest=digest, config=config)

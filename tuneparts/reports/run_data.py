@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
 from tuneparts.reports import answer, tables
 from tuneparts.reports.metadata import ReportMetadata
@@ -50,30 +51,35 @@ class RunData:
     @cached_property
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each (arm, seed): the best by validation."""
-        return select(self.trials, self.metadata)
+        with schema.using(*self.metadata.metrics):
+            return select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
-        return summarise(self.trials, self.metadata, self.selected)
+        with schema.using(*self.metadata.metrics):
+            return summarise(self.trials, self.metadata, self.selected)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
-        return tables.build(self.summary, self.metadata, self.verdict, found)
+        with schema.using(*self.metadata.metrics):
+            return tables.build(self.summary, self.metadata, self.verdict, found)
 
     @cached_property
     def answer(self) -> str:
         """The question answered in one sentence, by test data if any trial has seen them."""
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
         has_no_test = usual not in self.trials and own in self.trials
-        return answer.answer(self.verdict(own if has_no_test else usual), self.summary)
+        with schema.using(*self.metadata.metrics):
+            return answer.answer(self.verdict(own if has_no_test else usual), self.summary)
 
     def verdict(self, metric: str) -> Verdict:
         """The arms compared by a metric of the selected trials."""
         if metric not in self._verdicts:
-            self._verdicts[metric] = judge(self.selected, self.metadata, metric)
+            with schema.using(*self.metadata.metrics):
+                self._verdicts[metric] = judge(self.selected, self.metadata, metric)
         return self._verdicts[metric]
 
     @cached_property

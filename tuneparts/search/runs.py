@@ -108,7 +108,8 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Args:
         root: the results folder.
         search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage.
+        facts: what else the card says: command, commit, versions, storage. Several runs may
+            share a storage: each has a folder of its name there.
 
     Raises:
         StorageError: The folder cannot be made, or is there already.
@@ -116,6 +117,8 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     now = time.time()
     stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
     run = Run(root, f"{search.name}/{stamp}-{search.digest}")
+    if facts.get("storage") is not None:
+        facts["storage"] = f"{facts['storage'].rstrip('/')}/{run.name}"
     card = {
         "version": VERSION,
         "created": now,
