@@ -42,7 +42,7 @@ test-slow: install ## Run the slow tier: faults struck for real, fuzzing
 
 test-all: test test-slow ## Run all tests
 
-faults: install ## Strike sixteen faults at a real search (JSON=1: as JSON; ONLY="driver killed": one)
+faults: install ## Strike seventeen faults at a real search (JSON=1: as JSON; ONLY="driver killed": one)
 	@$(BIN)/python -m tests.harness $(if $(JSON),--json) $(if $(ONLY),--only "$(ONLY)")
 
 map: ## Write docs/map.md anew: the rooms and what each is for
