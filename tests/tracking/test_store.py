@@ -186,3 +186,16 @@ def test_a_search_hears_of_a_store_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="file is not a database"):
         tracker.on_event(TrialRunning(TrialId("a", 0, 0), 0.0))
     assert "nothing is tracked" in tracker.close("FAILED")[0]
+
+
+def test_a_process_whose_folder_is_gone_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    store._leave_removed_folder()
+    assert Path.cwd() == tmp_path / "gone"
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store._leave_removed_folder()
+    assert Path.cwd() == tmp_path

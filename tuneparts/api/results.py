@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records, stops
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
@@ -341,7 +342,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric for metric in _declared(search) if metric.name not in schema.BUILT_IN
+                metric for metric in declared_metrics(search) if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(
@@ -378,14 +379,6 @@ def _rule(search: "Search") -> dict[str, Any]:
     return {} if found == {"kind": "best"} else found
 
 
-def _declared(search: "Search") -> Iterator[schema.Metric]:
-    """What the target and the methods of a search report."""
-    if search.data is not None:
-        yield from search.data.target.reported()
-    for arm in search.arms:
-        yield from arm.config.declared_metrics()
-
-
 def tracking_card(run: runs.Run) -> "SearchCard":
     """What the parent run in MLflow shows."""
     from tuneparts.reports.figures.style import arm_styles
@@ -402,7 +395,7 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         question=search.question,
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
-        data=None if search.data is None else _data_facts(search.data),
+        data=None if search.data is None else _data_facts(search.data, run.folder),
         metric=schema.lookup(search.metric),
         params=_parent_params(search),
         user=facts.get("user", ""),
@@ -445,12 +438,17 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
     return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
-def _data_facts(data: "DataConfig") -> "DataFacts":
+def _data_facts(data: "DataConfig", folder: Path) -> "DataFacts":
+    from tuneparts.search import data_record
     from tuneparts.tracking.card import DataFacts
 
     config = data.model_dump_json()
-    return DataFacts(
-        name=f"rotated_{data.name}" if data.rotated else data.name,
-        digest=hashlib.sha256(config.encode()).hexdigest()[:12],
-        config=config,
-    )
+
+    def digest() -> str:
+        known = data_record.read(folder)
+        if known is not None:
+            return str(known["digest"])
+        return hashlib.sha256(config.encode()).hexdigest()[:12]  # of a run of an earlier release
+
+    name = f"rotated_{data.name}" if data.rotated else data.name
+    return DataFacts(name=name, digest=digest, config=config)

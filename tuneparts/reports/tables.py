@@ -122,13 +122,31 @@ def _scores_and_costs(
 
 
 def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
-    single = [name for name in names if name in schema.METRICS]
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(schema.lookup(name).name, []).append(name)
     note = "Hypers of the selected trials: mean ± standard error over seeds."
-    if len(single) < len(names):
-        hidden = len(names) - len(single)
-        note += f" {hidden} values of families such as `{names[-1]}` are in the CSV file only."
-    columns = (_arms(summary), *(_scores(summary, name) for name in single))
-    return Table("Hypers", columns, (note,))
+    if any(name.endswith(".*") for name in families):
+        note += " Of a family, such as one value per class, the smallest and the largest mean are "
+        note += "shown; each value is in the CSV file."
+    columns = [
+        _range(summary, family, members) if family.endswith(".*") else _scores(summary, members[0])
+        for family, members in families.items()
+    ]
+    return Table("Hypers", (_arms(summary), *columns), (note,))
+
+
+def _range(summary: pd.DataFrame, family: str, members: list[str]) -> Column:
+    """The smallest and the largest mean of a family of hypers, for each arm that has it."""
+    metric = schema.lookup(family)
+    cells = []
+    for row in summary.to_dict("records"):
+        means = [row[name] for name in members if not math.isnan(row[name])]
+        ends = (min(means), max(means)) if means else (math.nan,)
+        texts = dict.fromkeys(number(end, metric.decimals) for end in ends)
+        cells.append(Cell(" to ".join(texts)))
+    header = f"{label(family)}, {len(members)} values"
+    return Column(header, tuple(cells), tip=metric.meaning)
 
 
 def _schedule(arm: str, rows: pd.DataFrame) -> Table:

@@ -160,13 +160,16 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Args:
         root: the results folder.
         search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage.
+        facts: what else the card says: command, commit, versions, storage. Several runs may
+            share a storage: each has a folder of its name there.
 
     Raises:
         StorageError: The folder cannot be made.
     """
     try:
         run, now = _new_folder(root, search)
+        if facts.get("storage") is not None:
+            facts["storage"] = f"{facts['storage'].rstrip('/')}/{run.name}"
         card = {
             "version": VERSION,
             "created": now,

@@ -87,6 +87,7 @@ class Replay:
         self._is_introduced = False
         self._old_params: set[str] = set()
         """Params that the parent run has from a former process."""
+        self._has_data = False
         self._experiment_id: str | None = None
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
@@ -382,9 +383,6 @@ class Replay:
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
                 self.calls.make(partial(self._client.log_text, parent, text, name))
-        if known.data is not None:
-            data = [known.data.as_input()]  # MLflow keeps one that it has already
-            self.calls.make(lambda: self._client.log_inputs(parent, datasets=data))
         self._is_introduced = True
 
     # Trials.
@@ -429,9 +427,19 @@ class Replay:
             text = json.dumps(counts, sort_keys=True)
             self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
             self._sent_counts = dict(counts)
+        self._send_data(str(self.parent))
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
+
+    def _send_data(self, parent: str) -> None:
+        """Name the data as an input of the search, once trials have begun to read it."""
+        data = self._card.data
+        if data is None or self._has_data or not any(run.start for run in self._runs.values()):
+            return
+        known = [data.as_input()]  # MLflow keeps one that it has already
+        self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
+        self._has_data = True
 
     def _send_answer(self, answer: str) -> None:
         parent = str(self.parent)

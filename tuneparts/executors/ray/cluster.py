@@ -1,5 +1,6 @@
 """Joins a Ray cluster, or starts one that only its user can reach."""
 
+import json
 import os
 import signal
 import socket
@@ -139,6 +140,23 @@ def request(trials: Sequence[Sequence[Amounts]]) -> None:
     request_resources(bundles=[dict(bundle) for trial in trials for bundle in trial])
 
 
+def has_autoscaler() -> bool:
+    """Whether something may add nodes to the cluster; true where Ray does not say.
+
+    Every head node has a monitor. One that was given no description of nodes only mirrors those
+    that are there: each is of a type of its own, which is named after it.
+    """
+    from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    try:
+        report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS))["autoscaler_report"]
+        types: dict[str, str] = report["node_type_mapping"]
+    except (TypeError, ValueError, KeyError):  # it has only just started, or is of another version
+        return True
+    return not types or any(kind != f"node_{node}" for node, kind in types.items())
+
+
 def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
     """Wait until every arm's trial fits the cluster; its autoscaler is asked for nodes.
 
@@ -156,7 +174,7 @@ def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
             refuse_unplaceable(needs, list(nodes().values()))
             return
         except PlacementError as error:
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or not has_autoscaler():
                 raise
             if not has_asked:
                 has_asked = True

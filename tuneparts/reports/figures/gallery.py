@@ -98,10 +98,11 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """
-    if _is_own(request):
-        return _draw_own(request, run_data)
-    figure, arguments = parse(request)
-    return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+    with schema.using(*run_data.metadata.metrics):
+        if _is_own(request):
+            return _draw_own(request, run_data)
+        figure, arguments = parse(request)
+        return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
 
 
 def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str]:
