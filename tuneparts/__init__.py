@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tuneparts.api import Results as Results
+    from tuneparts.api import extend as extend
     from tuneparts.api import load as load
     from tuneparts.api import resume as resume
     from tuneparts.api import run as run
     from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
     from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.baselines.last_layer import LastLayerConfig as LastLayerConfig
     from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
     from tuneparts.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from tuneparts.objective import ObjectiveConfig as ObjectiveConfig
     from tuneparts.partition.learner import PartitionedConfig as PartitionedConfig
     from tuneparts.partition.released import ReleasedConfig as ReleasedConfig
-    from tuneparts.pwfn.learner import PwfnConfig as PwfnConfig
+    from tuneparts.pwfn.config import PwfnConfig as PwfnConfig
     from tuneparts.schema import Direction as Direction
     from tuneparts.schema import Metric as Metric
     from tuneparts.search.algorithms import Algorithm as Algorithm
@@ -61,11 +63,17 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
     from tuneparts.search.space import Dimension as Dimension
+    from tuneparts.search.space import Float as Float
+    from tuneparts.search.space import Int as Int
+    from tuneparts.search.space import LogNormal as LogNormal
+    from tuneparts.search.space import Normal as Normal
     from tuneparts.search.space import Uniform as Uniform
     from tuneparts.search.spec import Arm as Arm
     from tuneparts.search.spec import Resources as Resources
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
+    from tuneparts.search.stopping import Stop as Stop
+    from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
@@ -74,9 +82,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.api": ("Results", "load", "resume", "run"),
+    "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.baselines.last_layer": ("LastLayerConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),
     "tuneparts.baselines.standard": ("StandardConfig",),
     "tuneparts.baselines.validation": ("ValidationConfig",),
@@ -91,7 +100,7 @@ _HOMES = {
     "tuneparts.objective": ("ObjectiveConfig",),
     "tuneparts.partition.learner": ("PartitionedConfig",),
     "tuneparts.partition.released": ("ReleasedConfig",),
-    "tuneparts.pwfn.learner": ("PwfnConfig",),
+    "tuneparts.pwfn.config": ("PwfnConfig",),
     "tuneparts.schema": ("Direction", "Metric"),
     "tuneparts.search.algorithms": (
         "Algorithm",
@@ -109,8 +118,17 @@ _HOMES = {
         "SuccessiveHalving",
         "Tpe",
     ),
-    "tuneparts.search.space": ("Choice", "Dimension", "Uniform"),
+    "tuneparts.search.space": (
+        "Choice",
+        "Dimension",
+        "Float",
+        "Int",
+        "LogNormal",
+        "Normal",
+        "Uniform",
+    ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
+    "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
 }

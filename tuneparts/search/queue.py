@@ -76,6 +76,15 @@ class Queue:
                 return heapq.heappop(self._heaps[waiting.arm])[1]
         return None
 
+    def remove(self, segment: Segment) -> None:
+        """Forget a segment, whether it waits or was taken."""
+        heap = self._heaps[segment.trial.arm]
+        left = [entry for entry in heap if entry[1] is not segment]
+        if len(left) == len(heap):
+            self.end(segment)
+        heap[:] = left
+        heapq.heapify(heap)
+
     def end(self, segment: Segment) -> None:
         """Hear that a segment that was taken runs no more."""
         self._running[segment.trial.arm] -= 1

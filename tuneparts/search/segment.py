@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -65,6 +65,10 @@ class Result:
         """The value of a metric; NaN if the segment failed, or did not report a finite one."""
         value = self.metrics.get(metric.name, math.nan)
         return value if self.failure is None and math.isfinite(value) else math.nan
+
+    def scores(self, metrics: Sequence[Metric]) -> list[float]:
+        """The values of several metrics, as `score` gives each."""
+        return [self.score(metric) for metric in metrics]
 
 
 class Await(Enum):

@@ -12,7 +12,7 @@ from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import selection_metric
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms import Algorithm, whole_trial
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
@@ -195,6 +195,19 @@ class AlgorithmContract:
                 again = first if number else last
                 assert self.batches(score, pick=again, repeat=told) == batches
 
+    def test_it_tries_the_points_of_its_arm_first(self) -> None:
+        """The first trials are at the points, in their order, unless it takes none."""
+        if not (self.algorithm.has_space and self.algorithm.takes_points):
+            return
+        rng = np.random.default_rng(0)
+        points = tuple({p: dim.sample(rng) for p, dim in self.space.items()} for _ in range(2))
+        arm = parse(Arm, {**self.arm.model_dump(), "points": points})
+        proposals = arm.algorithm.proposals(arm, 0, selection_metric(self.metric))
+        found = {one.trial.index: one.config for one in next(proposals).run}
+        for index, point in enumerate(points[: len(found)]):
+            expected = whole_trial(arm, seed=0, index=index, values=point).config
+            assert found[index] == expected, "make the values of a trial with `draw`"
+
     def test_it_leaves_global_random_numbers_alone(self) -> None:
         random.seed(1)
         np.random.seed(1)
@@ -262,6 +275,24 @@ class AlgorithmContract:
         for score in (*self.scores, rising, falling):
             found = self.batches(score)
             assert sum(one.until - one.start for batch in found for one in batch.run) <= most
+
+    def test_more_trials_leave_the_first_ones_alone(self) -> None:
+        """If it says so; then a run can be extended."""
+        count = self.algorithm.trials_per_seed(self.arm.space)
+        more = self.algorithm.with_trials(2 * count)
+        if not self.algorithm.keeps_first_trials or more == self.algorithm:
+            return
+        bigger: AlgorithmContract = type("Bigger", (type(self),), {"algorithm": more})()
+        for score in self.scores:
+            few, many = (
+                [
+                    {one for one in batch.stop if one.index < count}
+                    | {f"{one}" for one in batch.run if one.trial.index < count}
+                    for batch in contract.batches(score)
+                ]
+                for contract in (self, bigger)
+            )
+            assert set().union(*few) == set().union(*many)
 
     def test_trials_can_be_set(self) -> None:
         before = self.algorithm.trials_per_seed(self.arm.space)

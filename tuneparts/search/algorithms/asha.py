@@ -26,6 +26,8 @@ class Asha(Timed):
     More continue than in `SuccessiveHalving`, because early ones have few to compete with.
     """
 
+    takes_points = True
+
     num_trials: int = Field(gt=0)
     min_passes: int = Field(gt=0)
     """Passes of the first rung."""

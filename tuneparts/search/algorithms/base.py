@@ -7,13 +7,14 @@ crash the generator is run again against the journal, and comes to where it was.
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import TrialId
 from tuneparts.named import Named
 from tuneparts.schema import Metric
+from tuneparts.search import draws
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Dimension, Value
 from tuneparts.seeding import numpy_generator
@@ -70,6 +71,12 @@ class Algorithm(Named):
     and figures that resample them leave the arm out."""
     has_space: ClassVar[bool] = True
     """Whether its arm has dimensions to draw from."""
+    takes_points: ClassVar[bool] = False
+    """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
+    If not, an arm with points is refused."""
+    keeps_first_trials: ClassVar[bool] = False
+    """Whether with more trials the first ones are the same, and run to the same passes. Then
+    `tuneparts extend` can add trials to a run."""
     replaces_failed: ClassVar[bool] = False
     """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
 
@@ -101,9 +108,20 @@ class Algorithm(Named):
             metric: what selects; `Result.score` reads it from a result.
         """
 
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
+        """Like `proposals`, for a search with several objectives; by default by the first alone.
+
+        `Result.scores` reads them from a result.
+        """
+        return self.proposals(arm, seed, objectives[0])
+
     @abstractmethod
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         """Number of trials in one replicate."""
+
+    def num_trials_of(self, arm: "Arm") -> int:
+        """Number of trials in one replicate of an arm; by default what its space says."""
+        return self.trials_per_seed(arm.space)
 
     def expected_passes(self, arm: "Arm") -> int:
         """Passes of one replicate, for an estimate before anything runs; by default the most."""
@@ -111,7 +129,7 @@ class Algorithm(Named):
 
     def most_passes(self, arm: "Arm") -> int:
         """The most passes that one replicate can take; by default every trial in full."""
-        return self.trials_per_seed(arm.space) * arm.config.passes
+        return self.num_trials_of(arm) * arm.config.passes
 
     @property
     def is_free(self) -> bool:
@@ -124,7 +142,7 @@ class Algorithm(Named):
         The queue goes by it: long chains begin first. By default one trial; where results decide
         what is tried next, all trials, as if each waited for the one before.
         """
-        return arm.config.passes * (self.trials_per_seed(arm.space) if self.is_adaptive else 1)
+        return arm.config.passes * (self.num_trials_of(arm) if self.is_adaptive else 1)
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
@@ -165,9 +183,13 @@ class Timed(Algorithm):
 
 
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
-    """Draw the values of one random trial; they do not depend on how many trials there are."""
+    """Draw the values of one random trial; they do not depend on how many trials there are.
+
+    The first trials are at the points of the arm.
+    """
     rng = numpy_generator(seed, "space", arm.name, index)
-    return {path: dim.sample(rng) for path, dim in arm.space.items()}
+    is_point = index < len(arm.first_points)
+    return draws.point(arm, index, rng) if is_point else draws.sample(arm, rng)
 
 
 def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
@@ -182,12 +204,20 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
         arm: the method and its config.
         seed: of the replicate.
         index: number of the trial in the replicate.
-        values: dotted path into the config to what the trial has there.
+        values: dotted path into the config, or with `data.` into the data, to what the trial has
+            there.
     """
-    config = arm.config.replaced(values)
+    if not draws.allows(arm, values):
+        raise ConfigError(
+            f"every trial is allowed by the constraint of its arm, but `{arm.algorithm.kind}` "
+            f"proposed {dict(values)!r:.200} for `{arm.name}`. Let it draw again where "
+            "`tuneparts.search.draws.allows` says no."
+        )
+    config = arm.config.replaced(arm.of_config(values))
+    changes = arm.of_data(values)
     return Segment(
         trial=TrialId(arm.name, seed, index),
-        config=config.model_dump(mode="json"),
+        config=config.model_dump(mode="json") | ({"data": changes} if changes else {}),
         until=config.passes,
     )
 

@@ -32,6 +32,7 @@ class SuccessiveHalving(Algorithm):
     """
 
     is_adaptive = True
+    takes_points = True
 
     num_trials: int = Field(gt=0)
     min_passes: int = Field(gt=0)
@@ -65,6 +66,7 @@ class Hyperband(Algorithm):
     """
 
     is_adaptive = True
+    takes_points = True
 
     num_trials: int = Field(gt=0)
     """Trials of all brackets, shared out as by Li et al. (2018)."""

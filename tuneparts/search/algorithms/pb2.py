@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneparts.search import draws
 from tuneparts.search.algorithms.pbt import Pbt, Round
 from tuneparts.search.space import Dimension, Value
 
@@ -44,7 +45,8 @@ class Pb2(Pbt):
         drawn = [{p: arm.space[p].sample(rng) for p in scales} for _ in range(_NUM_CANDIDATES)]
         candidates = np.array([[float(len(rounds)), *units(one, scales)] for one in drawn])
         chosen = highest_bounds(rows, gains, candidates, len(found))
-        return {i: {**found[i], **drawn[k]} for i, k in zip(found, chosen, strict=True)}
+        wanted = {i: {**found[i], **drawn[k]} for i, k in zip(found, chosen, strict=True)}
+        return {i: one if draws.allows(arm, one) else found[i] for i, one in wanted.items()}
 
 
 def numeric(space: Mapping[str, Dimension]) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def numeric(space: Mapping[str, Dimension]) -> dict[str, Any]:
         path: dim.distribution()
         for path, dim in space.items()
         if type(dim).distribution is not Dimension.distribution
+        and type(dim).encoded is Dimension.encoded  # one whose values are those of Optuna
     }
     return {path: of for path, of in found.items() if not isinstance(of, CategoricalDistribution)}
 
@@ -70,7 +73,7 @@ def units(values: Mapping[str, Value], scales: Mapping[str, Any]) -> list[float]
     """
     found = []
     for path, of in scales.items():
-        value, low, high = (float(v) for v in (values[path], of.low, of.high))  # type: ignore[arg-type]
+        value, low, high = (float(v) for v in (values[path], of.low, of.high))
         if of.log:
             value, low, high = math.log(value), math.log(low), math.log(high)
         found.append((value - low) / (high - low) if high > low else 0.0)

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tuneparts.journal import TrialId
 from tuneparts.schema import Metric
+from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
@@ -41,6 +42,7 @@ class Pbt(Algorithm):
     """
 
     is_adaptive = True
+    takes_points = True
     replaces_failed = True
 
     population: int = Field(ge=4)
@@ -108,10 +110,17 @@ class Pbt(Algorithm):
             rounds: those that are over.
             rng: random numbers of this round.
         """
-        return {
-            i: explore(donor, arm.space, resample=self.resample, rng=rng)
-            for i, donor in copied.items()
-        }
+        return {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
+
+    def _explored(
+        self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator
+    ) -> dict[str, Value]:
+        """A donor's values varied to what the constraint allows; as they are where that is none."""
+        for _ in range(draws.TRIED):
+            values = explore(donor, arm.space, resample=self.resample, rng=rng)
+            if draws.allows(arm, values):
+                return values
+        return dict(donor)
 
 
 def exploit(

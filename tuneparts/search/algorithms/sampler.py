@@ -4,7 +4,7 @@ import inspect
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
@@ -13,12 +13,13 @@ from tuneparts import import_path
 from tuneparts.errors import UnknownNameError
 from tuneparts.schema import Direction, Metric
 from tuneparts.search.algorithms.base import Proposals, Timed, whole_trial
-from tuneparts.search.segment import ALL, ANY, Batch, Result
-from tuneparts.search.space import Dimension, Value
+from tuneparts.search.algorithms.study_door import StudyDoor
+from tuneparts.search.segment import ALL, ANY, Batch
+from tuneparts.search.space import Dimension
 from tuneparts.seeding import derive
 
 if TYPE_CHECKING:
-    from optuna import Study, Trial
+    from optuna import Trial
     from optuna.samplers import BaseSampler
 
     from tuneparts.journal import TrialId
@@ -59,6 +60,8 @@ class Sampled(Timed):
     With free timing a trial is asked for as soon as any other ends.
     """
 
+    takes_points = True
+    keeps_first_trials = True  # a trial is asked for with what those before it found, however many
     later_fields = ("timing", "window", "batch")  # in older runs `batch` is always said
 
     num_trials: int = Field(gt=0)
@@ -103,7 +106,7 @@ class Sampled(Timed):
         missing = [
             path
             for path, dim in arm.space.items()
-            if type(dim).distribution is Dimension.distribution
+            if any(type(part).distribution is Dimension.distribution for part in dim.parts())
         ]
         if missing:
             raise ValueError(
@@ -112,14 +115,19 @@ class Sampled(Timed):
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        return self.front_proposals(arm, seed, [metric])
+
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
         import optuna  # half a second that other algorithms need not pay
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(
-            direction="maximize" if metric.direction is Direction.UP else "minimize",
+            directions=[
+                "maximize" if one.direction is Direction.UP else "minimize" for one in objectives
+            ],
             sampler=self.make_sampler(arm, seed),
         )
-        door = _Door(study, arm, metric)
+        door = StudyDoor(study, arm, seed, objectives)
         room = self.batch or self.window or USUAL_WINDOW
         asked: dict[TrialId, Trial] = {}
         """Trials that were not told, the oldest first."""
@@ -240,31 +248,6 @@ class Tpe(OptunaSearch):
                 seed=derive(seed, "tpe", arm.name) % 2**32,
                 **options,
             )
-
-
-class _Door:
-    """A study that is asked for values of an arm, and told of results."""
-
-    def __init__(self, study: "Study", arm: "Arm", metric: Metric) -> None:
-        self._study = study
-        self._metric = metric
-        self._space = {path: dim.distribution() for path, dim in arm.space.items()}
-
-    def ask(self) -> tuple["Trial", dict[str, Value]]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about options that are experimental
-            trial = self._study.ask(self._space)
-        return trial, trial.params
-
-    def tell(self, trial: "Trial", result: Result) -> None:
-        """A trial without a finite score has failed."""
-        from optuna.trial import TrialState
-
-        score = result.score(self._metric)
-        if math.isnan(score):
-            self._study.tell(trial, state=TrialState.FAIL)
-        else:
-            self._study.tell(trial, score)
 
 
 def _check_options(maker: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ class StoppingRule(Timed):
     be judged at the same passes; with free timing it is judged when it arrives.
     """
 
+    takes_points = True
+
     num_trials: int = Field(gt=0)
     every: int = Field(gt=0)
     """Passes from one judgement to the next."""
