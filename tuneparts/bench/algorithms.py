@@ -168,7 +168,7 @@ def ended(
 
 def function_cases(*, quick: bool) -> Iterator[Case]:
     """Every sampler on every function, one trial at a time; TPE also with eight at once."""
-    trials, seeds = (12, 2) if quick else (32, 50)
+    trials, seeds = (12, 2) if quick else (48, 50)
     sizes: Mapping[str, tuple[int, int]] = {"gp": (6, 2) if quick else (16, 5)}
     for problem in ["branin"] if quick else FUNCTIONS:
         for sampler in ("random", "qmc", "tpe", "cmaes", "nsgaii", "gp"):
