@@ -145,3 +145,22 @@ def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
     assert "corrupted nll (nats) ↓" in names
     sizes = next(column for column in table.columns if "parameters" in column.header)
     assert not any(cell.is_bold for cell in sizes.cells)
+
+
+def test_sharing_shows_what_the_budget_left_of_what_was_asked_for(trials, metadata):
+    shared = trials.assign(
+        **{
+            "superweights/tau_asked": 0.4,
+            "superweights/tau": 0.05,
+            "superweights/bins": 4.0,
+            "superweights/clusters": 7.0,
+            "superweights/trained": 104.0,
+        }
+    )
+    table = RunData(metadata, shared, pd.DataFrame()).tables[-1]
+    assert table.heading == "Sharing"
+    shown = {column.header.split(" ↑")[0]: column.cells[0].text for column in table.columns}
+    assert shown["tau asked"].startswith("0.40")
+    assert shown["tau"].startswith("0.05")
+    assert shown["clusters"].startswith("7")
+    assert "which was lowered" in table.notes[1]

@@ -23,6 +23,11 @@ SCORED = ("test/", "corrupted/", "size/")
 EXCHANGED = ("communication/", "federated/")
 """Families that the table of communication shows."""
 BYTES = "communication/total"
+SHARED = tuple(
+    f"superweights/{name}"
+    for name in ("tau_asked", "tau", "bins", "clusters", "templates", "vectors", "trained")
+)
+"""What the table of sharing shows."""
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -118,7 +123,7 @@ def summarise(
 
 
 def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
-    """List the metrics to aggregate: scores, sizes, the selection metric, hypers and bytes sent."""
+    """List the metrics to aggregate: those of the tables, and the one that selects."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
     def place(name: str) -> tuple[int, str]:
@@ -128,7 +133,8 @@ def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
     hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
     sent = sorted((name for name in names if name.startswith(EXCHANGED)), key=place)
-    return [*tests, *([metadata.metric] if metadata.metric else []), *hypers, *sent]
+    shared = [name for name in SHARED if name in names]
+    return [*tests, *([metadata.metric] if metadata.metric else []), *hypers, *sent, *shared]
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:

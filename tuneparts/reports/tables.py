@@ -1,4 +1,4 @@
-"""The tables of a report: scores and costs, hypers, and communication of federated searches.
+"""The tables of a report: scores and costs, hypers, communication and sharing of weights.
 
 `RunData.tables` builds them once for a run; `rendering` turns them into text.
 """
@@ -13,7 +13,7 @@ from tuneparts import schema
 from tuneparts.glossary import GLOSSARY, PASS_IN_SHORT
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Cell, Column, Table
-from tuneparts.reports.select import BYTES, OUTCOMES, SCORED
+from tuneparts.reports.select import BYTES, OUTCOMES, SCORED, SHARED
 from tuneparts.reports.verdict import Verdict
 
 MEGABYTE = 1e6
@@ -42,6 +42,8 @@ def build(
         tables.append(_hypers(summary, hypers))
     if BYTES in summary:
         tables.append(_communication(summary, metadata))
+    if SHARED[-1] in summary:
+        tables.append(_sharing(summary))
     if schedules is not None:
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
@@ -235,6 +237,28 @@ def _communication(summary: pd.DataFrame, metadata: ReportMetadata) -> Table:
     ]
     note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
     return Table("Communication", tuple(columns), (note,))
+
+
+def _sharing(summary: pd.DataFrame) -> Table:
+    """What SuperWeight arms asked for, and what their budgets left of it."""
+    own = summary[summary[SHARED[-1]].notna()].reset_index(drop=True)
+    columns = [_arms(own)]
+    for name in (name for name in SHARED if name in own):
+        words = name.removeprefix("superweights/").replace("_", " ")
+        columns.append(replace(_scores(own, name), header=words))
+    notes = [
+        "Mean ± standard error over seeds of the selected trials. Where `clusters` is `bins`, "
+        "nothing was split; `trained` are the passes that trained the weights which were kept."
+    ]
+    if {"superweights/tau", "superweights/tau_asked"} <= set(own):
+        is_lower = own["superweights/tau"] < own["superweights/tau_asked"]
+        lowered = own.loc[is_lower, "arm"]
+        if len(lowered):
+            notes.append(
+                "The budget had no room for the clusters of the tau that was asked for, which was "
+                f"lowered: {', '.join(lowered)}."
+            )
+    return Table("Sharing", tuple(columns), tuple(notes))
 
 
 def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
