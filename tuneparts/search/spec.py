@@ -128,7 +128,7 @@ class Arm(Config):
         8
     """
 
-    later_fields = ("points", "warm_start", "constraint", "data")
+    later_fields = ("points", "warm_start", "constraint", "data", "stop")
 
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
@@ -157,7 +157,7 @@ class Arm(Config):
     """As of the search, for this arm; None takes that of the search."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
-    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    stop: Stop | None = None
     """Limits of each replicate, in the place of those that the search has for all."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
@@ -325,7 +325,7 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
-    later_fields = ("objectives", "selection")
+    later_fields = ("objectives", "selection", "stop")
 
     name: str = Field(pattern=NAME)
     question: str
@@ -352,7 +352,7 @@ class Search(Config):
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of all arms that run side by side; None for as many as there is room for."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
-    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    stop: Stop | None = None
     """Limits at which the search, or a replicate of an arm, runs nothing more."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
