@@ -262,6 +262,17 @@ class Results:
         folder = self.run.folder / "report"
         return write(self.data, folder) | static_export.write(folder)
 
+    def export(self, to: str, out: Path | None = None) -> list[Path]:
+        """Write the run for other programs; see `tuneparts.api.export`.
+
+        Args:
+            to: optuna, csv, parquet or table.
+            out: File, or folder of the files; in the run's folder `export` when None.
+        """
+        from tuneparts.api.export import export
+
+        return export(self, to, out)
+
     def description(self) -> str:
         """The answer and as many tables in Markdown as MLflow takes."""
         from tuneparts.reports import rendering

@@ -196,6 +196,42 @@ def report(
     verb.report(run, open_page=open_page)
 
 
+@app.command(epilog=words("arm", "trial"))
+def export(
+    run: RunArgument = None,
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet or table.")] = "optuna",
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="File, or folder for csv and parquet; in the run's when not given."),
+    ] = None,
+) -> None:
+    """Write a run for other programs; by default the newest.
+
+    `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
+    (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
+    steps. `table` is the learning curves of the finished trials, to try algorithms on.
+    """
+    from tuneparts.cli import export as verb
+
+    verb.export(run, to=to, out=out)
+
+
+@app.command(epilog=words("trial"))
+def verify(
+    run: RunArgument = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many trials, chosen at random.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+) -> None:
+    """Train trials of a run again and compare every number they reported; by default the newest.
+
+    Exits with 1 if a number differs. On a CPU of the same kind, with the same versions, none
+    should; a GPU promises that only where its algorithms are deterministic. Seconds are excepted.
+    """
+    from tuneparts.cli import verify as verb
+
+    verb.verify(run, trials=trials, seed=seed)
+
+
 @app.command(epilog=words("arm"))
 def ranks(
     names: Annotated[
