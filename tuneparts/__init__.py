@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuneparts.api import run as run
     from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
     from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.baselines.last_layer import LastLayerConfig as LastLayerConfig
     from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
     from tuneparts.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from tuneparts.objective import ObjectiveConfig as ObjectiveConfig
     from tuneparts.partition.learner import PartitionedConfig as PartitionedConfig
     from tuneparts.partition.released import ReleasedConfig as ReleasedConfig
-    from tuneparts.pwfn.learner import PwfnConfig as PwfnConfig
+    from tuneparts.pwfn.config import PwfnConfig as PwfnConfig
     from tuneparts.schema import Direction as Direction
     from tuneparts.schema import Metric as Metric
     from tuneparts.search.algorithms import Algorithm as Algorithm
@@ -84,6 +85,7 @@ _HOMES = {
     "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.baselines.last_layer": ("LastLayerConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),
     "tuneparts.baselines.standard": ("StandardConfig",),
     "tuneparts.baselines.validation": ("ValidationConfig",),
@@ -98,7 +100,7 @@ _HOMES = {
     "tuneparts.objective": ("ObjectiveConfig",),
     "tuneparts.partition.learner": ("PartitionedConfig",),
     "tuneparts.partition.released": ("ReleasedConfig",),
-    "tuneparts.pwfn.learner": ("PwfnConfig",),
+    "tuneparts.pwfn.config": ("PwfnConfig",),
     "tuneparts.schema": ("Direction", "Metric"),
     "tuneparts.search.algorithms": (
         "Algorithm",

@@ -13,10 +13,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, get_args
 
+from tuneparts import atomic
 from tuneparts.errors import DataError, StorageError
 
 VERSION = 3
@@ -264,7 +265,13 @@ class TrialRecord:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The newest config."""
+        """The newest config.
+
+        Raises:
+            DataError: It never got one; the journal lacks a line.
+        """
+        if not self.starts:
+            raise DataError("every trial of a journal has a config, but one has none.")
         return self.starts[max(self.starts)].config
 
     @property
@@ -312,7 +319,7 @@ class Journal:
                 self._apply(line.event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
-        self._file = path.open("ab", buffering=0)
+        self._file = open(path, "ab", buffering=0, opener=_opener)  # noqa: SIM115
         self._synced_at = time.monotonic()
         self._is_synced = True
         if version < VERSION:
@@ -352,6 +359,12 @@ class Journal:
         if self._is_synced:
             return
         try:
+            if os.fstat(self._file.fileno()).st_nlink == 0:
+                self._file.close()
+                raise StorageError(
+                    f"an event is on disk before anyone hears of it, but {self.path} was removed "
+                    "while the search was running. What MLflow has of it stays; start it anew."
+                )
             os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             self._refuse(str(error))
@@ -390,11 +403,16 @@ class Journal:
 
     def _drop_torn_tail(self) -> None:
         """Cut off half a line that a crash left at the end; nobody was told of it."""
-        content = self.path.read_bytes()
-        length = content.rfind(b"\n") + 1
-        if length < len(content):
-            # In place: writing the file anew would lose all of it if the disk is still full.
-            os.truncate(self.path, length)
+        with open(self.path, "ab", opener=_opener) as file:
+            content = self.path.read_bytes()
+            length = content.rfind(b"\n") + 1
+            if length < len(content):
+                # In place: writing the file anew would lose all of it if the disk is still full.
+                file.truncate(length)
+
+
+def _opener(path: str, flags: int) -> int:
+    return atomic.open_in_place(Path(path), flags)
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -415,11 +433,12 @@ class _Line(NamedTuple):
 def _lines(path: Path) -> Iterator[_Line]:
     """Read the whole lines; a journal that a newer version continued has headers in its middle."""
     version = 1
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n"):
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.endswith(b"\n"):
                 return
             try:
+                line = raw.decode()
                 named = header(line)
                 version = version if named is None else named
                 yield _Line(version, decode(line, version) if named is None else None)
@@ -466,9 +485,8 @@ def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> boo
 
 
 def _encode(event: Event) -> str:
-    values = asdict(event)
-    values["trial"] = str(event.trial)
-    return json.dumps({"kind": _NAMES[type(event)], **values})
+    # Not `asdict`, which copies every config in depth: an event is written as it is.
+    return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
 def header(line: str) -> int | None:
@@ -499,8 +517,33 @@ def decode(line: str, version: int = VERSION) -> Event:
     for old in range(version, VERSION):
         values = _MIGRATIONS[old](values)
     cls = _KINDS[values.pop("kind")]
+    for name, value in values.items():
+        if not _FIELDS[name](value):
+            raise ValueError(f"`{name}` cannot be {value!r:.100}")
     event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
     return event
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or type(value) is int
+
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "trial": lambda value: isinstance(value, str),
+    "config": lambda value: isinstance(value, dict),
+    "time": lambda value: _is_number(value) and abs(value) < 1e12,
+    "passes": lambda value: value is None or _is_count(value),
+    "donor": lambda value: value is None or isinstance(value, str),
+    "step": _is_count,
+    "metrics": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "outcome": lambda value: value in get_args(Outcome),
+    "message": lambda value: isinstance(value, str),
+}
+"""What a line of a file may hold in each field; files come from anywhere."""
 
 
 def _from_1(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
     }  # fmt: skip
     assert found.digest != search.digest
     assert fitted(found, executor="local", cpus=2) == found
-    assert fitted(search, executor="local", workers=2).arm("tpe").algorithm.window == 3
+    assert fitted(search, executor="local", workers=6).arm("tpe").algorithm.window == 8
 
 
 def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> None:

@@ -183,6 +183,13 @@ def test_a_change_reaches_the_algorithm_and_the_resources_of_an_arm() -> None:
         load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.smapler=gp"])
 
 
+def test_a_search_file_may_refuse_a_change():
+    for name in ("invariances", "random_vs_partitioned_mnist", "rotated_mnist"):
+        assert load.load(name, scale="smoke", changes=["data.num_train=50"]).data.num_train == 50
+        with pytest.raises(ConfigError, match=r"trains a net for digits.*Use `invariances_cifar`"):
+            load.load(name, scale="smoke", changes=["data.name=cifar10", "data.pool=1"])
+
+
 def test_limits_are_set_as_all_else_is() -> None:
     changes = ["random.stop.patience=8", "random.at_once=2", "stop.hours=1.5", "stop.passes=90"]
     search = load.load("rotated_digits", scale="smoke", changes=changes)
@@ -193,3 +200,18 @@ def test_limits_are_set_as_all_else_is() -> None:
         load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
     with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):
         load.load("rotated_digits", scale="smoke", changes=["hours=2"])
+
+
+def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    shipped = load.find("rotated_digits")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "searches").mkdir()
+    mine = tmp_path / "searches" / "rotated_digits.py"
+    mine.write_text('"""Mine."""\n')
+    monkeypatch.chdir(tmp_path)
+    assert load.find("rotated_digits").resolve() == mine
+    assert f"`rotated_digits` is {mine}, which hides" in capsys.readouterr().err
+    assert load.find(str(shipped.absolute())) == shipped.absolute()
+    assert capsys.readouterr().err == ""

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
-from tuneparts.errors import DataMissingError, UnknownNameError
+from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records, stops
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
     from tuneparts.data.config import DataConfig
+    from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.tracking.card import DataFacts, SearchCard
@@ -139,6 +141,35 @@ class Results:
             return data
         grids, note = sample_grid.of(self.search, data.selected)
         return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+
+    def compare(
+        self,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        *,
+        against: str | None = None,
+        metric: str = "test/accuracy",
+        within: float | None = None,
+    ) -> "list[Comparison]":
+        """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+
+        Args:
+            pairs: the comparisons; they are adjusted for each other.
+            against: compare this arm with every other one instead. Without either, the arm with the
+                best validation score is.
+            metric: by which arms are compared.
+            within: margin of equivalence, in units of the metric.
+        """
+        from tuneparts.reports import compare
+
+        if pairs is None:
+            first = against or self.best_arm()
+            pairs = [(first, arm.name) for arm in self.search.arms if arm.name != first]
+        elif against is not None:
+            raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
+        if not pairs:
+            raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+        data = self.data
+        return compare.compare(data.selected, data.metadata, pairs, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -311,7 +342,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric for metric in _declared(search) if metric.name not in schema.BUILT_IN
+                metric for metric in declared_metrics(search) if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(
@@ -348,14 +379,6 @@ def _rule(search: "Search") -> dict[str, Any]:
     return {} if found == {"kind": "best"} else found
 
 
-def _declared(search: "Search") -> Iterator[schema.Metric]:
-    """What the target and the methods of a search report."""
-    if search.data is not None:
-        yield from search.data.target.reported()
-    for arm in search.arms:
-        yield from arm.config.declared_metrics()
-
-
 def tracking_card(run: runs.Run) -> "SearchCard":
     """What the parent run in MLflow shows."""
     from tuneparts.reports.figures.style import arm_styles
@@ -372,7 +395,7 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         question=search.question,
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
-        data=None if search.data is None else _data_facts(search.data),
+        data=None if search.data is None else _data_facts(search.data, run.folder),
         metric=schema.lookup(search.metric),
         params=_parent_params(search),
         user=facts.get("user", ""),
@@ -415,12 +438,17 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
     return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
-def _data_facts(data: "DataConfig") -> "DataFacts":
+def _data_facts(data: "DataConfig", folder: Path) -> "DataFacts":
+    from tuneparts.search import data_record
     from tuneparts.tracking.card import DataFacts
 
     config = data.model_dump_json()
-    return DataFacts(
-        name=f"rotated_{data.name}" if data.rotated else data.name,
-        digest=hashlib.sha256(config.encode()).hexdigest()[:12],
-        config=config,
-    )
+
+    def digest() -> str:
+        known = data_record.read(folder)
+        if known is not None:
+            return str(known["digest"])
+        return hashlib.sha256(config.encode()).hexdigest()[:12]  # of a run of an earlier release
+
+    name = f"rotated_{data.name}" if data.rotated else data.name
+    return DataFacts(name=name, digest=digest, config=config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from tuneparts import executors, provenance, settings
+from tuneparts import executors, provenance, schema, settings
 from tuneparts.api.results import Results, log_reader, tracking_card
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.journal import TrialId
@@ -17,6 +17,7 @@ from tuneparts.reports.figures import gallery
 from tuneparts.reports.live import LiveView
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 from tuneparts.search.storage import refuse_keys
 
 if TYPE_CHECKING:
@@ -148,9 +149,10 @@ def check(search: "Search") -> None:
     """
     from tuneparts.search.check import check as check_arms  # brings torch
 
-    for figure in search.figures:
-        gallery.parse(figure)
-    check_arms(search)
+    with schema.using(*declared_metrics(search)):  # refuses two metrics of one name
+        for figure in search.figures:
+            gallery.parse(figure)
+        check_arms(search)
 
 
 def create(search: "Search", *, storage: str | None = None) -> runs.Run:
@@ -205,7 +207,7 @@ def execute(
 
     console = console or Console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
-    with executors.lock(made.folder):
+    with executors.lock(made.folder), schema.using(*declared_metrics(made.search)):
         if retry_failed:
             _retry_failed(made, console)
         tracker = Tracker(
@@ -223,7 +225,7 @@ def execute(
                     executor="ray" if address is not None else executor,
                     observers=[tracker, view],
                     address=address,
-                    storage=made.card["storage"],
+                    storage=made.storage,
                     workers=workers,
                     cpus=cpus,
                 )

@@ -1,7 +1,7 @@
 """Bench of the search algorithms themselves, each beside what Optuna or Ray make of the same idea.
 
 Samplers minimise standard functions. Algorithms that stop trials run on tabulated learning curves:
-120 nets on rotated digits, recorded with this package. Both sides see the same trials in the same
+102 nets on rotated digits, recorded with this package. Both sides see the same trials in the same
 order, so what differs is the algorithm. Nothing is trained, and Ray is not started.
 """
 

@@ -3,7 +3,7 @@
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -117,6 +117,22 @@ def ray_median(grace: int) -> Stopper:
     return make
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """All that a scheduler of Ray asks of a trial."""
+
+    trial_id: str
+    status: str = "RUNNING"
+
+
+class _Controller:
+    """All that it asks of a `Tuner`: whether others wait."""
+
+    @staticmethod
+    def get_live_trials() -> list[_Trial]:
+        return []
+
+
 class _RayJudge:
     """A scheduler of Ray, told of trials that are names only."""
 
@@ -126,17 +142,18 @@ class _RayJudge:
 
     def goes_on(self, number: int, passes: int, loss: float) -> bool:
         if number not in self._trials:
-            self._trials[number] = SimpleNamespace(trial_id=str(number), status="RUNNING")
-            self._scheduler.on_trial_add(None, self._trials[number])
+            self._trials[number] = _Trial(str(number))
+            self._scheduler.on_trial_add(_Controller, self._trials[number])
         result = {"passes": passes, "loss": loss}
-        is_kept = self._scheduler.on_trial_result(None, self._trials[number], result) == "CONTINUE"
+        trial = self._trials[number]
+        is_kept = self._scheduler.on_trial_result(_Controller, trial, result) == "CONTINUE"
         if not is_kept:
-            self._scheduler.on_trial_complete(None, self._trials[number], result)
+            self._scheduler.on_trial_complete(_Controller, trial, result)
         return bool(is_kept)
 
     def finish(self, number: int, passes: int, loss: float) -> None:
         result = {"passes": passes, "loss": loss}
-        self._scheduler.on_trial_complete(None, self._trials[number], result)
+        self._scheduler.on_trial_complete(_Controller, self._trials[number], result)
 
 
 def optuna_pruner(name: str, min_resource: int, reduction: int) -> Stopper:

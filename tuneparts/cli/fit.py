@@ -18,7 +18,7 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
 
-    own, of_data = split(changes, method)
+    own, of_data = split_changes(changes, method)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
@@ -34,11 +34,12 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     show(console, _table(rows))
 
 
-def split(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read changes as a search does; the name of the method may be left out.
 
     Example:
-        >>> split(["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"], "standard")
+        >>> changes = ["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"]
+        >>> split_changes(changes, "standard")
         ({'optimiser.lr': 0.1, 'passes': 200}, {'rotated': True})
     """
     own: dict[str, Any] = {}

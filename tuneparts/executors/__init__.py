@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tuneparts import schema
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, Observer
 from tuneparts.search.locks import lock
@@ -70,6 +71,7 @@ def execute(
     """
     from tuneparts.search import code
     from tuneparts.search.cleaner import Cleaner
+    from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
     from tuneparts.search.requests import Inbox
     from tuneparts.search.runs import default_storage
@@ -84,7 +86,7 @@ def execute(
     if cpus is not None and not cpus > 0:
         raise ConfigError(f"trials need CPUs to run on, but got `cpus={cpus:g}`.")
     start = time.monotonic()
-    with lock(folder):
+    with lock(folder), schema.using(*declared_metrics(search)):
         brought = code.keep(search, folder / "code")
         storage = storage or default_storage(folder)
         cleaner = None if search.keep_checkpoints else Cleaner(storage)

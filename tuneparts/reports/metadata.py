@@ -1,15 +1,18 @@
 """What a report must know of a search besides its numbers: question, arms, budgets, provenance.
 
-It is made from a `Search`, which was validated, and nothing is checked twice.
+It is made from a `Search`, which was validated; what is read back from a store is checked again.
 """
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tuneparts import schema
-from tuneparts.errors import UnknownNameError
+from tuneparts.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.selection import Best, Selection
 
 
@@ -107,6 +110,8 @@ class ReportMetadata:
         chain: list[str] = []
         leader = self.arm(name).follows
         while leader is not None:
+            if leader in chain:
+                raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
             chain.append(leader)
             leader = self.arm(leader).follows
         return tuple(chain)
@@ -120,14 +125,25 @@ class ReportMetadata:
 
     @classmethod
     def from_json(cls, text: str) -> "ReportMetadata":
-        """Read what `to_json` wrote, and declare the metrics of the search in this process."""
-        tree: dict[str, Any] = json.loads(text)
-        arms = tuple(ArmMetadata(**{**arm, "seeds": tuple(arm["seeds"])}) for arm in tree["arms"])
-        metrics = tuple(
-            schema.Metric(**{**metric, "direction": schema.Direction[metric["direction"]]})
-            for metric in tree.get("metrics", ())  # earlier versions wrote none
-        )
-        schema.declare(*metrics)
-        lists = {name: tuple(tree.get(name, ())) for name in ("figures", "history", "objectives")}
-        stops = tuple(StopMetadata(**stop) for stop in tree.get("stops", ()))
-        return cls(**{**tree, **lists, "arms": arms, "metrics": metrics, "stops": stops})
+        """Read what `to_json` wrote, and declare the metrics of the search in this process.
+
+        Raises:
+            DataError: Something else wrote it.
+        """
+        try:
+            tree: dict[str, Any] = json.loads(text)
+            # Earlier versions wrote no metrics.
+            for metric in tree.setdefault("metrics", []):
+                metric["direction"] = schema.Direction[metric["direction"]]
+            found = _adapter().validate_python(tree)
+            for arm in found.arms:
+                found.leaders(arm.name)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"this does not describe a search: {error!s:.300}") from None
+        schema.declare(*found.metrics)
+        return found
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[ReportMetadata]:
+    return TypeAdapter(ReportMetadata)

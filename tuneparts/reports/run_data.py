@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
 from tuneparts.reports import answer, fronts, tables
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
@@ -53,25 +54,33 @@ class RunData:
     @cached_property
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each (arm, seed): the best by validation."""
-        return select(self.trials, self.metadata)
+        with schema.using(*self.metadata.metrics):
+            return select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
-        return summarise(self.trials, self.metadata, self.selected)
+        with schema.using(*self.metadata.metrics):
+            return summarise(self.trials, self.metadata, self.selected)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
-        built = tables.build(self.summary, self.metadata, self.verdict, found)
-        return built + fronts.build(self.trials, self.metadata, self.selected)
+        with schema.using(*self.metadata.metrics):
+            built = tables.build(self.summary, self.metadata, self.verdict, found)
+            return built + fronts.build(self.trials, self.metadata, self.selected)
 
     @cached_property
     def answer(self) -> str:
         """The question answered in one sentence, by test data if any trial has seen them."""
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
         metric = own if usual not in self.trials and own in self.trials else usual
+        with schema.using(*self.metadata.metrics):
+            return self._answer(metric)
+
+    def _answer(self, metric: str) -> str:
+        """One sentence for the arms of each set of examples that arms are judged on."""
         groups: dict[str, list[ArmMetadata]] = {}
         for arm in self.metadata.arms:
             groups.setdefault(arm.judged_on, []).append(arm)
@@ -92,7 +101,8 @@ class RunData:
     def verdict(self, metric: str) -> Verdict:
         """The arms compared by a metric of the selected trials."""
         if metric not in self._verdicts:
-            self._verdicts[metric] = judge(self.selected, self.metadata, metric)
+            with schema.using(*self.metadata.metrics):
+                self._verdicts[metric] = judge(self.selected, self.metadata, metric)
         return self._verdicts[metric]
 
     @cached_property

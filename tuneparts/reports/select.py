@@ -17,7 +17,7 @@ from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
 
 OUTCOMES = ("finished", "stopped", "failed")
-_COSTS = ("cost/passes", "cost/seconds")
+_COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
 EXCHANGED = ("communication/", "federated/")

@@ -122,13 +122,31 @@ def _scores_and_costs(
 
 
 def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
-    single = [name for name in names if name in schema.METRICS]
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(schema.lookup(name).name, []).append(name)
     note = "Hypers of the selected trials: mean ± standard error over seeds."
-    if len(single) < len(names):
-        hidden = len(names) - len(single)
-        note += f" {hidden} values of families such as `{names[-1]}` are in the CSV file only."
-    columns = (_arms(summary), *(_scores(summary, name) for name in single))
-    return Table("Hypers", columns, (note,))
+    if any(name.endswith(".*") for name in families):
+        note += " Of a family, such as one value per class, the smallest and the largest mean are "
+        note += "shown; each value is in the CSV file."
+    columns = [
+        _range(summary, family, members) if family.endswith(".*") else _scores(summary, members[0])
+        for family, members in families.items()
+    ]
+    return Table("Hypers", (_arms(summary), *columns), (note,))
+
+
+def _range(summary: pd.DataFrame, family: str, members: list[str]) -> Column:
+    """The smallest and the largest mean of a family of hypers, for each arm that has it."""
+    metric = schema.lookup(family)
+    cells = []
+    for row in summary.to_dict("records"):
+        means = [row[name] for name in members if not math.isnan(row[name])]
+        ends = (min(means), max(means)) if means else (math.nan,)
+        texts = dict.fromkeys(number(end, metric.decimals) for end in ends)
+        cells.append(Cell(" to ".join(texts)))
+    header = f"{label(family)}, {len(members)} values"
+    return Column(header, tuple(cells), tip=metric.meaning)
 
 
 def _schedule(arm: str, rows: pd.DataFrame) -> Table:
@@ -204,12 +222,18 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
-    for name, decimals in (("passes", 0), ("seconds", 1)):
+    shown = [("passes", 0), ("weight_steps", 0), ("seconds", 1)]
+    summary = summary.assign(weight_steps=summary["weight_steps"].replace(0.0, float("nan")))
+    steps = summary["weight_steps"]
+    if steps.isna().all() or steps.equals(summary["passes"]):
+        shown = [(name, decimals) for name, decimals in shown if name != "weight_steps"]
+    for name, decimals in shown:
         cells = (Cell(number(value, decimals)) for value in summary[name])
         tip = GLOSSARY["pass"] if name == "passes" else ""
         detail = 5 if name == "seconds" else 0
-        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
-        if summary["follows"].astype(bool).any():
+        words = name.replace("_", " ")
+        columns.append(Column(f"{words} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
+        if name != "weight_steps" and summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(Column(header, tuple(total), detail=detail, tip=GLOSSARY["leader"]))

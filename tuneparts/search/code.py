@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import io
 import json
+import os
 import shutil
 import sys
 import sysconfig
@@ -176,13 +177,19 @@ def add(parts: Iterable["BaseModel"], folder: Path) -> None:
 
 
 def copy(paths: list[Path], folder: Path) -> None:
-    """Copy files and package folders into a folder, side by side."""
+    """Copy files and package folders into a folder, side by side, with modes by this umask."""
+    ignore = shutil.ignore_patterns(*LITTER)
     for path in paths:
-        if path.is_dir():
-            ignore = shutil.ignore_patterns(*LITTER)
-            shutil.copytree(path, folder / path.name, ignore=ignore, dirs_exist_ok=True)
-        else:
-            shutil.copy(path, folder / path.name)
+        if not path.is_dir():
+            shutil.copyfile(path, folder / path.name)
+            continue
+        for here, folders, files in os.walk(path, followlinks=True):
+            goal = folder / path.name / Path(here).relative_to(path)
+            goal.mkdir(parents=True, exist_ok=True)
+            skipped = ignore(here, [*folders, *files])
+            folders[:] = [name for name in folders if name not in skipped]
+            for name in set(files) - skipped:
+                shutil.copyfile(Path(here) / name, goal / name)
 
 
 def neighbours(path: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,8 +50,8 @@ class DataFacts:
     """A data set by what determines it; MLflow lists it as an input of each run."""
 
     name: str
-    digest: str
-    """Changes with anything in the config that could change an example or a split."""
+    digest: Callable[[], str]
+    """Gives the digest of the examples and splits, once a trial has begun and they were read."""
     config: str
     """The config as JSON text; with it `DataConfig` gives the same examples again."""
 
@@ -61,7 +61,7 @@ class DataFacts:
 
         data = Dataset(
             name=self.name,
-            digest=self.digest,
+            digest=self.digest(),
             source_type="code",
             source=json.dumps({"tags": json.loads(self.config)}),
             profile=self.config,

@@ -82,10 +82,12 @@ class Replay:
         self._read_log = read_log
         self._in_doubt = is_resumed
         """Whether the store may hold runs that we do not know of."""
-        self._is_refused = False
+        self.refusal: Exception | None = None
+        """Why MLflow will never have anything of this run."""
         self._is_introduced = False
         self._old_params: set[str] = set()
         """Params that the parent run has from a former process."""
+        self._has_data = False
         self._experiment_id: str | None = None
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
@@ -161,7 +163,7 @@ class Replay:
         After a failure the next call goes on where this one stopped.
         """
         ending = self._ending  # what is asked for from now on is for the next call
-        if self._is_refused or not self._attach():
+        if self.refusal is not None or not self._attach():
             self._requests.clear()
             return
         self._send_dirty()
@@ -255,7 +257,7 @@ class Replay:
         except Exception as error:
             if store.is_curable(error):
                 raise
-            self._is_refused = True
+            self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
             return False
         self._in_doubt = False
@@ -381,9 +383,6 @@ class Replay:
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
                 self.calls.make(partial(self._client.log_text, parent, text, name))
-        if known.data is not None:
-            data = [known.data.as_input()]  # MLflow keeps one that it has already
-            self.calls.make(lambda: self._client.log_inputs(parent, datasets=data))
         self._is_introduced = True
 
     # Trials.
@@ -428,9 +427,19 @@ class Replay:
             text = json.dumps(counts, sort_keys=True)
             self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
             self._sent_counts = dict(counts)
+        self._send_data(str(self.parent))
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
+
+    def _send_data(self, parent: str) -> None:
+        """Name the data as an input of the search, once trials have begun to read it."""
+        data = self._card.data
+        if data is None or self._has_data or not any(run.start for run in self._runs.values()):
+            return
+        known = [data.as_input()]  # MLflow keeps one that it has already
+        self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
+        self._has_data = True
 
     def _send_answer(self, answer: str) -> None:
         parent = str(self.parent)

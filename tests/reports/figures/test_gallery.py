@@ -15,7 +15,7 @@ MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 ASKED += ["deviations", "rounds"]
 ASKED += ["parallel", "slices", "importance", "pareto", "hypervolume"]
-ASKED += ["samples", "calibration", "trials", "communication", "schedule"]
+ASKED += ["samples", "calibration", "trials", "communication", "schedule", "subnetworks"]
 
 
 def test_every_figure_is_asked_for_below():

@@ -23,7 +23,9 @@ from tuneparts.reports.figures.fixing import deviations, rounds
 from tuneparts.reports.figures.fronts import hypervolume, pareto
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.importance import importance
+from tuneparts.reports.figures.matched import matched
 from tuneparts.reports.figures.members import anytime, interpolation, membership
+from tuneparts.reports.figures.partitions import subnetworks
 from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.schedule import schedule
 from tuneparts.reports.figures.scores import calibration, scores
@@ -41,9 +43,11 @@ FIGURES: dict[str, Figure] = {
     "best_of_n": best_of_n,
     "sweep": sweep,
     "heat_map": heat_map,
+    "matched": matched,
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
+    "subnetworks": subnetworks,
     "samples": samples,
     "communication": communication,
     "schedule": schedule,
@@ -94,10 +98,11 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """
-    if _is_own(request):
-        return _draw_own(request, run_data)
-    figure, arguments = parse(request)
-    return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+    with schema.using(*run_data.metadata.metrics):
+        if _is_own(request):
+            return _draw_own(request, run_data)
+        figure, arguments = parse(request)
+        return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
 
 
 def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str]:

@@ -10,8 +10,6 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import Field
-
 from tuneparts.errors import ConfigError
 from tuneparts.journal import TrialId
 from tuneparts.named import Named
@@ -172,7 +170,9 @@ class Timed(Algorithm):
 
     is_adaptive = True
 
-    timing: Literal["exact", "free"] = Field(default="exact", exclude_if=lambda v: v == "exact")
+    later_fields: ClassVar[tuple[str, ...]] = ("timing",)
+
+    timing: Literal["exact", "free"] = "exact"
     """`exact`: decisions do not depend on which trial ends first, so a rerun gives the same trials.
     `free`: decisions are made as trials end. Their order is in the journal, so a resumed search is
     the same, but a rerun may differ. Workers wait less."""

@@ -62,13 +62,14 @@ class Sampled(Timed):
 
     takes_points = True
     keeps_first_trials = True  # a trial is asked for with what those before it found, however many
+    later_fields = ("timing", "window", "batch")  # in older runs `batch` is always said
 
     num_trials: int = Field(gt=0)
-    window: int | None = Field(default=None, gt=0, exclude_if=lambda v: v is None)
+    window: int | None = Field(default=None, gt=0)
     """Most trials that are asked for and not told. None: as many as the machine or cluster can run
     at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
     it changes what is found."""
-    batch: int | None = Field(default=None, gt=0, exclude_if=lambda v: v is None)
+    batch: int | None = Field(default=None, gt=0)
     """Ask for whole batches of so many trials instead, and tell when all have ended."""
 
     @model_validator(mode="after")
@@ -159,7 +160,7 @@ class Optuna(Sampled):
     """`random`, `tpe`, `gp` (a Gaussian process), `cmaes`, `qmc` (a scrambled Sobol sequence),
     `nsgaii`, `nsgaiii`; or the import path `package.module:name` of a sampler's class, or of a
     function that makes one. It is called with the options, and with a `seed` if it takes one."""
-    options: dict[str, Any] = Field(default_factory=dict, exclude_if=lambda v: not v)
+    options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the sampler, under the names that Optuna gives them. TPE is multivariate and has
     a constant liar unless they say otherwise."""
 
