@@ -1,9 +1,11 @@
 """The bench of timing: its simulation at once, and all of it small in the slow tier."""
 
+import os
+
 import pytest
 
 from tuneparts.bench import timing
-from tuneparts.bench.sleeping import factor
+from tuneparts.bench.sleeping import factor, gather, opened
 from tuneparts.bench.timing import QUICK, Case, algorithm, makespan, search
 from tuneparts.search.algorithms import RandomSearch
 
@@ -12,6 +14,16 @@ def test_durations_span_a_factor_of_ten() -> None:
     found = sorted(factor(number) for number in range(2000))
     assert found[1900] / found[100] == pytest.approx(10, rel=0.15)
     assert found[1000] == pytest.approx(1, rel=0.1)
+
+
+def test_the_clock_starts_when_all_slots_are_taken_not_when_the_last_worker_came(tmp_path) -> None:
+    for number, time in enumerate((30.0, 10.0, 20.0)):
+        (tmp_path / f"{number}").touch()
+        os.utime(tmp_path / f"{number}", (time, time))
+    assert opened(tmp_path, 2) == 20.0
+    gather(str(tmp_path), 4)  # this process is the fourth
+    assert (tmp_path / str(os.getpid())).exists()
+    gather(str(tmp_path), 99)  # and has gathered
 
 
 def test_a_simulated_search_takes_as_long_as_its_slots_are_busy() -> None:
