@@ -64,6 +64,14 @@ def test_no_rule_chooses_a_trial_without_a_score_or_of_none(rule: Selection) -> 
     assert rule.choose(bad, METRICS) == 2
 
 
+@pytest.mark.parametrize("rule", [Best(), Within(limits={"size/parameters": 2000})])
+def test_of_equals_the_one_that_is_better_otherwise_is_chosen(rule: Selection) -> None:
+    equal = rows((0.9, 1000.0), (0.9, 500.0), (0.9, 500.0), (0.8, 1.0))
+    assert rule.choose(equal, METRICS) == 1
+    assert rule.choose(equal, METRICS[:1]) == 0
+    assert rule.choose({**equal, 1: {"val/accuracy": 0.9}}, METRICS) == 2
+
+
 class SizedConfig(NullConfig):
     """A score and a size that pull in different directions."""
 

@@ -47,13 +47,15 @@ class Selection(Named):
 
 
 class Best(Selection):
-    """The best trial by the first objective; ties go to the smaller index."""
+    """The best trial by the first objective.
+
+    Ties go to the better one by the next objective, if there is one, and then to the smaller index.
+    """
 
     is_lasting = True
 
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        first = objectives[0]
-        return best_index({i: row.get(first.name) for i, row in rows.items()}, first)
+        return _best(rows, objectives)
 
     def words(self, objectives: Sequence[Metric]) -> str:
         return f"the trial selected by {objectives[0].name}"
@@ -88,10 +90,7 @@ class Within(Selection):
         return limits
 
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        first = objectives[0]
-        kept = {i: row for i, row in rows.items() if self._keeps(row)}
-        scores = {i: row.get(first.name) for i, row in kept.items()}
-        return best_index(scores, first) if scores else None
+        return _best({i: row for i, row in rows.items() if self._keeps(row)}, objectives)
 
     def _keeps(self, row: Mapping[str, float]) -> bool:
         for name, limit in self.limits.items():
@@ -128,6 +127,19 @@ class Knee(Selection):
     def words(self, objectives: Sequence[Metric]) -> str:
         names = ", ".join(one.name for one in objectives)
         return f"the trial at the knee of the Pareto front of {names}"
+
+
+def _best(rows: Rows, objectives: Sequence[Metric]) -> int | None:
+    """The best by the first objective; among equals by the next ones, then the smallest index."""
+    found: int | None = None
+    for metric in objectives:
+        scores = {i: row.get(metric.name) for i, row in rows.items()}
+        best = best_index(scores, metric) if scores else None
+        if best is None:
+            return found
+        found = best
+        rows = {i: rows[i] for i, score in scores.items() if score == scores[best]}
+    return found
 
 
 def _finite(value: float | None) -> float:

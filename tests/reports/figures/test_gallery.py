@@ -16,6 +16,7 @@ ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *M
 ASKED += ["deviations", "rounds"]
 ASKED += ["parallel", "slices", "importance", "pareto", "hypervolume"]
 ASKED += ["samples", "calibration", "trials", "communication", "schedule", "subnetworks"]
+ASKED += ["matched"]
 
 
 def test_every_figure_is_asked_for_below():
