@@ -272,18 +272,3 @@ def test_nets_with_attention_and_with_tied_weights_are_fitted(kind):
         assert found.net.second.weight is found.net.first.weight
         by_units = fit(kind(), images, labels, form="joint", scheme="node", **SETTINGS)
         assert by_units.settings["scheme"] == "node"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_rotation_of_rotated_digits_is_found_by_default_settings(seed):
-    train = DataConfig(name="digits", rotated=True, num_val=0).load().train
-    images = train.inputs.astype(np.float32) / 255
-    with seeding.isolated(seed, "init"):
-        net = nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
-        )  # fmt: skip
-    found = fit(net, images, train.labels, hypers="affine", seed=seed)
-    assert found.hypers["rotation"] > 1.0
-    assert max(v for name, v in found.hypers.items() if name != "rotation") < 0.1
