@@ -47,7 +47,7 @@ fuzz: install ## Feed a hundred thousand broken inputs to every reader (under a 
 
 test-all: test test-slow ## Run all tests
 
-faults: install ## Strike sixteen faults at a real search (JSON=1: as JSON; ONLY="driver killed": one)
+faults: install ## Strike seventeen faults at a real search (JSON=1: as JSON; ONLY="driver killed": one)
 	@$(BIN)/python -m tests.harness $(if $(JSON),--json) $(if $(ONLY),--only "$(ONLY)")
 
 map: ## Write docs/map.md anew: the rooms and what each is for

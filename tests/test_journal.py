@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tuneparts import journal
 from tuneparts.errors import DataError, StorageError
 from tuneparts.journal import (
+    VERSION,
     Journal,
     Row,
     TrialEnded,
@@ -117,20 +118,20 @@ def test_a_journal_without_a_version_is_read_and_continued(tmp_path) -> None:
     journal.close()
     assert path.read_text().startswith(OLD)
     assert Journal(path).trials[A].starts[20].passes == 20
-    assert path.read_text().count('"version": 2') == 1
+    assert path.read_text().count(f'"version": {VERSION}') == 1
 
 
 def test_a_new_journal_says_its_version_once(tmp_path) -> None:
     path = tmp_path / "j.jsonl"
     Journal(path).close()
     Journal(path).close()
-    assert path.read_text() == '{"kind": "version", "version": 2}\n'
+    assert path.read_text() == f'{{"kind": "version", "version": {VERSION}}}\n'
 
 
 def test_a_journal_of_a_newer_version_is_refused(tmp_path) -> None:
     path = tmp_path / "j.jsonl"
-    path.write_text('{"kind": "version", "version": 3}\n')
-    with pytest.raises(DataError, match=r"j\.jsonl: .*at most format 2 here, but this one has 3"):
+    path.write_text(f'{{"kind": "version", "version": {VERSION + 1}}}\n')
+    with pytest.raises(DataError, match=r"j\.jsonl: .*at most format \d here, but this one has"):
         Journal(path)
 
 

@@ -13,16 +13,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, get_args
 
 from tuneparts import atomic
 from tuneparts.errors import DataError, StorageError
 
-VERSION = 2
+VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event."""
+moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
+result, where the order of arrival could matter; trials that no longer count, and replicates that
+were stopped."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -114,7 +116,53 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
+@dataclass(frozen=True)
+class ResultTold:
+    """An algorithm that waited for whichever of several trials ends first was told of this one.
+
+    The order of these events is what a resumed search repeats.
+    """
+
+    trial: TrialId
+    passes: int
+    """At which the segment ended, or should have."""
+    time: float
+
+
+@dataclass(frozen=True)
+class TrialVoided:
+    """What a trial found no longer counts, though its cost does: its outcome is `stopped` now."""
+
+    trial: TrialId
+    time: float
+    message: str
+
+
+@dataclass(frozen=True)
+class ReplicateStopped:
+    """A replicate runs nothing more, by a rule of the search or because somebody asked for it."""
+
+    trial: TrialId
+    """Of its trials this one and all later ones do not count; perhaps none was that far."""
+    time: float
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped, and with it the replicates that had not begun."""
+
+
+TrialEvent: TypeAlias = (
+    TrialStarted
+    | TrialRunning
+    | Row
+    | TrialEnded
+    | RoundFailed
+    | TrialRetried
+    | ResultTold
+    | TrialVoided
+)
+Event: TypeAlias = TrialEvent | ReplicateStopped
+Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
+"""Arm and seed of a replicate -> how it was stopped."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -122,6 +170,9 @@ _KINDS: dict[str, type[Any]] = {
     "end": TrialEnded,
     "round_failed": RoundFailed,
     "retry": TrialRetried,
+    "void": TrialVoided,
+    "stop": ReplicateStopped,
+    "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
@@ -147,9 +198,11 @@ class TrialRecord:
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
+    told: set[int] = field(default_factory=set)
+    """Passes at which the algorithm was told a result, where the journal says so."""
     end: TrialEnded | None = None
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: TrialEvent) -> bool:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
@@ -161,6 +214,10 @@ class TrialRecord:
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
             self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, TrialVoided):
+            self.end = TrialEnded(event.trial, "stopped", event.time, event.message)
+        elif isinstance(event, ResultTold):
+            self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
             self.end = None
             newest = max(self.failed_rounds, default=-1)
@@ -170,7 +227,7 @@ class TrialRecord:
             self.end = event
         return True
 
-    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+    def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
             # One that has reported ran before, though an older version did not say since when.
@@ -179,9 +236,12 @@ class TrialRecord:
             return event.step in self.rows
         if isinstance(event, RoundFailed):
             return event.passes in self.failed_rounds
+        if isinstance(event, ResultTold):
+            return event.passes in self.told
+        outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
-            return self.end is None or self.end.outcome != "failed"
-        return self.end is not None
+            return outcome != "failed"
+        return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
@@ -248,6 +308,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trials: dict[TrialId, TrialRecord] = {}
+        self.stops: Stops = {}
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
@@ -335,7 +396,7 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        is_news = self.trials.setdefault(event.trial, TrialRecord()).add(event)
+        is_news = _take(event, self.trials, self.stops)
         if is_news:
             self.events.append(event)
         return is_news
@@ -392,16 +453,40 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial, for readers; the file is left as it is."""
+    return records_and_stops(path)[0]
+
+
+def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
+    """As `records`, and how replicates were stopped."""
     found: dict[TrialId, TrialRecord] = {}
+    stops: Stops = {}
     for event in read(path):
-        found.setdefault(event.trial, TrialRecord()).add(event)
+        _take(event, found, stops)
+    return found, stops
+
+
+def stops(path: Path) -> Stops:
+    """How replicates were stopped; the other lines of the file are not even parsed."""
+    found: Stops = {}
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    _take(decode(line), {}, found)
     return found
 
 
+def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool:
+    """Add an event to what is known; returns whether it was news."""
+    if not isinstance(event, ReplicateStopped):
+        return trials.setdefault(event.trial, TrialRecord()).add(event)
+    replicate = event.trial.arm, event.trial.seed
+    return stops.setdefault(replicate, event) is event
+
+
 def _encode(event: Event) -> str:
-    values = asdict(event)
-    values["trial"] = str(event.trial)
-    return json.dumps({"kind": _NAMES[type(event)], **values})
+    # Not `asdict`, which copies every config in depth: an event is written as it is.
+    return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
 def header(line: str) -> int | None:
@@ -466,7 +551,12 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return {"passes": None, **values} if values["kind"] == "start" else values
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+def _from_2(values: dict[str, Any]) -> dict[str, Any]:
+    """Only a kind of event is new."""
+    return values
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 """Version -> how a line of it becomes one of the next."""
 
 

@@ -118,16 +118,16 @@ def test_a_card_that_lacks_what_a_report_tells_is_read(tmp_path, null_search, nu
 
 def test_the_storage_of_a_copied_run_is_confirmed_once(tmp_path, null_search, null_arm) -> None:
     made = runs.create(tmp_path / "a", null_search(null_arm("a")), storage="/elsewhere/trials")
-    assert runs.named(tmp_path / "a", None).storage == "/elsewhere/trials"
+    place = f"/elsewhere/trials/{made.name}"
+    assert runs.named(tmp_path / "a", None).storage == made.storage == place
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     copy = runs.named(tmp_path / "b", None)
-    with pytest.raises(SecurityError, match=r"resume null/.* --storage /elsewhere/trials`"):
+    with pytest.raises(SecurityError, match=r"resume null/.* --storage /elsewhere/trials/null/.*`"):
         _ = copy.storage
     with pytest.raises(ConfigError, match="began with"):
         runs.confirm_storage(copy, "/another")
-    runs.confirm_storage(copy, "/elsewhere/trials")
-    assert runs.named(tmp_path / "b", None).storage == "/elsewhere/trials"
-    assert made.storage == "/elsewhere/trials"
+    runs.confirm_storage(copy, place)
+    assert runs.named(tmp_path / "b", None).storage == place
 
 
 def test_runs_that_begin_in_one_second_get_folders_of_their_own(
@@ -138,3 +138,11 @@ def test_runs_that_begin_in_one_second_get_folders_of_their_own(
         made = list(pool.map(lambda _: runs.create(tmp_path, search), range(3)))
     assert len({run.name for run in made}) == 3
     assert len(runs.listing(tmp_path)) == 3
+
+
+def test_runs_that_share_a_storage_have_folders_of_their_own(tmp_path, null_search, null_arm):
+    search = null_search(null_arm("fixed"))
+    first = runs.create(tmp_path / "one", search, storage="s3://bucket/trials/")
+    assert first.storage == f"s3://bucket/trials/{first.name}"
+    again = runs.named(tmp_path / "one", first.name)
+    assert again.storage == first.storage

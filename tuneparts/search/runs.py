@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,8 @@ _MOST_AT_ONCE = 60
 class Run:
     """One run of a search, and the folder that holds everything of it.
 
-    Its card, `run.json`, is written once at the start, so it is read and parsed once too.
+    Its card, `run.json`, is written at the start and when the run is extended, so it is read and
+    parsed once too; `extend` gives a new object.
     """
 
     root: Path
@@ -83,6 +84,14 @@ class Run:
             return _named_time(self.name)
 
     @property
+    def digest(self) -> str:
+        """Of the search as it is now; of a damaged card that in the run's name."""
+        try:
+            return str(self.card["digest"])
+        except (TunepartsError, KeyError):
+            return self.name.rpartition("-")[2]
+
+    @property
     def storage(self) -> str:
         """Path or URI where the checkpoints, artifacts and logs of its trials lie.
 
@@ -102,7 +111,7 @@ class Run:
 
     @cached_property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began."""
+        """The resolved search, as it was when the run began, or was last extended."""
         from tuneparts.search.spec import Search
 
         with self.code.importable():
@@ -151,13 +160,16 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Args:
         root: the results folder.
         search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage.
+        facts: what else the card says: command, commit, versions, storage. Several runs may
+            share a storage: each has a folder of its name there.
 
     Raises:
         StorageError: The folder cannot be made.
     """
     try:
         run, now = _new_folder(root, search)
+        if facts.get("storage") is not None:
+            facts["storage"] = f"{facts['storage'].rstrip('/')}/{run.name}"
         card = {
             "version": VERSION,
             "created": now,
@@ -173,6 +185,41 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     # What was just written need not be read back.
     run.__dict__.update(card=card, search=search)
     return run
+
+
+def extend(run: Run, search: "Search", news: Sequence[str], **facts: Any) -> Run:
+    """Write down that a run has grown; whoever holds its lock then runs what is new.
+
+    The card keeps what was asked for before, and when.
+
+    Args:
+        run: as it was.
+        search: as it has grown.
+        news: what is new, in words.
+        facts: who asked for it: command, commit, versions.
+
+    Raises:
+        StorageError: The card cannot be written.
+    """
+    step = {
+        "time": time.time(),
+        "news": list(news),
+        "digest": search.digest,
+        **facts,
+        "before": {"digest": run.card["digest"], "search": run.card["search"]},
+    }
+    card = {
+        **run.card,
+        "search": search.model_dump(mode="json"),
+        "digest": search.digest,
+        "history": [*run.card.get("history", []), step],
+        "code": Code.of(run.folder / "code").digest,
+    }
+    try:
+        atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2), fsync=True)
+    except OSError as error:
+        raise StorageError(f"{run.name} cannot be extended: {error}") from error
+    return Run(run.root, run.name)
 
 
 def _new_folder(root: Path, search: "Search") -> tuple[Run, float]:
@@ -205,7 +252,7 @@ def listing(root: Path) -> list[Run]:
 def newest_of(root: Path, search: "Search") -> Run | None:
     """Find the newest run of this very search: the same name and digest."""
     same = [run for run in listing(root) if run.name.startswith(f"{search.name}/")]
-    same = [run for run in same if run.name.endswith(f"-{search.digest}")]
+    same = [run for run in same if run.digest == search.digest]
     return same[-1] if same else None
 
 

@@ -15,7 +15,8 @@ from tuneparts import atomic
 from tuneparts.errors import CheckpointError
 from tuneparts.training import archive
 
-_MAGIC = b"tuneparts checkpoint 1\n"
+MAGIC = b"tuneparts checkpoint 1\n"
+"""First bytes of every checkpoint."""
 
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
@@ -23,7 +24,7 @@ def to_bytes(state: Mapping[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     body = buffer.getvalue()
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
@@ -33,9 +34,9 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
         content: what was written.
         source: where it came from, for the message when it cannot be read.
     """
-    start = len(_MAGIC) + hashlib.sha256().digest_size
+    start = len(MAGIC) + hashlib.sha256().digest_size
     seal, body = content[:start], content[start:]
-    if seal != _MAGIC + hashlib.sha256(body).digest():
+    if seal != MAGIC + hashlib.sha256(body).digest():
         raise CheckpointError(
             f"a checkpoint must be whole, but {source} ({len(content)} bytes) is truncated, "
             "damaged or something else. Use the one before it, or start anew."

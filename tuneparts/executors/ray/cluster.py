@@ -1,5 +1,6 @@
 """Joins a Ray cluster, or starts one that only its user can reach."""
 
+import json
 import os
 import signal
 import socket
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,15 @@ def nodes() -> dict[str, dict[str, float]]:
     return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
 
 
+def nodes_at(address: str) -> list[dict[str, float]]:
+    """List what each node of a cluster has; it is joined for that, unless this process has."""
+    prepare(address)
+    import ray
+
+    with nullcontext() if ray.is_initialized() else joined(address):
+        return list(nodes().values())
+
+
 def request(trials: Sequence[Sequence[Amounts]]) -> None:
     """Ask the cluster's autoscaler, if it has one, for nodes that hold all these trials at once.
 
@@ -128,6 +138,23 @@ def request(trials: Sequence[Sequence[Amounts]]) -> None:
     from ray.autoscaler.sdk import request_resources
 
     request_resources(bundles=[dict(bundle) for trial in trials for bundle in trial])
+
+
+def has_autoscaler() -> bool:
+    """Whether something may add nodes to the cluster; true where Ray does not say.
+
+    Every head node has a monitor. One that was given no description of nodes only mirrors those
+    that are there: each is of a type of its own, which is named after it.
+    """
+    from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    try:
+        report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS))["autoscaler_report"]
+        types: dict[str, str] = report["node_type_mapping"]
+    except (TypeError, ValueError, KeyError):  # it has only just started, or is of another version
+        return True
+    return not types or any(kind != f"node_{node}" for node, kind in types.items())
 
 
 def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
@@ -147,7 +174,7 @@ def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
             refuse_unplaceable(needs, list(nodes().values()))
             return
         except PlacementError as error:
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or not has_autoscaler():
                 raise
             if not has_asked:
                 has_asked = True

@@ -83,6 +83,10 @@ def drive(
         setting = load()
         pool.use(setting)
         while not plan.done:
+            plan.look()
+            for worker, segment, _ in pool.silent():
+                if plan.is_over(segment):
+                    pool.drop(worker)
             pool.hand_out(plan)
             for worker, segment, report in pool.news():
                 if report is None or report.leave:
