@@ -23,8 +23,10 @@ help: ## Show this list
 
 install: $(INSTALLED) ## Create .venv and install tuneparts with its tools
 
-$(INSTALLED): pyproject.toml constraints.txt
+# Every file by its hash, but for torch, whose builds differ: that one by its version.
+$(INSTALLED): pyproject.toml constraints.txt requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $(INSTALLED)
 
@@ -62,4 +64,4 @@ format: install ## Rewrite files in the project's format
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove the environment and caches; results stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,6 +1,7 @@
-"""The vulnerability check: fails for what can be mended, never for a service that is away."""
+"""The vulnerability check: only a service that is away is no failure."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,19 +11,25 @@ import pytest
 AUDIT = Path(__file__).parent.parent / ".ci" / "audit"
 
 
-def audit(folder: Path, answer: str | None, *, can_install: bool = False) -> tuple[int, str]:
-    """Run the script with a pip-audit that answers this; None for one that is not there."""
-    python = folder / "python"
-    refuse = f'#!/bin/sh\nif [ "$1" = -m ]; then exit {0 if can_install else 1}; fi\n'
-    python.write_text(refuse + f'exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    if answer is not None:
-        (folder / "answer").write_text(answer)
-        (folder / "pip-audit").write_text(f"#!/bin/sh\ncat {folder}/answer\nexit 1\n")
-        (folder / "pip-audit").chmod(0o755)
-    done = subprocess.run([AUDIT, folder], capture_output=True, text=True, check=False)
-    assert not done.stderr
-    return done.returncode, done.stdout
+def audit(folder: Path, answer: str, *, error: str = "", required: bool = False) -> tuple[int, str]:
+    """Run the script with a pip-audit that prints this to stdout and stderr."""
+    tool = folder / "tool" / "bin"
+    tool.mkdir(parents=True)
+    (folder / "answer").write_text(answer)
+    (folder / "error").write_text(error)
+    (tool / "pip-audit").write_text(
+        f"#!/bin/sh\ncat {folder}/answer\ncat {folder}/error >&2\nexit 1\n"
+    )
+    (tool / "pip-audit").chmod(0o755)
+    environment = {**os.environ, "AUDIT_TOOL": str(tool.parent), "AUDIT": "required" * required}
+    done = subprocess.run(
+        [AUDIT, Path(sys.executable).parent],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def packages(*fixes: list[str]) -> str:
@@ -44,14 +51,25 @@ def test_what_cannot_be_mended_is_told(tmp_path) -> None:
     assert "V-0" in said
 
 
-@pytest.mark.parametrize("answer", ["", "Traceback: ConnectionError", "{}"])
-def test_a_service_that_is_away_is_no_failure(tmp_path, answer: str) -> None:
-    status, said = audit(tmp_path, answer)
+AWAY = "requests.exceptions.ConnectionError: Max retries exceeded"
+
+
+def test_a_service_that_is_away_is_no_failure_unless_it_is_required(tmp_path) -> None:
+    status, said = audit(tmp_path / "a", "", error=AWAY)
     assert status == 0
     assert "did not answer" in said
+    assert audit(tmp_path / "b", "", error=AWAY, required=True)[0] == 1
 
 
-def test_an_index_without_the_tool_is_no_failure(tmp_path) -> None:
-    status, said = audit(tmp_path, None)
-    assert status == 0
-    assert "skipped, the index" in said
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("", "Traceback: KeyError"),
+        ("", ""),
+        ("no JSON", ""),
+        ("{}", ""),
+        ('{"dependencies": []}', ""),
+    ],
+)
+def test_a_tool_that_fails_fails_the_audit(tmp_path, answer: str, error: str) -> None:
+    assert audit(tmp_path, answer, error=error)[0] == 1
