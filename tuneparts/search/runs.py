@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
 VERSION = 2
 """Of the card. 2: it says when the run was created, and names are in UTC."""
 _RUN = re.compile(r"[a-z][a-z0-9_]*/(\d{8}-\d{6})Z?-[0-9a-f]{12}")
+_MOST_AT_ONCE = 60
+"""Seconds to wait for a name that no other run of the same search has."""
 _STAMP = "%Y%m%d-%H%M%S"
 
 
@@ -114,9 +116,10 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Raises:
         StorageError: The folder cannot be made, or is there already.
     """
-    now = time.time()
-    stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
-    run = Run(root, f"{search.name}/{stamp}-{search.digest}")
+    try:
+        run, now = _new_folder(root, search)
+    except OSError as error:
+        raise StorageError(f"no run can begin in {root.absolute()}: {error}") from error
     if facts.get("storage") is not None:
         facts["storage"] = f"{facts['storage'].rstrip('/')}/{run.name}"
     card = {
@@ -127,7 +130,6 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
         **facts,
     }
     try:
-        run.folder.mkdir(parents=True, exist_ok=False)
         card["code"] = code.keep(search, run.folder / "code").digest
         atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2))
     except OSError as error:
@@ -135,6 +137,25 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     # What was just written need not be read back.
     run.__dict__.update(card=card, search=search)
     return run
+
+
+def _new_folder(root: Path, search: "Search") -> tuple[Run, float]:
+    """Make the folder of a run that begins now; returns when that is.
+
+    Names are precise to the second, so whoever comes second, perhaps in another thread, waits.
+    """
+    for _ in range(_MOST_AT_ONCE):
+        now = time.time()
+        stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
+        run = Run(root, f"{search.name}/{stamp}-{search.digest}")
+        try:
+            run.folder.mkdir(parents=True, exist_ok=False)
+            return run, now
+        except FileExistsError:
+            if not run.folder.is_dir():
+                raise
+            time.sleep(1.0 - now % 1.0)
+    raise FileExistsError(f"too many runs of {search.name} begin at once")
 
 
 def listing(root: Path) -> list[Run]:
