@@ -1,7 +1,7 @@
 """Compress a net of one's own: train it, let its weights take few values, and load the file.
 
-Run it by `python examples/compress_a_net.py`. The net has attention, whose projections stay in
-float and are named; what is compressed is coded with a few bits per weight.
+Run it by `python examples/compress_a_net.py`. The net has attention, and two layers that share one
+weight; both are compressed, and the tie survives. Its norm stays in float and is named.
 """
 
 from pathlib import Path
@@ -15,11 +15,12 @@ from tuneparts import pwfn
 
 
 class Reader(nn.Module):
-    """Reads the rows of an image (B, 64) as eight tokens."""
+    """Reads the rows of an image (B, 64) as eight tokens that attend to its columns."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Linear(8, 32)
+        self.embed, self.second = nn.Linear(8, 32), nn.Linear(8, 32)
+        self.second.weight = self.embed.weight
         self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
         self.norm = nn.LayerNorm(32)
         self.hidden = nn.Linear(8 * 32, 64)
@@ -27,8 +28,9 @@ class Reader(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 64) to logits (B, 10)."""
-        rows = self.embed(x.view(-1, 8, 8))
-        mixed, _ = self.attention(rows, rows, rows)
+        image = x.view(-1, 8, 8)
+        rows, columns = self.embed(image), self.second(image.transpose(1, 2))
+        mixed, _ = self.attention(rows, columns, columns)
         return self.head(torch.relu(self.hidden(self.norm(rows + mixed).flatten(1))))
 
 
@@ -45,6 +47,7 @@ def main(passes: int = 1000) -> pwfn.Compressed:
         )  # fmt: skip
         loaded = pwfn.load(file, Reader()).eval()
     assert torch.equal(loaded(x), small.net(x))
+    assert loaded.second.weight is loaded.embed.weight
     print(f"accuracy {small.before['accuracy']:.3f} untrained, {small.after['accuracy']:.3f} after")
     print(f"{small.num_values} values, {small.entropy:.2f} bits each, {small.covered:.0%} covered")
     print(f"{small.num_bytes} bytes instead of {small.num_float_bytes}")

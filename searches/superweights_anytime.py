@@ -4,8 +4,7 @@ Every subset of members is an operating point. Members of several widths, and of
 depths, from the weights of one net; against independent members, thin ones, and slimmable nets.
 """
 
-from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
-from tuneparts.ensembles.deep import DeepEnsembleConfig
+from studies.sharing import MIXED_EPOCHS, Sharing, apart, wide_resnets
 from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
 
@@ -16,8 +15,8 @@ every weight and bound what sharing can reach; thin members pay as much as the S
 Slimmable nets have the widths of the first ensemble (the paper: 3 to 7). The universal one trains
 four widths a step and takes BatchNorm statistics from 20 batches, where the paper takes an epoch.
 Random clusters and thin members are controls that the paper does not have. `cpu` scale:
-WRN-16-[1.75,1.25,1.1] and WRN-16-[1.75,1.1] with WRN-10-[1.75,1.1] on 800 rotated digits of
-8 x 8 pixels, norms of the batch in the gradient analysis.
+WRN-16-[1.75,1.25,1.1] and WRN-16-[1.75,1.1] with WRN-10-[1.75,1.1] on 800 rotated MNIST
+digits of 14 x 14 pixels, norms of the batch in the gradient analysis.
 """
 NOTE = f"{MIXED_EPOCHS - 200} epochs of search and analysis"
 
@@ -56,11 +55,9 @@ def search(scale: Scale) -> Search:
             setting.arm("multi_width", shared, note=NOTE),
             setting.arm("multi_width_random", random, note=NOTE),
             setting.arm("multi_depth_width", shared.replaced({"members": depths}), note=NOTE),
-            setting.arm("independent_width", DeepEnsembleConfig(**plain, members=widths)),
-            setting.arm("independent_depth_width", DeepEnsembleConfig(**plain, members=depths)),
-            setting.arm(
-                "thin_width", DeepEnsembleConfig(**plain, members=widths, parameter_budget=budget)
-            ),
+            setting.arm("independent_width", apart(**plain, members=widths)),
+            setting.arm("independent_depth_width", apart(**plain, members=depths)),
+            setting.arm("thin_width", apart(**plain, members=widths, parameter_budget=budget)),
             setting.arm("slimmable", SlimmableConfig(**plain, members=slim)),
             setting.arm("universally_slimmable", universal),
         ),

@@ -5,10 +5,9 @@ Clean and corrupted test data: accuracy, likelihood, calibration, and how much m
 
 from typing import Any
 
-from studies.sharing import BY_GRADIENTS, EPOCH, Sharing, wide_resnets
+from studies.sharing import BY_GRADIENTS, EPOCH, INITIALISATION, Sharing, apart, wide_resnets
 from tuneparts.augment.corruptions import KINDS
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
-from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.ensembles.mimo import MimoConfig
 from tuneparts.models import WideResNet
 from tuneparts.search.spec import Scale, Search
@@ -21,8 +20,9 @@ its baselines from other work, trained for 250 epochs with weight decay 3e-4; he
 under the same loop, BatchEnsemble and MIMO with those settings at `paper` scale. Corruptions are
 nine batched kinds in five severities in the manner of CIFAR-C, not its images. Which clusters the
 homogeneous ensemble used is not published: four bins of depth at the small budget, one cluster per
-layer at the large one. `cpu` scale: WRN-16-1 on 800 rotated digits of 8 x 8 pixels, ensembles
-of three, four kinds of corruption. The thin ensemble is a control that the paper does not have.
+layer at the large one. `cpu` scale: WRN-16-1 on 800 rotated MNIST digits of 14 x 14 pixels,
+ensembles of three, four kinds of corruption. The thin ensemble is a control that the paper does
+not have.
 """
 LONGER = "published with 250 epochs"
 
@@ -53,7 +53,10 @@ def search(scale: Scale) -> Search:
     longer = {"passes": 250 * EPOCH, "optimiser.weight_decay": 3e-4} if setting.is_paper else {}
     private = {"clusters": "depth", "coefficients": "private"}
     shared = SuperweightsConfig(
-        **common, members=(net,) * num, allocation={"budget": small}, sharing=private
+        **common,
+        members=(net,) * num,
+        allocation={"budget": small, **INITIALISATION},
+        sharing=private,
     )
     batch_ensemble = BatchEnsembleConfig(**common, net=net, num_members=num)
     mimo = MimoConfig(
@@ -61,14 +64,14 @@ def search(scale: Scale) -> Search:
     )
     by_norms = batch_ensemble.replaced({**longer, "member_norms": True})
     large_sharing = {"allocation.budget": large, "sharing": {**private, "num_bins": None}}
-    thin = DeepEnsembleConfig(**common, members=(net,) * num, parameter_budget=small)
+    thin = apart(**common, members=(net,) * num, parameter_budget=small)
     return setting.search(
         name="superweights_ensembles",
         question="How good are ensembles from one budget, on clean and on corrupted data?",
         notes=NOTES,
         passes=setting.passes(),
         arms=(
-            setting.arm("single", DeepEnsembleConfig(**common, members=(net,))),
+            setting.arm("single", apart(**common, members=(net,))),
             setting.arm("batch_ensemble", batch_ensemble.replaced(longer), note=LONGER),
             setting.arm("batch_ensemble_norms", by_norms, note=LONGER),
             setting.arm("mimo", mimo.replaced(longer), note=LONGER),
@@ -80,7 +83,7 @@ def search(scale: Scale) -> Search:
                 note="epochs of search and analysis",
             ),
             setting.arm("swn_ho_large", shared.replaced(large_sharing)),
-            setting.arm("deep_ensemble", DeepEnsembleConfig(**common, members=(net,) * num)),
+            setting.arm("deep_ensemble", apart(**common, members=(net,) * num)),
         ),
         figures=(
             "scores",

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from pydantic import Field
 
@@ -39,3 +41,26 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Outer().num_epochs = 5
+
+
+class _Grown(Config):
+    old: int = 1
+    new: tuple[int, ...] = ()
+
+    later_fields = ("new",)
+
+
+class _Holder(Config):
+    grown: _Grown = _Grown()
+
+
+def test_fields_that_came_later_leave_json_alone_until_they_are_used() -> None:
+    assert _Holder().model_dump(mode="json") == {"grown": {"old": 1}}
+    used = _Holder(grown=_Grown(new=(2,)))
+    assert json.loads(used.model_dump_json()) == {"grown": {"old": 1, "new": [2]}}
+    assert parse(_Holder, used.model_dump(mode="json")) == used
+    assert _Holder().model_dump(exclude={"grown": {"old"}}) == {"grown": {}}
+
+
+def test_fields_that_came_later_can_be_replaced() -> None:
+    assert _Holder().replaced({"grown.new": (3,)}).grown.new == (3,)

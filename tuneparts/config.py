@@ -2,19 +2,47 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from tuneparts.errors import ConfigError
 
 C = TypeVar("C", bound=BaseModel)
+
+_WHOLE: dict[str, bool] = {"whole": True}
+"""Asks for every field, also for those that JSON leaves out."""
 
 
 class Config(BaseModel):
     """A frozen pydantic model that refuses unknown keys and names the nearest known one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    later_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that came after searches had been published. JSON leaves them out at their default,
+    so that the digests of searches that do not know them stay as they were. Their default must
+    mean what was done before there was the field."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later_fields(
+        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        tree: dict[str, Any] = handler(self)
+        if info.context is not _WHOLE:
+            for name in self.later_fields:
+                field = type(self).model_fields[name]
+                if getattr(self, name) == field.get_default(call_default_factory=True):
+                    tree.pop(name, None)
+        return tree
 
     @model_validator(mode="before")
     @classmethod
@@ -36,7 +64,7 @@ class Config(BaseModel):
         Args:
             changes: dotted path (`"optimiser.lr"`) to the new value.
         """
-        tree = self.model_dump()
+        tree = self.model_dump(context=_WHOLE)
         for path, value in changes.items():
             *parents, leaf = path.split(".")
             node = tree

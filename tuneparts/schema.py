@@ -40,6 +40,11 @@ class Metric:
         """Whether a search may select on it: never on test data, never on a description."""
         return self.direction is not Direction.NONE and self.name.split("/")[0] in {"val", "lml"}
 
+    @property
+    def reads_test(self) -> bool:
+        """Whether it is computed from test data, on which nothing may be decided."""
+        return self.name.split("/")[0] in {"test", "corrupted", "anytime", "interpolation"}
+
     def better(self, a: float, b: float) -> bool:
         """Whether `a` is strictly better than `b`."""
         return a > b if self.direction is Direction.UP else a < b
@@ -77,6 +82,7 @@ _METRICS = [
     *_scores("corrupted", "corrupted test data, mean over kinds and severities"),
     Metric("anytime/accuracy.*", Direction.UP, "", 4, "test accuracy of a subset of members"),
     Metric("anytime/nll.*", Direction.DOWN, "nats", 4, "test nll of a subset of members"),
+    Metric("anytime/val_nll.*", Direction.DOWN, "nats", 4, "validation nll of a subset of members"),
     Metric("anytime/flops.*", Direction.DOWN, "FLOPs", 0, "an example through a subset of members"),
     Metric("interpolation/accuracy.*", Direction.NONE, "", 4, "test accuracy between two members"),
     Metric("lml/total", Direction.UP, "nats", 1, "L_ML over chunks 2..C, or Laplace's log p(D)"),
@@ -113,9 +119,12 @@ _METRICS = [
     Metric("size/templates", Direction.DOWN, "weights", 0, "weights of all templates"),
     Metric("size/flops", Direction.DOWN, "FLOPs", 0, "one example through all members"),
     Metric("superweights/clusters", Direction.NONE, "clusters", 0, "sets of shared templates"),
+    Metric("superweights/bins", Direction.NONE, "clusters", 0, "clusters before any is split"),
     Metric("superweights/vectors", Direction.NONE, "vectors", 0, "distinct coefficient vectors"),
     Metric("superweights/templates", Direction.NONE, "templates", 2, "mean number per slot"),
+    Metric("superweights/tau_asked", Direction.NONE, "", 2, "threshold that the config asks for"),
     Metric("superweights/tau", Direction.NONE, "", 2, "threshold at which clusters fitted"),
+    Metric("superweights/trained", Direction.NONE, "passes", 0, "passes that trained the weights"),
     Metric("superweights/similarity", Direction.NONE, "", 3, "mean gradient cosine of a cluster"),
     Metric("superweights/split_half", Direction.NONE, "", 3, "correlation of two halves of it"),
     Metric("superweights/cluster.*", Direction.NONE, "", 0, "cluster of a layer, by member_layer"),
@@ -129,13 +138,16 @@ _METRICS = [
     Metric("fixing/accuracy_before", Direction.UP, "", 4, "validation accuracy before a fixing"),
     Metric("fixing/accuracy_after", Direction.UP, "", 4, "validation accuracy after it"),
     Metric("fixing/sigma.*", Direction.NONE, "", 5, "percentile of free deviations before it"),
+    Metric("fixing/spread", Direction.NONE, "", 2, "90th over 10th percentile of free deviations"),
     Metric("fixing/exposure", Direction.NONE, "", 4, "time constants of the pull on deviations"),
     Metric("test/ensemble_accuracy", Direction.UP, "", 4, "accuracy averaged over weight draws"),
+    Metric("test/ensemble_ece", Direction.DOWN, "", 4, "ece averaged over weight draws"),
     Metric("test/ensemble_nll", Direction.DOWN, "nats", 4, "nll averaged over weight draws"),
     Metric("system/cpu", Direction.NONE, "cores", 2, "cores that the worker kept busy, mean"),
     Metric("system/memory", Direction.NONE, "MB", 0, "memory of the worker, its peak so far"),
     Metric("system/gpu_memory", Direction.NONE, "MB", 0, "GPU memory of the worker, its peak"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
+    Metric("cost/weight_steps", Direction.NONE, "steps", 0, "updates of weights so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
     Metric("config/*", Direction.NONE, "", 4, "value of the config that a population changed"),
 ]
@@ -230,6 +242,22 @@ def selection_metric(name: str) -> Metric:
         raise ConfigError(
             f"selection uses held-out validation data or L_ML only, but got `{name}`. "
             f"Use one of: {usable}."
+        )
+    return metric
+
+
+def objective_metric(name: str) -> Metric:
+    """A metric by which trials may be weighed; refuses test data and descriptions."""
+    metric = lookup(name)
+    if metric.reads_test:
+        raise ConfigError(
+            f"nothing is decided on test data, but `{name}` is computed from it. Take the same of "
+            "validation data, such as val/accuracy, a size or a cost."
+        )
+    if metric.direction is Direction.NONE:
+        raise ConfigError(
+            f"an objective says which way it improves, but `{name}` is a description "
+            f"({metric.meaning})."
         )
     return metric
 

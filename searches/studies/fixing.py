@@ -2,7 +2,8 @@
 
 They differ in what they vary; which net is fixed, on which data, after how much pretraining and for
 how long is the same at each scale, and stands here. `paper` follows Subia-Waud & Dasmahapatra
-(2023): 27.05 epochs of CIFAR-10 in ten rounds of a ResNet-18, after pretraining of our own.
+(2023): 27.05 epochs of CIFAR-10 in ten rounds of a ResNet-18, after pretraining of our own, which
+trials of one seed share.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn, ResNet18
-from tuneparts.pwfn.learner import PwfnConfig
+from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 from tuneparts.training.learner import MethodConfig
 
@@ -22,16 +23,26 @@ class Fixing(Config):
     scale: Scale
     num_reports: int = 4
     """Of a trial of the usual length."""
+    converged: bool = False
+    """Whether nets are pretrained until more of it changes little, once for all arms of a seed."""
+    harder: bool = False
+    """Whether the task at `cpu` scale is CIFAR-10 at 16 x 16 pixels, with a ResNet-18 of width 8
+    and BatchNorm, instead of rotated digits."""
 
     @property
     def pretrain(self) -> int:
         """Passes before weights become Gaussians."""
+        if self.harder:
+            return self.scale.pick(smoke=10, cpu=6000, paper=35_000)
+        if self.converged:
+            return self.scale.pick(smoke=10, cpu=4000, paper=35_000)
         return self.scale.pick(smoke=10, cpu=800, paper=10_500)
 
     @property
     def passes(self) -> int:
         """Passes of a trial with rounds of the usual length."""
-        return self.pretrain + self.scale.pick(smoke=10, cpu=800, paper=4734)
+        rounds = 2000 if self.harder else 800
+        return self.pretrain + self.scale.pick(smoke=10, cpu=rounds, paper=4734)
 
     def config(self, *, rounds: int | None = None, **fields: Any) -> PwfnConfig:
         """Pretraining and rounds.
@@ -44,8 +55,14 @@ class Fixing(Config):
         return PwfnConfig(
             **self._shared(passes),
             pretrain=self.pretrain / passes,
+            shares_pretraining=self._shares_pretraining,
             **fields,
         )
+
+    @property
+    def _shares_pretraining(self) -> bool:
+        # Searches whose results are published without it keep their digests.
+        return self.converged or self.harder or self.scale is Scale.PAPER
 
     def unfixed(self) -> StandardConfig:
         """The reference without fixing: the same net, augmentation and number of passes."""
@@ -78,6 +95,8 @@ class Fixing(Config):
         )
 
     def _shared(self, passes: int) -> dict[str, Any]:
+        if self.harder and self.scale is not Scale.PAPER:
+            return self._harder(passes)
         return {
             "passes": passes,
             "interval": max(1, passes // self.num_reports),
@@ -95,7 +114,21 @@ class Fixing(Config):
             ),
         }
 
+    def _harder(self, passes: int) -> dict[str, Any]:
+        return {
+            "passes": passes,
+            "interval": max(1, passes // self.num_reports),
+            "net": ResNet18(width=self.scale.pick(smoke=2, cpu=8, paper=64)),
+            "batch_size": self.scale.pick(smoke=20, cpu=100, paper=256),
+            "optimiser": {"kind": "sgd", "lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"},
+            "augmentation": self.scale.pick(
+                smoke={}, cpu={"crop_padding": 2, "flip": True}, paper={}
+            ),
+        }
+
     def _data(self) -> DataConfig:
+        if self.harder and self.scale is Scale.CPU:
+            return DataConfig(name="cifar10", pool=2, num_train=20_000, num_val=2000, num_test=5000)
         return self.scale.pick(
             smoke=DataConfig(name="digits", num_train=200, num_val=100),
             cpu=DataConfig(

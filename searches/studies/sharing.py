@@ -2,7 +2,8 @@
 
 `paper` follows Teterwak et al. (2024): CIFAR-100, SGD for 200 epochs of batches of 128, and before
 them, where clusters are learnt, twenty epochs to search and one to compare the gradients of layers.
-Smaller scales are rotated digits of 8 x 8 pixels, on which one net is clearly below an ensemble.
+`cpu` is 800 rotated MNIST digits of 14 x 14 pixels with 4,000 test images; `smoke`
+rotated digits of 8 x 8 pixels, which come with scikit-learn.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
+from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 from tuneparts.superweights.learner import SuperweightsConfig
@@ -22,6 +24,9 @@ MIXED_EPOCHS = 222
 MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
 """60, 120 and 160 epochs of training, of which the comparison of uses is one more."""
 
+INITIALISATION = {"initialisation": "fan_in"}
+"""Of all templates in these searches: that of He et al. (2015), as Wide ResNets have it."""
+
 BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9}
 """Sharing of members of different shape, with the thresholds of the paper."""
 
@@ -29,6 +34,15 @@ BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "b
 def wide_resnets(*sizes: tuple[int, float]) -> tuple[WideResNet, ...]:
     """One net for each (depth, width)."""
     return tuple(WideResNet(depth=depth, width=width) for depth, width in sizes)
+
+
+def apart(**fields: Any) -> DeepEnsembleConfig:
+    """Members that share neither weights nor batches, as nets that are trained apart.
+
+    Args:
+        fields: of the config.
+    """
+    return DeepEnsembleConfig(batches="own", **fields)
 
 
 class Sharing(Config):
@@ -97,7 +111,7 @@ class Sharing(Config):
         return SuperweightsConfig(
             **self.mixed_training(holds_out=holds_out),
             members=members,
-            allocation={"budget": budget},
+            allocation={"budget": budget, **INITIALISATION},
             sharing=BY_GRADIENTS,
             stages=self.stages(),
         )
@@ -140,7 +154,9 @@ class Sharing(Config):
         """
         data = self.scale.pick(
             smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
-            cpu=DataConfig(name="digits", rotated=True, num_train=800, num_val=300),
+            cpu=DataConfig(
+                name="mnist", rotated=True, pool=2, num_train=800, num_val=1000, num_test=4000
+            ),
             paper=DataConfig(name="cifar100", num_val=5000)
             if holds_out
             else DataConfig(name="cifar100"),

@@ -174,7 +174,9 @@ class Odd:
 
     build: object
     in_float: dict[str, str] = field(default_factory=dict)
-    """What `compress` leaves out, and members do not share: name to a part of the reason."""
+    """What members do not share: name to a part of the reason."""
+    uncoded: dict[str, str] = field(default_factory=dict)
+    """What `compress` leaves out: name to a part of the reason."""
     head: tuple[str, ...] = ("head",)
     """What members do not share besides."""
     shared: tuple[str, ...] = ()
@@ -214,15 +216,22 @@ ODD = {
             "block.norm1": "LayerNorm",
             "block.norm2": "LayerNorm",
         },
+        {f"block.norm{i}.{key}": "LayerNorm (8)" for i in (1, 2) for key in ("weight", "bias")},
         cannot_partition="`block.self_attn` is a MultiheadAttention",
     ),
     "no bias": Odd(_no_bias, head=("2",)),
     "bare parameter": Odd(
         Bare,
         {"shift": "parameter of a Bare itself, outside its layers"},
+        {"shift": "is of a Bare (8)"},
         cannot_partition="the net itself` is a Bare with a parameter `shift`",
     ),
-    "batch norm": Odd(_batch_norm, {"1": "BatchNorm1d"}, head=("3",)),
+    "batch norm": Odd(
+        _batch_norm,
+        {"1": "BatchNorm1d"},
+        {"1.weight": "BatchNorm1d (8)", "1.bias": "BatchNorm1d (8)"},
+        head=("3",),
+    ),
     "head registered first": Odd(HeadFirst, {"aside": "never called"}),
     "one layer twice": Odd(OneLayerTwice),
     "layers in a list": Odd(
@@ -239,6 +248,10 @@ ODD = {
             "0.bias": "parameter of a ParametrizedLinear itself",
             "0.parametrizations.weight.original0": "parameter of a ParametrizationList itself",
             "0.parametrizations.weight.original1": "parameter of a ParametrizationList itself",
+        },
+        {
+            "0.parametrizations.weight.original0": "is of a ParametrizationList (8)",
+            "0.parametrizations.weight.original1": "is of a ParametrizationList (48)",
         },
         head=("4",),
         cannot_partition="`0.parametrizations.weight` is a ParametrizationList",
@@ -286,18 +299,18 @@ def test_compress(odd, tmp_path):
     file = tmp_path / "net.code"
     small = pwfn.compress(net, (x, y), (x, y), file=file, pretrain=0.5, **SETTINGS)
 
-    assert small.left_out.keys() == odd.in_float.keys()
-    for name, reason in odd.in_float.items():
+    assert small.left_out.keys() == odd.uncoded.keys()
+    for name, reason in odd.uncoded.items():
         assert reason in small.left_out[name]
     assert all(torch.equal(v, net.state_dict()[k]) for k, v in start.items())
     assert _ties(small.net) == _ties(net)
 
     own = dict(small.net.named_parameters())
-    coded = [p.detach().flatten() for n, p in own.items() if not _is_under(n, odd.in_float)]
+    coded = [p.detach().flatten() for n, p in own.items() if n not in odd.uncoded]
     values = torch.cat(coded)
     assert len(values.unique()) == small.num_values
     assert small.covered == len(values) / sum(p.numel() for p in own.values())
-    in_float = {n for n in own if _is_under(n, odd.in_float)} & _used(net)
+    in_float = odd.uncoded.keys() & _used(net)
     for name in in_float:
         assert not torch.equal(own[name], start[name]), f"{name} did not train"
 
@@ -308,8 +321,8 @@ def test_compress(odd, tmp_path):
 
 
 def test_compress_refuses_a_net_of_which_nothing_can_be_covered():
-    net = nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Conv1d(2, 3, 3), nn.Flatten())
-    with pytest.raises(ConfigError, match="`1` is a Conv1d, not a plain Linear or Conv2d"):
+    net = nn.Sequential(nn.BatchNorm1d(6), nn.Unflatten(1, (3, 2)), nn.Flatten())
+    with pytest.raises(ConfigError, match=r"`0.weight` is of a BatchNorm1d"):
         pwfn.compress(net, _data(), **SETTINGS)
 
 

@@ -49,3 +49,27 @@ def test_the_last_report_has_every_operating_point(toy: Task) -> None:
     assert points == {f"anytime/accuracy.{name}" for name in ("0", "1", "0_1")}
     assert rows[1]["anytime/accuracy.0_1"] == rows[1]["test/accuracy"]
     assert rows[1]["anytime/flops.0_1"] == rows[1]["size/flops"]
+
+
+def test_members_with_batches_of_their_own_train_as_if_they_were_alone(toy: Task) -> None:
+    pair = {"members": ("digits_cnn", "digits_cnn"), "batches": "own"}
+    both, again = learner(toy, **pair), learner(toy, **pair)
+    orders = [stream.next() for stream in again._own.values()]
+    assert not torch.equal(*orders)
+    both.advance()
+    again = learner(toy, **pair)
+    again.load_state_dict(both.state_dict())
+    for one in (both, again):
+        one.advance()
+    for ours, theirs in zip(both.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    # Each order is that of a stream by the member's number: another member changes nothing.
+    alone = learner(toy, members=("digits_cnn",), batches="own")
+    while not alone.finished:
+        alone.advance()
+    while not both.finished:
+        both.advance()
+    for ours, theirs in zip(
+        both.model.nets[0].parameters(), alone.model.nets[0].parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)

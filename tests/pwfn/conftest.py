@@ -2,6 +2,10 @@ import pytest
 import torch
 from torch import nn
 
+from tuneparts.pwfn import sigma
+from tuneparts.pwfn.coverage import cover
+from tuneparts.pwfn.gaussian import Gaussians
+
 
 @pytest.fixture
 def net() -> nn.Sequential:
@@ -22,3 +26,11 @@ def net() -> nn.Sequential:
 @pytest.fixture
 def x_BCHW() -> torch.Tensor:
     return torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def gaussians(net: nn.Sequential) -> Gaussians:
+    """Over all layers of `net` but its norm, with small deviations."""
+    made = Gaussians(net, cover(net).names)
+    sigma.initialise(made, 0.02)
+    return made

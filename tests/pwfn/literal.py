@@ -1,5 +1,6 @@
 """The rule of clustering as the authors state it, one weight and one centre at a time."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -68,3 +69,67 @@ def literal_cluster(
         else:
             delta *= growth
     return out_mu_N, out_sigma_N, ~np.isin(np.arange(len(mu_N)), list(free)), stages
+
+
+def literal_wfn(
+    weights: list[float], num_to_fix: int, *, delta: float, rounds: int, number: int
+) -> tuple[list[float], list[bool]]:
+    """Weight Fixing Networks as its code does it, one weight at a time.
+
+    The bound of round `number` (from 0) of `rounds` is delta * (rounds - number), for the layout
+    of the centres as well. The number of powers starts at one and never falls within a round; past
+    21 the bound doubles instead, and falls back when a cluster was found.
+    """
+    zero = 2.0**-7
+    allowed = delta * max(1, rounds - number)
+    weights = list(weights)
+    fixed = [False] * len(weights)
+    powers, bound = 1, allowed
+    while sum(fixed) < num_to_fix:
+        free = [i for i in range(len(weights)) if not fixed[i]]
+        centres = _literal_progression(zero, max(abs(weights[i]) for i in free), allowed, powers)
+        votes = dict.fromkeys(centres, 0)
+        for i in free:
+            votes[min(centres, key=lambda c: (abs(weights[i] - c), c))] += 1
+        winner = max(centres, key=lambda c: (votes[c], -c))
+        distances = {}
+        for i in free:
+            if winner == 0 and abs(weights[i]) < zero:
+                distances[i] = 0.0
+            else:
+                gap = abs(winner - weights[i])
+                distances[i] = gap / abs(weights[i]) if weights[i] else float("inf")
+        order = sorted(free, key=lambda i: (distances[i], i))
+        taken: list[int] = []
+        total, count = 0.0, 0
+        for i in order:
+            total += distances[i]
+            count += distances[i] > 0
+            if total > bound * count:
+                break
+            taken.append(i)
+        for i in taken[: num_to_fix - sum(fixed)]:
+            weights[i], fixed[i] = winner, True
+        if taken:
+            bound = allowed
+        elif powers < 21:
+            powers += 1
+        else:
+            bound *= 2
+    return weights, fixed
+
+
+def _literal_progression(zero: float, largest: float, step: float, powers: int) -> list[float]:
+    """Values a relative step apart, each as a sum of at most so many signed powers of two."""
+    found, value = {0.0}, zero
+    while value < largest:
+        total = 0.0
+        for _ in range(powers):
+            rest = value - total
+            if total and abs(rest) < step * value:
+                break
+            exponent = max(round(math.log2(abs(rest))), -7 - powers)
+            total += math.copysign(2.0**exponent, rest)
+        found |= {total, -total}
+        value *= (1 + step) / (1 - step)
+    return sorted(found)

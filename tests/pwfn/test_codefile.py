@@ -16,19 +16,32 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import codefile, fixing
+from tuneparts.pwfn import codefile
 from tuneparts.pwfn.codefile import measure
-from tuneparts.pwfn.gaussian import to_gaussian, to_plain
+from tuneparts.pwfn.coverage import cover
 
 MAGIC = b"tuneparts codebook 1\n"
 
 
-def quantised(net: nn.Sequential, x_BCHW: Tensor) -> nn.Sequential:
+def names_of(net: nn.Module) -> tuple[str, ...]:
+    return cover(net).names
+
+
+def encoded(net: nn.Module) -> bytes:
+    return codefile.encode(net, names_of(net))
+
+
+def rounded(net: nn.Module, unit: float) -> nn.Module:
+    with torch.no_grad():
+        for name in names_of(net):
+            parameter = net.get_parameter(name)
+            parameter.copy_((parameter / unit).round() * unit)
+    return net
+
+
+def quantised(net: nn.Sequential, x_BCHW: Tensor) -> nn.Module:
     net(x_BCHW)  # statistics of the norm that are not the initial ones
-    to_gaussian(net)
-    mu_N = (fixing.means(net) * 64).round() / 64
-    fixing.write(net, mu_N, torch.zeros_like(mu_N), torch.ones_like(mu_N, dtype=torch.bool))
-    return net.eval()
+    return rounded(net, 1 / 64).eval()
 
 
 @pytest.fixture
@@ -37,7 +50,7 @@ def gaussian(net: nn.Sequential, x_BCHW: Tensor) -> nn.Sequential:
 
 
 def empty_like(gaussian: nn.Module) -> nn.Module:
-    plain = to_plain(gaussian)
+    plain = copy.deepcopy(gaussian)
     with torch.no_grad():
         for value in plain.state_dict().values():
             value.fill_(7)
@@ -69,13 +82,13 @@ def header_of(content: bytes) -> dict[str, Any]:
 def test_a_written_file_loads_to_the_same_logits(
     gaussian: nn.Sequential, x_BCHW: Tensor, tmp_path: Path
 ) -> None:
-    size = codefile.write(tmp_path / "a" / "net.code", gaussian)
+    size = codefile.write(tmp_path / "a" / "net.code", gaussian, names_of(gaussian))
     assert (tmp_path / "a" / "net.code").stat().st_size == size
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["net.code"]
     plain = empty_like(gaussian)
     codefile.read(tmp_path / "a" / "net.code", plain)
     assert torch.equal(plain(x_BCHW), gaussian(x_BCHW))
-    for name, value in to_plain(gaussian).state_dict().items():
+    for name, value in gaussian.state_dict().items():
         assert torch.equal(plain.state_dict()[name], value), name
 
 
@@ -85,24 +98,22 @@ def test_the_file_is_as_small_as_its_entropy_allows() -> None:
     drawn = torch.rand(100, 300, generator=torch.Generator().manual_seed(0)).square() * 4
     with torch.no_grad():
         net[0].weight.copy_(values[drawn.long()])
-    to_gaussian(net)
-    size = measure(fixing.means(net))
+    size = measure(net[0].weight.flatten())
     least = size.entropy * 30000 / 8
-    assert least < len(codefile.encode(net)) < least * 1.1 + 500
+    assert least < len(encoded(net)) < least * 1.1 + 500
 
 
 def test_one_value_only(x_BCHW: Tensor) -> None:
     net = nn.Sequential(nn.Linear(3, 2))
     nn.init.zeros_(net[0].weight)
     nn.init.zeros_(net[0].bias)
-    to_gaussian(net)
     plain = empty_like(net)
-    codefile.decode(codefile.encode(net), plain)
+    codefile.decode(encoded(net), plain)
     assert not any(value.any() for value in plain.state_dict().values())
 
 
 def test_damage_is_refused_and_leaves_the_net_alone(gaussian: nn.Sequential) -> None:
-    content = codefile.encode(gaussian)
+    content = encoded(gaussian)
     plain = empty_like(gaussian)
     before = copy.deepcopy(plain.state_dict())
     flipped = bytearray(content)
@@ -144,14 +155,14 @@ TINY_HEADER = {"coded": [["a", [1]]], "plain": [["b", [], "float32"]], "num_valu
 
 @pytest.mark.parametrize("case", list(hostile(TINY_HEADER)))
 def test_hostile_headers_are_refused(gaussian: nn.Sequential, case: str) -> None:
-    content = codefile.encode(gaussian)
+    content = encoded(gaussian)
     wrong = with_header(content, hostile(header_of(content))[case])
     with pytest.raises(CheckpointError):
         codefile.decode(wrong, empty_like(gaussian))
 
 
 def test_a_header_longer_than_the_file_is_refused(gaussian: nn.Sequential) -> None:
-    body = body_of(codefile.encode(gaussian))
+    body = body_of(encoded(gaussian))
     for length in (2**32 - 1, len(body), len(body) - 3):
         with pytest.raises(CheckpointError, match="claims"):
             codefile.decode(sealed(struct.pack("<I", length) + body[4:]), empty_like(gaussian))
@@ -160,7 +171,7 @@ def test_a_header_longer_than_the_file_is_refused(gaussian: nn.Sequential) -> No
 
 
 def test_values_that_are_not_finite_are_refused(gaussian: nn.Sequential) -> None:
-    body = bytearray(body_of(codefile.encode(gaussian)))
+    body = bytearray(body_of(encoded(gaussian)))
     (length,) = struct.unpack("<I", body[:4])
     body[4 + length : 8 + length] = struct.pack("<f", float("nan"))
     with pytest.raises(CheckpointError, match="not finite"):
@@ -173,10 +184,8 @@ def test_any_sealed_change_loads_or_is_refused(data: st.DataObject) -> None:
     net = nn.Sequential(nn.Linear(6, 40), nn.BatchNorm1d(40))
     nn.init.normal_(net[0].weight, generator=torch.Generator().manual_seed(0))
     nn.init.zeros_(net[0].bias)
-    to_gaussian(net)
-    mu_N = (fixing.means(net) * 2).round()
-    fixing.write(net, mu_N, mu_N.abs(), mu_N > 0)
-    body = bytearray(body_of(codefile.encode(net)))
+    rounded(net, 0.5)
+    body = bytearray(body_of(encoded(net)))
     at = data.draw(st.integers(0, len(body) - 1))
     if data.draw(st.booleans()):
         body[at] = data.draw(st.integers(0, 255))
@@ -191,18 +200,22 @@ def test_any_sealed_change_loads_or_is_refused(data: st.DataObject) -> None:
 
 def test_another_net_is_refused(gaussian: nn.Sequential) -> None:
     with pytest.raises(CheckpointError, match="Build the net that the file was written from"):
-        codefile.decode(codefile.encode(gaussian), nn.Sequential(nn.Linear(2, 2)))
+        codefile.decode(encoded(gaussian), nn.Sequential(nn.Linear(2, 2)))
 
 
 def test_what_cannot_be_coded_is_refused(tmp_path: Path) -> None:
     many = nn.Sequential(nn.Linear(300, 300))
-    to_gaussian(many)
     with pytest.raises(ConfigError, match="Fix its weights first"):
-        codefile.encode(many)
+        encoded(many)
     double = nn.Sequential(nn.Linear(2, 2)).double()
-    to_gaussian(double)
     with pytest.raises(ConfigError, match="float32"):
-        codefile.encode(double)
+        codefile.encode(double, ["0.weight"])
+    with pytest.raises(ConfigError, match="under another name or not at all"):
+        codefile.encode(many, ["1.weight"])
+    nn.init.constant_(many[0].bias, torch.nan)
+    nn.init.zeros_(many[0].weight)
+    with pytest.raises(CheckpointError, match=r"`0.bias` holds NaN"):
+        codefile.encode(many, ["0.weight"])
     with pytest.raises(CheckpointError, match="no codebook can be read"):
         codefile.read(tmp_path / "nothing", double)
 
@@ -323,26 +336,47 @@ class Shared(nn.Module):
         self.two = self.one
         self.register_buffer("mask", torch.tensor([True, False]))
         self.register_buffer("small", torch.tensor([0.5, -1.5], dtype=torch.float16))
+        self.register_buffer("brain", torch.tensor([0.5, -1.5], dtype=torch.bfloat16))
 
 
 def test_tied_tensors_are_stored_once_and_small_types_are_kept() -> None:
     net, other = Shared(), Shared()
-    to_gaussian(net, ["one"])
-    codefile.check(net, other)
+    codefile.check(net, ["one.weight", "one.bias"])
     with torch.no_grad():
         other.mask.fill_(False)
         other.small.fill_(0)
-    codefile.decode(codefile.encode(net), other)
+        other.brain.fill_(0)
+    codefile.decode(codefile.encode(net, ["one.weight", "one.bias"]), other)
     assert other.head.weight is other.embed.weight
     assert torch.equal(other.embed.weight, net.embed.weight)
-    assert torch.equal(other.two.weight, net.one.weight.mu)
+    assert torch.equal(other.two.weight, net.one.weight)
     assert torch.equal(other.mask, net.mask)
     assert torch.equal(other.small, net.small)
-    assert codefile.num_plain_bytes(other) == 4 * (12 + 16 + 4) + 2 + 4
+    assert torch.equal(other.brain, net.brain)
+    assert codefile.num_plain_bytes(other) == 4 * (12 + 16 + 4) + 2 + 4 + 4
     loose = Shared()
     loose.head = nn.Linear(4, 3, bias=False)
     with pytest.raises(CheckpointError, match=r"1 differ: head.weight"):
-        codefile.check(net, loose)
+        codefile.decode(encoded(net), loose)
+
+
+def test_a_coded_tie_stays_tied() -> None:
+    net, other = Shared(), Shared()
+    codefile.decode(encoded(net), other)
+    assert other.head.weight is other.embed.weight
+    assert torch.equal(other.head.weight, net.head.weight)
+
+
+def test_nan_in_a_tensor_that_is_not_coded_is_refused_and_infinity_is_not() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    other = copy.deepcopy(net)
+    net[1].running_mean.fill_(float("inf"))
+    content = encoded(net)
+    codefile.decode(content, other)
+    assert torch.isinf(other[1].running_mean).all()
+    body = body_of(content).replace(struct.pack("<f", float("inf")), struct.pack("<f", np.nan))
+    with pytest.raises(CheckpointError, match=r"`1.running_mean` holds NaN"):
+        codefile.decode(sealed(body), other)
 
 
 def test_states_that_a_file_cannot_hold_are_refused_before_training() -> None:
@@ -351,7 +385,5 @@ def test_states_that_a_file_cannot_hold_are_refused_before_training() -> None:
             return {"version": 1}
 
     net = nn.Sequential(nn.Linear(2, 2), Noted(2, 2))
-    plain = copy.deepcopy(net)
-    to_gaussian(net, ["0"])
     with pytest.raises(ConfigError, match=r"`1._extra_state` of the net's state is a dict"):
-        codefile.check(net, plain)
+        codefile.check(net, ["0.weight"])

@@ -8,7 +8,7 @@ from tuneparts import seeding
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.pwfn import compress, load
-from tuneparts.pwfn.learner import PwfnConfig
+from tuneparts.pwfn.config import PwfnConfig
 
 SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
 
@@ -36,7 +36,8 @@ def test_the_net_is_plain_has_few_values_and_the_given_one_is_untouched():
     coded = torch.cat([p.flatten() for i in (0, 4) for p in small.net[i].parameters()])
     assert len(coded.unique()) == small.num_values < len(coded) / 2
     assert small.covered == len(coded) / sum(p.numel() for p in net.parameters())
-    assert small.left_out == {"1": "is a BatchNorm1d, not a plain Linear or Conv2d"}
+    reason = "is of a BatchNorm1d (16)"
+    assert small.left_out == {"1.weight": reason, "1.bias": reason}
     assert not torch.equal(small.net[1].weight, net[1].weight)
     assert 0 < small.entropy < 16
     assert small.num_float_bytes == 4 * sum(v.numel() for v in before.values()) + 4
@@ -79,6 +80,48 @@ def test_same_seed_same_net_arrays_or_tensors_and_the_global_generator_is_untouc
     assert first.history == seen == again.history != other.history
 
 
+def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
+    fields = {**SETTINGS, "interval": 10}
+    whole = compress(_net(), _data(), **fields)
+
+    def stop(row):
+        if row["cost/passes"] == 30:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "net.code"
+    with pytest.raises(KeyboardInterrupt):
+        compress(_net(), _data(), file=file, report=stop, **fields)
+    assert not file.exists()
+    seen = []
+    resumed = compress(_net(), _data(), file=file, report=seen.append, **fields)
+    assert [row["cost/passes"] for row in seen] == [30, 40]
+    assert resumed.history == whole.history
+    assert file.stat().st_size == whole.num_bytes
+    assert [path.name for path in tmp_path.iterdir()] == ["net.code"]
+
+
+def test_what_another_call_left_is_not_continued(tmp_path):
+    file = tmp_path / "net.code"
+    (tmp_path / "net.code.partial").write_bytes(b"torn")
+    first = compress(_net(), _data(), file=file, **SETTINGS)
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compress(_net(1), _data(), file=file, report=stop, **{**SETTINGS, "interval": 10})
+    again = compress(_net(), _data(), file=file, **SETTINGS)
+    assert again.history == first.history
+
+
+def test_deviations_move_as_far_as_they_should_by_default():
+    small = compress(_net(), _data(), **SETTINGS)
+    assert small.history[-1]["fixing/exposure"] == pytest.approx(1.0)
+    given = compress(_net(), _data(), **SETTINGS, sigma={"alpha": 0.0})
+    assert given.history[-1]["fixing/exposure"] == 0
+    compress(_net(), _data(), **SETTINGS, quantiser={"kind": "nearest"})
+
+
 def test_without_pretraining_all_passes_go_to_fixing():
     fields = {**SETTINGS, "pretrain": 0.0, "passes": 20, "interval": 10}
     small = compress(_net(), _data(), **fields)
@@ -94,6 +137,8 @@ def test_without_pretraining_all_passes_go_to_fixing():
         ({"pretrained": "x.pt"}, "takes no `pretrained`"),
         ({"hypers": {"temperature": 2.0}}, "takes no `hypers`"),
         ({"ensemble": 4}, "takes no `ensemble`"),
+        ({"quantiser": {"kind": "free"}}, "one codebook for all weights"),
+        ({"quantiser": {"kind": "uniform"}, "fractions": (1.0,)}, "one codebook"),
         ({"pases": 4}, "Did you mean `passes`"),
         ({"fractions": (0.5, 0.4)}, "fractions rise"),
     ],
@@ -120,8 +165,9 @@ def test_data_that_do_not_fit_are_refused():
 
 
 def test_a_net_without_a_layer_to_cover_is_refused_with_the_reasons():
-    with pytest.raises(ConfigError, match="`weight` is a parameter of a Linear itself"):
-        compress(nn.Linear(6, 3), _data())
+    with pytest.raises(ConfigError, match="`weight` is of a LayerNorm"):
+        compress(nn.LayerNorm(6), _data())
+    assert compress(nn.Linear(6, 3), _data(), **SETTINGS).covered == 1
     with pytest.raises(ConfigError, match="forward raised RuntimeError"):
         compress(nn.Sequential(nn.Linear(6, 3)).double(), _data())
     with pytest.raises(ConfigError, match=r"`0.weight` is not initialised"):
@@ -141,7 +187,7 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     net = _net()
     net[0].requires_grad_(False)
     small = compress(net, _data(), **SETTINGS)
-    assert small.left_out.keys() == {"1"}
+    assert small.left_out.keys() == {"1.weight", "1.bias"}
     assert not small.net[0].weight.requires_grad
     # Fixed to values near the old ones, and not moved by training in between.
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3

@@ -15,9 +15,9 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.config import parse
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import codefile, fixing, gaussian
-from tuneparts.pwfn.gaussian import GaussianConv2d, GaussianLinear
-from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.pwfn import codefile
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -30,6 +30,10 @@ QUANTISERS: list[dict[str, Any]] = [
     {"kind": "nearest", "max_order": 1},
     {"kind": "kmeans", "num_values": 16},
     {"kind": "wfn"},
+]
+AT_ONCE: list[dict[str, Any]] = [
+    {"kind": "uniform", "bits": 8},
+    {"kind": "uniform", "bits": 4, "aware": True},
 ]
 
 
@@ -85,14 +89,48 @@ def test_all_weights_are_fixed_at_the_end(task: Task, quantiser: dict[str, Any])
     assert last["fixing/fraction"] == 1
     assert last["fixing/rounds"] == 3
     assert last["size/unique_weights"] < learner.config.net.widths[0] * 36  # type: ignore[union-attr]
-    assert bool(fixing.fixed(learner.net).all())
+    assert bool(learner.gaussians.fixed.all())
     if quantiser["kind"] in {"clusters", "nearest"}:
-        integers = fixing.means(learner.net).double() * 128
+        integers = learner.gaussians.means().double() * 128
         assert torch.equal(integers, integers.round())
         set_bits = [int(abs(n)).bit_count() for n in integers.tolist()]
         assert max(set_bits) <= quantiser.get("max_order", 4)
     if quantiser["kind"] == "kmeans":
         assert last["size/unique_weights"] <= 16
+
+
+@pytest.mark.parametrize("quantiser", AT_ONCE, ids=str)
+def test_integers_with_a_scale_per_channel(task: Task, quantiser: dict[str, Any]) -> None:
+    learner = build(task, **mlp(quantiser=quantiser, fractions=(1.0,)))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 1
+    assert last["size/unique_weights"] <= 255
+    num, plain = len(learner.gaussians.sigma), codefile.num_plain_bytes(learner.net)
+    assert num * last["size/entropy"] / 8 < last["size/coded_bytes"] < plain
+    with pytest.raises(ConfigError, match="rounds all weights at once"):
+        config(quantiser=quantiser)
+
+
+def test_quantisation_aware_training_moves_the_weights_behind_the_rounded_ones(task: Task) -> None:
+    changes = mlp(interval=1, fractions=(1.0,), clip=1e9)
+    aware = build(task, **changes, quantiser={"kind": "uniform", "bits": 2, "aware": True})
+    after = build(task, **changes, quantiser={"kind": "uniform", "bits": 2})
+    while aware.passes < aware.rounds.pretrain_end:
+        assert aware.advance()["train/loss"] == after.advance()["train/loss"]
+    start, learning = aware.gaussians.means(), aware.gaussians
+    first = aware.advance()["train/loss"]
+    assert first != after.advance()["train/loss"]  # the loss is that of rounded weights
+    moved = learning.means() != start
+    assert moved.any()
+    assert not learning.fixed.any()
+
+
+def test_without_fixing_the_schedule_is_the_same(task: Task) -> None:
+    learner = build(task, **mlp(quantiser={"kind": "free"}))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 0
+    assert last["fixing/rounds"] == 3
+    assert last["size/coded_bytes"] == codefile.num_plain_bytes(learner.net)
 
 
 RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}
@@ -142,14 +180,14 @@ def test_fixed_weights_do_not_move_between_rounds(task: Task) -> None:
     learner = build(task, interval=1, finetune={"kind": "adam", "lr": 0.01, "weight_decay": 0.1})
     while learner._num_rounds_done < 1:
         learner.advance()
-    fixed_N = fixing.fixed(learner.net)
-    mu_N, sigma_N = fixing.means(learner.net), fixing.sigmas(learner.net)
+    fixed_N = learner.gaussians.fixed.clone()
+    mu_N, sigma_N = learner.gaussians.means(), learner.gaussians.sigma.detach().clone()
     learner.advance()
     learner.advance()
     assert learner._num_rounds_done == 1
-    assert torch.equal(fixing.means(learner.net)[fixed_N], mu_N[fixed_N])
-    assert torch.equal(fixing.sigmas(learner.net)[fixed_N], sigma_N[fixed_N])
-    assert not torch.equal(fixing.means(learner.net)[~fixed_N], mu_N[~fixed_N])
+    assert torch.equal(learner.gaussians.means()[fixed_N], mu_N[fixed_N])
+    assert torch.equal(learner.gaussians.sigma[fixed_N], sigma_N[fixed_N])
+    assert not torch.equal(learner.gaussians.means()[~fixed_N], mu_N[~fixed_N])
 
 
 def test_pretraining_is_standard_training(task: Task) -> None:
@@ -172,10 +210,10 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "net", standard.state_dict())
     given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
     learner = build(task, net="mlp", **given)
-    net = gaussian.to_plain(learner.net)
+    net = learner.net
     for name, value in standard.state_dict()["net"].items():
         assert torch.equal(net.state_dict()[name], value)
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(CheckpointError, match="Build the net"):
         build(task, net={"name": "mlp", "widths": (7,)}, **given)
 
 
@@ -185,12 +223,78 @@ def test_warm_up_moves_deviations_only(task: Task) -> None:
         learner.advance()
     assert learner.rounds.warmup_end - learner.rounds.pretrain_end == 6
     parameters = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
+    start = learner.gaussians.sigma.detach().clone()
     for _ in range(6):
         learner.advance()
     for name, parameter in learner.net.named_parameters():
-        is_weight_sigma = name.endswith("weight.sigma")
-        moved = not torch.equal(parameter, parameters[name])
-        assert moved if is_weight_sigma else (not moved or name.endswith(".sigma")), name
+        assert torch.equal(parameter, parameters[name]), name
+    moved = learner.gaussians.parts(learner.gaussians.sigma.detach() != start)
+    assert all(part.any() for name, part in moved.items() if name.endswith("weight"))
+
+
+def test_trials_of_a_seed_share_their_pretraining(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_CACHE", str(tmp_path))
+    changes = mlp(interval=4, augmentation={"crop_padding": 1})
+    alone = finish(build(task, **changes))
+    first = finish(build(task, **changes, shares_pretraining=True))
+    files = list((tmp_path / "pretrained").glob("*.pt"))
+    assert len(files) == 1
+    second = finish(build(task, **changes, shares_pretraining=True))
+    assert first == second
+    # The first row is all of the pretraining; what follows is as without sharing.
+    assert first[0]["cost/passes"] == 12
+    assert first[1:] == alone[3:]
+    finish(build(task, **changes, shares_pretraining=True, sigma={"alpha": 0.5}))
+    assert list((tmp_path / "pretrained").glob("*.pt")) == files
+    finish(build(task, seed=1, **changes, shares_pretraining=True))
+    finish(build(task, **changes, shares_pretraining=True, optimiser={"lr": 0.1}))
+    assert len(list((tmp_path / "pretrained").glob("*.pt"))) == 3
+
+
+def test_an_exposure_decides_alpha_whatever_the_length(task: Task) -> None:
+    for passes in (16, 24):
+        last = finish(build(task, **mlp(passes=passes, sigma={"exposure": 0.7})))[-1]
+        assert last["fixing/exposure"] == pytest.approx(0.7)
+        assert last["fixing/spread"] >= 1
+
+
+def test_a_pull_without_effect_is_warned_of(task: Task, caplog: pytest.LogCaptureFixture) -> None:
+    build(task, **mlp())
+    assert "no effect over 12 passes" in caplog.text
+    caplog.clear()
+    build(task, **mlp(sigma={"exposure": 1.0}))
+    build(task, **mlp(sigma={"alpha": 0.0}))
+    build(task, **mlp(quantiser={"kind": "nearest"}))
+    assert not caplog.text
+
+
+def test_released_habits_move_what_is_fixed_until_the_next_round(task: Task) -> None:
+    learner = build(
+        task,
+        **mlp(interval=1, habits="released", sigma={"alpha": 1.0},
+              finetune={"kind": "sgd", "lr": 0.1, "weight_decay": 0.1}),
+    )  # fmt: skip
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    fixed_N, sigma_N = learner.gaussians.fixed.clone(), learner.gaussians.sigma.detach().clone()
+    mu_N = learner.gaussians.means()
+    learner.advance()
+    moved = (learner.gaussians.means() != mu_N)[fixed_N & (mu_N != 0)]
+    assert moved.all()
+    assert (learner.gaussians.sigma > sigma_N)[fixed_N].any()
+    finish(learner)
+    integers = learner.gaussians.means().double() * 128
+    assert torch.equal(integers, integers.round())
+
+
+def test_new_fields_leave_the_json_of_configs_without_them_alone() -> None:
+    tree = json.loads(config().model_dump_json())
+    assert not {"shares_pretraining", "habits"} & tree.keys()
+    assert "exposure" not in tree["sigma"]
+    changed = config(shares_pretraining=True, habits="released", sigma={"exposure": 1.0})
+    assert parse(PwfnConfig, json.loads(changed.model_dump_json())) == changed
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -218,6 +322,7 @@ CHANGES: list[dict[str, Any]] = [
     {"clip": 0.01},
     {"recalibrate": 3},
     {"ensemble": 2},
+    {"habits": "released"},
 ]
 
 
@@ -251,6 +356,8 @@ def test_every_field_matters(
         ({"fractions": (0.5,)}, "exactly 1"),
         ({"pretrain": 0.5, "warmup": 0.5}, "rounds have passes"),
         ({"pretrained": "somewhere"}, "set `pretrain` to 0"),
+        ({"sigma": {"alpha": 0.1, "exposure": 1.0}}, "give one of them"),
+        ({"sigma": {"exposure": 1.0}, "finetune": {"kind": "adam"}}, "is defined for SGD"),
         ({"quantiser": {"kind": "nearest"}, "sigma": {"alpha": 0.1}}, "no standard deviations"),
         ({"quantiser": {"kind": "clusters", "distance": "relative"}}, "delta < 1"),
         ({"quantiser": {"kind": "clusters", "rule": "running_mean"}}, "monotone"),
@@ -285,7 +392,7 @@ def test_wfn_draws_free_weights_to_what_is_fixed(task: Task) -> None:
     while learner._num_rounds_done < 1:
         learner.advance()
     plain.load_state_dict(learner.state_dict())
-    before, fixed_N = fixing.means(learner.net), fixing.fixed(learner.net)
+    before, fixed_N = learner.gaussians.means(), learner.gaussians.fixed.clone()
     loss = learner.advance()["train/loss"]
     plain.advance()
 
@@ -299,7 +406,7 @@ def test_wfn_draws_free_weights_to_what_is_fixed(task: Task) -> None:
     assert free_R.grad is not None
     expected = torch.where(large, -0.01 * free_R.grad * (0.4 * loss / term.detach()), 0.0)
 
-    drawn = fixing.means(learner.net).double() - fixing.means(plain.net).double()
+    drawn = learner.gaussians.means().double() - plain.gaussians.means().double()
     assert not drawn[fixed_N].any()
     torch.testing.assert_close(drawn[~fixed_N], expected, rtol=1e-3, atol=1e-7)
     assert drawn.any()
@@ -315,7 +422,7 @@ def test_wfn_resumes_bit_for_bit(task: Task) -> None:
     resumed = build(task, **changes)
     resumed.load_state_dict(checkpoint.from_bytes(content))
     assert finish(resumed) == expected
-    assert torch.equal(fixing.means(resumed.net), fixing.means(whole.net))
+    assert torch.equal(resumed.gaussians.means(), whole.gaussians.means())
 
 
 def test_a_finished_learner_shows_its_weights(task: Task) -> None:
@@ -324,7 +431,7 @@ def test_a_finished_learner_shows_its_weights(task: Task) -> None:
     shown = learner.artifacts()["deviations"]
     assert set(shown["moment"]) == {"at the start", "at the end"}
     ends = [mu for mu, when in zip(shown["mu"], shown["moment"], strict=True) if "end" in when]
-    assert set(ends) <= set(fixing.means(learner.net).tolist())
+    assert set(ends) <= set(learner.gaussians.means().tolist())
     assert build(task, **mlp(quantiser={"kind": "nearest"})).artifacts() == {}
 
 
@@ -351,13 +458,12 @@ def test_the_final_module_is_an_ordinary_net_that_a_code_file_loads_into(
     learner = build(task)
     finish(learner)
     module = learner.final_module()
-    types = {type(layer) for layer in module.modules()}
-    assert types >= {nn.Conv2d, nn.Linear}
-    assert not types & {GaussianConv2d, GaussianLinear}
+    assert {type(layer) for layer in module.modules()} >= {nn.Conv2d, nn.Linear}
+    assert not any("sigma" in name or "fixed" in name for name in module.state_dict())
     x = torch.from_numpy(task.test.inputs[:9].copy())
     expected = module(x)
     path = tmp_path / "net.code"
-    codefile.write(path, learner.net)
+    codefile.write(path, learner.net, learner.coverage.names)
     with torch.no_grad():
         for parameter in module.body.net.parameters():
             parameter.zero_()

@@ -1,4 +1,3 @@
-import copy
 import math
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tuneparts.pwfn import sigma
-from tuneparts.pwfn.gaussian import FLOOR, layers, sampled, tensors, to_gaussian
+from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent
 from tuneparts.pwfn.sigma import columns, controlled, initialise, snapshot
 
 CEILING = 0.05
@@ -80,113 +79,105 @@ def test_more_elements_than_torch_takes_quantiles_of() -> None:
     assert sigma._third_quartile(values) == 1.8125
 
 
-def test_whole_nets(net: nn.Sequential) -> None:
-    to_gaussian(net)
-    sigma.initialise(net, "product")
-    for tensor in tensors(net).values():
-        assert torch.equal(tensor.sigma, sigma.initial(tensor.mu))
-    sigma.initialise(net, 0.01)
-    assert all((tensor.sigma == torch.tensor(0.01)).all() for tensor in tensors(net).values())
-    sigma.initialise(net, 0.0)
-    assert all((tensor.sigma == FLOOR).all() for tensor in tensors(net).values())
+def test_whole_nets(gaussians: Gaussians) -> None:
+    sigma.initialise(gaussians, "product")
+    for name, part in gaussians.parts(gaussians.sigma).items():
+        assert torch.equal(part, sigma.initial(gaussians.mus[name]))
+    sigma.initialise(gaussians, 0.01)
+    assert (gaussians.sigma == torch.tensor(0.01)).all()
+    sigma.initialise(gaussians, 0.0)
+    assert (gaussians.sigma == FLOOR).all()
 
 
 CUTOFF = 0.05
 
 
 @pytest.fixture
-def gaussian(net: nn.Sequential) -> nn.Sequential:
-    to_gaussian(net)
-    sigma.initialise(net)
+def pulled(net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor) -> tuple[Gaussians, Tensor]:
+    """Gaussians with the gradients of a draw, and the draw; one row above S, one fixed."""
+    sigma.initialise(gaussians)
     with torch.no_grad():
-        net[6].weight.sigma[0] = 0.06
-        net[6].weight.fixed[1] = True
-    return net
+        gaussians.parts(gaussians.sigma)["6.weight"][0] = 0.06
+    gaussians.parts(gaussians.fixed)["6.weight"][1] = True
+    draw = gaussians.draw(torch.Generator().manual_seed(0))
+    Lent(net, draw.values)(x_BCHW).square().sum().backward()
+    gaussians.take_gradients(draw)
+    return gaussians, draw.eps_N
 
 
-def penalty(net: nn.Module, cutoff: float, form: sigma.PullForm) -> Tensor:
+def penalty(gaussians: Gaussians, sigma_N: Tensor, eps_N: Tensor, form: sigma.PullForm) -> Tensor:
     """The regulariser as a term of the loss, as it is printed; draws are constants in it."""
     total = torch.zeros(())
-    for layer in layers(net).values():
-        short = (cutoff - layer.weight.sigma).clamp(min=0) * ~layer.weight.fixed
-        drawn = layer.weight.eps.abs() / 2 * short.square()
-        total = total + (short if form == "hinge" else drawn).sum()
+    parts, eps, fixed = (gaussians.parts(v) for v in (sigma_N, eps_N, gaussians.fixed))
+    for name in gaussians.names:
+        if name.endswith("weight"):
+            short = (CUTOFF - parts[name]).clamp(min=0) * ~fixed[name]
+            drawn = eps[name].abs() / 2 * short.square()
+            total = total + (short if form == "hinge" else drawn).sum()
     return total
-
-
-def loss_of(net: nn.Sequential, x_BCHW: Tensor) -> Tensor:
-    with sampled(net, torch.Generator().manual_seed(0)):
-        return net(x_BCHW).square().sum()
 
 
 @pytest.mark.parametrize("form", ["squared", "hinge"])
 def test_as_a_loss_and_as_a_gradient_it_is_the_same(
-    gaussian: nn.Sequential, x_BCHW: Tensor, form: sigma.PullForm
+    pulled: tuple[Gaussians, Tensor], form: sigma.PullForm
 ) -> None:
-    other = copy.deepcopy(gaussian)
-    loss_of(gaussian, x_BCHW).backward()
-    sigma.pull(gaussian, 0.3, CUTOFF, form)
-    (loss_of(other, x_BCHW) + 0.3 * penalty(other, CUTOFF, form)).backward()
-    for name, tensor in tensors(gaussian).items():
-        expected = tensors(other)[name].sigma.grad
-        torch.testing.assert_close(tensor.sigma.grad, expected, rtol=1e-5, atol=1e-6)
+    gaussians, eps_N = pulled
+    leaf_N = gaussians.sigma.detach().clone().requires_grad_()
+    (0.3 * penalty(gaussians, leaf_N, eps_N, form)).backward()
+    expected = gaussians.sigma.grad + leaf_N.grad
+    sigma.pull(gaussians, sigma.reach(gaussians, CUTOFF), eps_N, alpha=0.3, form=form)
+    torch.testing.assert_close(gaussians.sigma.grad, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_pull_is_alpha_eps_times_the_distance_to_the_cutoff(
-    gaussian: nn.Sequential, x_BCHW: Tensor
+    pulled: tuple[Gaussians, Tensor],
 ) -> None:
-    loss_of(gaussian, x_BCHW).backward()
-    before = {name: tensor.sigma.grad.clone() for name, tensor in tensors(gaussian).items()}
-    sigma.pull(gaussian, 0.5, CUTOFF)
-    for name, tensor in tensors(gaussian).items():
-        change = before[name] - tensor.sigma.grad
+    gaussians, eps_N = pulled
+    gaussians.sigma.grad.zero_()
+    noise = {name: part.clone() for name, part in gaussians.parts(eps_N).items()}
+    sigma.pull(gaussians, sigma.reach(gaussians, CUTOFF), eps_N, alpha=0.5)
+    fixed, values = gaussians.parts(gaussians.fixed), gaussians.parts(gaussians.sigma)
+    for name, slope in gaussians.parts(gaussians.sigma.grad).items():
         if name.endswith("bias"):
-            assert not change.any()
+            assert not slope.any()
             continue
-        expected = 0.5 * tensor.eps.abs() * (CUTOFF - tensor.sigma).clamp(min=0) * ~tensor.fixed
-        torch.testing.assert_close(change, expected, rtol=1e-3, atol=2e-5)
-    last = before["6.weight"] - gaussian[6].weight.sigma.grad
+        expected = 0.5 * noise[name].abs() * (CUTOFF - values[name]).clamp(min=0) * ~fixed[name]
+        torch.testing.assert_close(-slope, expected)
+    last = gaussians.parts(gaussians.sigma.grad)["6.weight"]
     assert not last[0].any()
     assert not last[1].any()
     assert last[2].any()
 
 
-def test_hinge_pulls_with_constant_strength(gaussian: nn.Sequential, x_BCHW: Tensor) -> None:
-    loss_of(gaussian, x_BCHW).backward()
-    for layer in layers(gaussian).values():
-        layer.weight.sigma.grad.zero_()
-    sigma.pull(gaussian, 0.25, CUTOFF, "hinge")
-    grad = gaussian[6].weight.sigma.grad
+def test_hinge_pulls_with_constant_strength(pulled: tuple[Gaussians, Tensor]) -> None:
+    gaussians, eps_N = pulled
+    gaussians.sigma.grad.zero_()
+    sigma.pull(gaussians, sigma.reach(gaussians, CUTOFF), eps_N, alpha=0.25, form="hinge")
+    grad = gaussians.parts(gaussians.sigma.grad)["6.weight"]
     assert (grad[2:] == -0.25).all()
     assert not grad[:2].any()
-
-
-def test_no_draw_no_squared_pull(gaussian: nn.Sequential, x_BCHW: Tensor) -> None:
-    gaussian(x_BCHW).sum().backward()
-    sigma.pull(gaussian, 1.0, CUTOFF)
-    assert all(tensor.sigma.grad is None for tensor in tensors(gaussian).values())
 
 
 @pytest.mark.parametrize("curvature", [0.1, 1.0])
 def test_where_deviations_settle_on_a_quadratic(curvature: float) -> None:
     # Many independent weights with loss h w^2 / 2 each: their mean deviation has little noise.
-    net = nn.Sequential(nn.Linear(2000, 1, bias=False)).double()
-    nn.init.zeros_(net[0].weight)
-    to_gaussian(net)
-    sigma.initialise(net, 0.02)
-    weight, alpha, lr = net[0].weight, 0.25, 0.05
+    net = nn.Linear(2000, 1, bias=False).double()
+    nn.init.zeros_(net.weight)
+    gaussians = Gaussians(net, ["weight"])
+    sigma.initialise(gaussians, 0.02)
+    alpha, lr = 0.25, 0.05
     generator = torch.Generator().manual_seed(0)
+    reach_N = sigma.reach(gaussians, CUTOFF)
     kept = []
     for step in range(800):
-        with sampled(net, generator):
-            loss = curvature / 2 * weight().square().sum()
-        loss.backward()
-        sigma.pull(net, alpha, CUTOFF)
+        draw = gaussians.draw(generator)
+        (curvature / 2 * draw.values["weight"].square().sum()).backward()
+        gaussians.take_gradients(draw)
+        sigma.pull(gaussians, reach_N, draw.eps_N, alpha=alpha)
         with torch.no_grad():
-            weight.sigma.sub_(weight.sigma.grad, alpha=lr)
-        net.zero_grad()
+            gaussians.sigma.sub_(gaussians.sigma.grad, alpha=lr)
         if step >= 400:
-            kept.append(weight.sigma.mean().item())
+            kept.append(gaussians.sigma.mean().item())
     kappa = alpha * math.sqrt(2 / math.pi)
     expected = CUTOFF * kappa / (kappa + curvature)
     assert sum(kept) / len(kept) == pytest.approx(expected, rel=0.05)
@@ -237,31 +228,30 @@ def test_learnt_and_nothing_free_change_nothing() -> None:
     assert torch.equal(controlled(SIGMA_N, all_fixed, "constant", generator), SIGMA_N)
 
 
-def test_small_layers_are_shown_whole(net: nn.Sequential) -> None:
-    to_gaussian(net)
-    initialise(net)
-    taken = snapshot(net, seed=0)
-    assert list(taken) == list(layers(net))
-    for name, layer in layers(net).items():
-        assert torch.equal(taken[name][0], layer.weight.mu.flatten())
-        assert torch.equal(taken[name][1], layer.weight.sigma.flatten())
+def test_small_layers_are_shown_whole(gaussians: Gaussians) -> None:
+    initialise(gaussians)
+    taken = snapshot(gaussians, seed=0)
+    assert list(taken) == ["0", "3", "4", "6"]
+    deviations = gaussians.parts(gaussians.sigma)
+    for name, shown_2S in taken.items():
+        assert torch.equal(shown_2S[0], gaussians.mus[f"{name}.weight"].flatten())
+        assert torch.equal(shown_2S[1], deviations[f"{name}.weight"].flatten())
 
 
 def test_the_same_weights_are_shown_each_time(
-    net: nn.Sequential, monkeypatch: pytest.MonkeyPatch
+    gaussians: Gaussians, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sigma, "MAX_SHOWN", 7)
-    to_gaussian(net)
-    layer = layers(net)["6"].weight
+    mu = gaussians.mus["6.weight"]
     with torch.no_grad():
-        layer.mu.copy_(torch.arange(layer.mu.numel()).view_as(layer.mu))
-        before = snapshot(net, seed=3)["6"]
-        layer.mu += 1000
-    after = snapshot(net, seed=3)["6"]
+        mu.copy_(torch.arange(mu.numel()).view_as(mu))
+        before = snapshot(gaussians, seed=3)["6"]
+        mu += 1000
+    after = snapshot(gaussians, seed=3)["6"]
     assert before.shape == (2, 7)
     assert len(before[0].unique()) == 7
     assert torch.equal(after[0], before[0] + 1000)
-    assert not torch.equal(snapshot(net, seed=4)["6"][0], after[0])
+    assert not torch.equal(snapshot(gaussians, seed=4)["6"][0], after[0])
 
 
 def test_snapshots_as_a_table() -> None:

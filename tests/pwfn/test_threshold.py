@@ -262,3 +262,12 @@ def test_as_a_stable_sort_selects(values: list[int], data: st.DataObject) -> Non
     order = sorted(range(len(values)), key=lambda i: values[i])[:num]
     expected = [i in order for i in range(len(values))]
     assert smallest(torch.tensor(values, dtype=torch.float64), num).tolist() == expected
+
+
+def test_more_pairs_of_centres_than_int32_can_hold() -> None:
+    mu = torch.linspace(-1.2, 1.2, 500)
+    found = cluster(mu, torch.full((500,), 1e-4), 500, bits=16, max_order=7)
+    assert found.fixed_N.all()
+    assert (found.mu_N - mu).abs().max() < 0.01
+    integers = found.mu_N.double() * 2**16
+    assert torch.equal(integers, integers.round())

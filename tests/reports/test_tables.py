@@ -49,6 +49,18 @@ def test_label_says_unit_once():
     assert tables.label("cost/passes") == "passes"
 
 
+def test_weight_steps_are_shown_where_they_are_not_the_passes(trials, steps, metadata):
+    def headers(frame):
+        return [c.header for c in RunData(metadata, frame, steps).tables[0].columns]
+
+    assert "weight steps per seed" not in headers(trials)
+    assert "weight steps per seed" not in headers(
+        trials.assign(**{"cost/weight_steps": trials["cost/passes"]})
+    )
+    halved = trials.assign(**{"cost/weight_steps": trials["cost/passes"] / 2})
+    assert "weight steps per seed" in headers(halved)
+
+
 def test_failures_are_shown(built):
     assert cells(built[0], "trials")[1] == "22/24 (1 failed, 1 missing)"
     assert any("loss was nan at pass 160" in note for note in built[0].notes)
@@ -147,3 +159,22 @@ def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
     assert "corrupted nll (nats) ↓" in names
     sizes = next(column for column in table.columns if "parameters" in column.header)
     assert not any(cell.is_bold for cell in sizes.cells)
+
+
+def test_sharing_shows_what_the_budget_left_of_what_was_asked_for(trials, metadata):
+    shared = trials.assign(
+        **{
+            "superweights/tau_asked": 0.4,
+            "superweights/tau": 0.05,
+            "superweights/bins": 4.0,
+            "superweights/clusters": 7.0,
+            "superweights/trained": 104.0,
+        }
+    )
+    table = RunData(metadata, shared, pd.DataFrame()).tables[-1]
+    assert table.heading == "Sharing"
+    shown = {column.header.split(" ↑")[0]: column.cells[0].text for column in table.columns}
+    assert shown["tau asked"].startswith("0.40")
+    assert shown["tau"].startswith("0.05")
+    assert shown["clusters"].startswith("7")
+    assert "which was lowered" in table.notes[1]

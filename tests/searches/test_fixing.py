@@ -7,14 +7,24 @@ from tuneparts.reports.figures import gallery
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
-NAMES = ("pwfn_alpha", "pwfn_baselines", "pwfn_epochs", "pwfn_rounds")
+SETTINGS = {
+    "pwfn_alpha": {},
+    "pwfn_baselines": {"converged": True},
+    "pwfn_cifar": {"harder": True},
+    "pwfn_ensembles": {"converged": True},
+    "pwfn_epochs": {},
+    "pwfn_grid": {"converged": True},
+    "pwfn_oneshot": {"converged": True},
+    "pwfn_rounds": {},
+    "pwfn_tinyimagenet": {"converged": True},
+}
 
 
 @pytest.mark.parametrize("scale", list(Scale))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_every_arm_has_the_same_net_batches_and_pretraining(name: str, scale: Scale) -> None:
     search = load(name, scale=scale)
-    setting = Fixing(scale=scale)
+    setting = Fixing(scale=scale, **SETTINGS[name])
     assert len({arm.config.net for arm in search.arms}) == 1
     assert len({arm.config.batch_size for arm in search.arms}) == 1
     assert len({arm.resources.model_dump_json() for arm in search.arms}) == 1
@@ -35,6 +45,30 @@ def test_the_net_that_is_not_fixed_trains_as_long_and_on_the_same_images(scale: 
     assert {config.augmentation for config in arms.values()} == {unfixed.augmentation}
     assert {config.passes for config in arms.values()} == {unfixed.passes}
     assert {config.optimiser for config in arms.values()} == {unfixed.optimiser}
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("pwfn_alpha", "ff9274e93c66"),
+        ("pwfn_epochs", "3a26f6e0c56a"),
+        ("pwfn_rounds", "c75dd96f25aa"),
+    ],
+)
+def test_searches_without_the_new_settings_keep_their_digests(name: str, digest: str) -> None:
+    assert load(name, scale=Scale.CPU).digest == digest
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_published_nets_start_from_their_weights(scale: Scale) -> None:
+    search = load("pwfn_imagenet", scale=scale)
+    given = {arm.config.pretrained for arm in search.arms}
+    if scale is not Scale.PAPER:
+        assert given == {None}
+        return
+    names = ("resnet18", "resnet34", "resnet50", "densenet161")
+    assert given == {f"torchvision:{name}" for name in names}
+    assert {arm.config.net.name.removeprefix("imagenet_") for arm in search.arms} == set(names)
 
 
 @pytest.mark.parametrize("scale", list(Scale))

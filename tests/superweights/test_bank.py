@@ -164,6 +164,19 @@ def test_composed_weights_start_with_the_variance_of_their_fan_in(ties) -> None:
         assert float(weight.detach().std()) == pytest.approx((2 / fan_in) ** 0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("ties", [tying.private, tying.shared])
+def test_composed_weights_start_at_the_scale_of_the_net_itself(ties) -> None:
+    stds = [0.5, 0.02, 0.0]
+    layers = [Layer(0, f"l{i}", "conv3x3", 40, 20, (3, 3), std) for i, std in enumerate(stds)]
+    plan = make_plan(layers, [0] * 3, budget=40 * 20 * 9 * 3)
+    bank = bank_of(plan, ties(plan), initialisation="own")
+    for std, weight in zip(stds, bank.compose(), strict=True):
+        # Tied layers start at the smallest of their scales.
+        expected = std if ties is tying.private else 0.0
+        assert float(weight.detach().std()) == pytest.approx(expected, rel=0.05)
+    assert all(float(templates.detach().std()) > 0.4 for templates in bank.templates_KD)
+
+
 def test_the_released_initialisation_ignores_the_layer() -> None:
     layers = [Layer(0, f"l{i}", "conv1x1", 50, 50, (1, 1)) for i in range(3)]
     bank = bank_of(make_plan(layers, [0] * 3, budget=20_000), initialisation="released")

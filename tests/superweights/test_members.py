@@ -1,3 +1,4 @@
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -6,13 +7,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts import seeding
+from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes
-from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
+from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.superweights import ties as tying
 from tuneparts.superweights.allocation import make_plan
 from tuneparts.superweights.bank import TemplateBank
 from tuneparts.superweights.clusters import depth_bins, layers_of
+from tuneparts.superweights.learner import SuperweightsConfig
 from tuneparts.superweights.members import SuperweightMembers
+from tuneparts.training.learner import Context
 
 WRN_16, WRN_10 = WideResNet(depth=16), WideResNet(depth=10, width=1.5)
 
@@ -172,3 +176,94 @@ def test_weights_are_not_left_behind_in_the_nets() -> None:
     assert isinstance(conv, nn.Conv2d)
     with pytest.raises(AttributeError):
         _ = conv.weight
+
+
+def loss(logits_BK: torch.Tensor, y_B: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits_BK, y_B)
+
+
+def gradients(model: SuperweightMembers) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_gradients_member_by_member_are_those_of_the_sum() -> None:
+    model = members(WRN_16, WRN_10, WRN_16).double()
+    x, y = images().double(), torch.arange(6)
+    sum(loss(logits, y) for logits in model(x)).backward()
+    whole = gradients(model)
+    model.zero_grad()
+    losses = model.backward([(x, y)] * 3, loss)
+    assert losses.shape == (3,)
+    assert not losses.requires_grad
+    for ours, expected in zip(gradients(model), whole, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
+
+
+class Kept:
+    """Counts the bytes of activations that a graph holds at its largest."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        copy = tensor.detach().clone()
+        size = copy.numel() * copy.element_size()
+        self.now += size
+        self.most = max(self.most, self.now)
+        weakref.finalize(copy, self._drop, size)
+        return copy
+
+    def _drop(self, size: int) -> None:
+        self.now -= size
+
+
+def test_one_member_at_a_time_holds_its_activations() -> None:
+    model = members(*[WideResNet(depth=10)] * 4, budget=80_000)
+    x, y = images(64), torch.arange(64) % 10
+    most = {}
+    for name in ("together", "one by one"):
+        kept = Kept()
+        with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda tensor: tensor):
+            if name == "together":
+                sum(loss(logits, y) for logits in model(x)).backward()
+            else:
+                model.backward([(x, y)] * 4, loss)
+        most[name] = kept.most
+    assert most["one by one"] <= most["together"] / 3
+
+
+def test_served_members_compose_nothing_and_answer_the_same() -> None:
+    model = members(WRN_16, WRN_10).eval()
+    served = model.materialised().eval()
+    assert not any(isinstance(module, TemplateBank) for module in served.modules())
+    assert torch.equal(served(images()), model(images()))
+    program = torch.export.export(served, (images(),))
+    torch.testing.assert_close(program.module()(images()), served(images()))
+
+
+def test_deep_fixup_nets_keep_their_own_scale() -> None:
+    config = FixupResNet(depth=50)
+    learner = SuperweightsConfig(
+        members=(config, config),
+        passes=4,
+        interval=2,
+        allocation={"when_short": "merge"},
+        sharing={"clusters": "depth", "coefficients": "private"},
+    ).build(
+        Context(
+            DataConfig(name="stripes", num_train=60, num_val=8, num_test=8).load(),
+            0,
+            torch.device("cpu"),
+        )
+    )
+    x = learner.context.task.in_shape
+    inputs = torch.randn(16, *x, generator=torch.Generator().manual_seed(0))
+    scales = []
+    for net in (config.build(x, 2), learner.model.plain(0)):
+        seen: list[torch.Tensor] = []
+        head = [module for module in net.modules() if isinstance(module, nn.Linear)][-1]
+        head.register_forward_pre_hook(lambda _m, args, seen=seen: seen.append(args[0]))
+        with torch.no_grad():
+            net(inputs)
+        scales.append(float(seen[0].std()))
+    assert 0.5 < scales[1] / scales[0] < 2

@@ -16,7 +16,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.learner import Context, MethodConfig
 
-CLASSES_ONLY = {"laplace", "posthoc_laplace", "universally_slimmable"}
+CLASSES_ONLY = {"laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}
 MAE = Metric("mae", Direction.DOWN, "", 4, "mean absolute error")
 
 
@@ -218,4 +218,4 @@ class TestCalls:
         small = pwfn.compress(
             embedded((5,), 3), (tokens, tokens[:, 0] % 3), passes=12, batch_size=10
         )
-        assert "0" in small.left_out  # the embedding
+        assert small.covered == 1  # the embedding as well

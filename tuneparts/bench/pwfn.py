@@ -21,9 +21,11 @@ from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
 from tuneparts.data.task import Examples, Task
-from tuneparts.models import ResNet18
+from tuneparts.models import Mlp, ResNet18
+from tuneparts.models.net import NetConfig
 from tuneparts.pwfn import sigma, threshold
-from tuneparts.pwfn.learner import PwfnConfig, PwfnLearner
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.pwfn.threshold import SIGMA_FLOOR, Clustering
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import LoopLearner
@@ -41,14 +43,14 @@ def run(*, quick: bool = False) -> dict[str, Any]:
     try:
         rows = [_round_row(size, rounds=1 if quick else 3) for size in sizes]
         literal = _literal_row(sizes[0])
-        step = _step_row(quick=quick)
+        steps = [_step_row(*case) for case in _nets(quick=quick)]
     finally:
         torch.set_num_threads(before)
     ratios = {f"reference_over_ours.{_power(sizes[0])}": literal["ratio"]}
     return {
         "bench": "pwfn",
-        "ratios": ratios | {"gaussian_step": step["ratio"]},
-        "rows": [*rows, literal, step],
+        "ratios": ratios | {step["what"]: step["ratio"] for step in steps},
+        "rows": [*rows, literal, *steps],
         "machine": machine.describe(),
     }
 
@@ -169,9 +171,23 @@ def _literal_row(num: int) -> dict[str, Any]:
     }
 
 
-def _step_row(*, quick: bool) -> dict[str, Any]:
-    batch_size, rounds = (8, 2) if quick else (128, 15)
-    net = ResNet18(width=4 if quick else 16)
+def _nets(*, quick: bool) -> list[tuple[str, NetConfig, int, int]]:
+    """Name, net, batch size and rounds of each comparison of steps; the small batches are adverse.
+
+    Few passes of examples share what each draw of the weights costs in a small batch, and an MLP
+    uses each weight once for each example.
+    """
+    if quick:
+        return [("mlp", Mlp(widths=(16,)), 8, 2), ("resnet18", ResNet18(width=4), 8, 2)]
+    return [
+        ("mlp", Mlp(widths=(512, 512)), 50, 101),
+        ("resnet18_width_16_batch_128", ResNet18(width=16), 128, 7),
+        ("resnet18_width_64_batch_32", ResNet18(width=64), 32, 5),
+        ("resnet18_width_64_batch_8", ResNet18(width=64), 8, 9),
+    ]
+
+
+def _step_row(name: str, net: NetConfig, batch_size: int, rounds: int) -> dict[str, Any]:
     context = Context(task=_task(batch_size), seed=0, device=torch.device("cpu"))
     shared = {"net": net, "batch_size": batch_size, "passes": 10**6, "interval": 1}
     plain = StandardConfig(**shared, optimiser=_SGD).build(context)
@@ -189,8 +205,8 @@ def _step_row(*, quick: bool) -> dict[str, Any]:
         for name, values in machine.interleave(ways, rounds=rounds).items()
     }
     return {
-        "what": "gaussian_step",
-        "net": f"resnet18, width {net.width}, batch {batch_size}",
+        "what": f"gaussian_step.{name}",
+        "weights": len(ours.gaussians.sigma),
         "seconds": seconds["gaussian"],
         "plain_seconds": seconds["plain"],
         "ratio": seconds["gaussian"]["median"] / seconds["plain"]["median"],

@@ -15,11 +15,13 @@ from tuneparts.reports import rendering
 from tuneparts.reports.rendering import Table
 
 BENCHES = {
+    "algorithms": "regret of every search algorithm beside Optuna's and Ray's, nothing trained",
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "trials, barriers and the start of a search beside stock Ray Tune and Optuna",
     "superweights": "a step with composed weights against ordinary ones, and composing alone",
+    "timing": "wall clock of adaptive searches on 8 and 32 slots beside stock Ray Tune",
     "tracking": "a point through our writer and Ray's MLflow callback",
 }
 

@@ -1,21 +1,22 @@
 """Deep ensembles: independent nets, averaged (Lakshminarayanan et al. 2017).
 
-Members differ by their initialisation and see the same batches. With a parameter budget they are
-narrowed until they fit it together: the thin ensemble.
+Members differ by their initialisation and, as published, by the order of their batches; for
+comparisons with methods whose members see the same batches, they can do so too. With a parameter
+budget they are narrowed until they fit it together: the thin ensemble.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
+from tuneparts.data.batches import Batches
 from tuneparts.ensembles.thin import thinned
 from tuneparts.models import Net, NetConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import NetMembers
+from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+from tuneparts.training.members.model import PlainMembers
 
 
 class DeepEnsembleConfig(MembersConfig):
@@ -32,22 +33,16 @@ class DeepEnsembleConfig(MembersConfig):
     )
     parameter_budget: int | None = Field(default=None, gt=0)
     """Most parameters of all members together; members are narrowed to fit. None for no bound."""
+    batches: Literal["shared", "own"] = "shared"
+    """Whether members see the same batches, or each its own: another order and other draws of the
+    augmentation, as nets that are trained apart do."""
+    later_fields = ("batches",)
 
     def build(self, context: Context) -> Learner:
         return DeepEnsembleLearner(self, context)
 
 
-class DeepEnsemble(NetMembers):
-    """Nets side by side that share nothing."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([net(x) for net in self.nets])
-
-    def plain(self, member: int) -> nn.Module:
-        return self.nets[member]
-
-
-class DeepEnsembleLearner(MembersLearner):
+class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
     """Minimises the sum of the members' losses, which trains each of them as if it were alone."""
 
     config: DeepEnsembleConfig
@@ -63,5 +58,25 @@ class DeepEnsembleLearner(MembersLearner):
                 in_shape=task.in_shape,
                 num_classes=task.num_outputs,
             )
-        self.model = DeepEnsemble(*self.initial_nets(nets)).to(context.device)
+        self.model = PlainMembers(*self.initial_nets(nets)).to(context.device)
         self.optimiser = config.optimiser.build(self.model)
+        self._own = {
+            f"member_{number}": Batches(
+                len(self.train_data),
+                config.batch_size,
+                seed=context.seed,
+                stream=("batches", number),
+                replacement=False,
+            )
+            for number in range(self.model.num_members)
+            if config.batches == "own"
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        # States that were written before members could have batches of their own have no such key.
+        super().restore({"own": {}, **state})
+
+    def batches(self) -> list[tuple[Tensor, Tensor]]:
+        if not self._own:
+            return super().batches()
+        return [self.augmented(stream.next()) for stream in self._own.values()]

@@ -25,9 +25,9 @@ from tuneparts.data.batches import Batches
 from tuneparts.ensembles.thin import narrowed
 from tuneparts.errors import ConfigError
 from tuneparts.models import DigitsCnn, Net, NetConfig
-from tuneparts.models.reweighted import give_up, reweighted, standalone
+from tuneparts.models.reweighted import give_up, reweighted
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner, NetMembersLearner
 from tuneparts.training.members.model import NetMembers
 from tuneparts.training.recalibration import recalibrate
 
@@ -121,12 +121,8 @@ class _CutMembers(NetMembers):
             give_up(net, own)
         self._shapes: list[Shapes] = [{}, *shapes[1:]]
 
-    def forward(self, x: Tensor) -> Tensor:
-        members = zip(self.nets, self._shapes, strict=True)
-        return torch.stack([reweighted(net, self.cut(shapes))(x) for net, shapes in members])
-
-    def plain(self, member: int) -> nn.Module:
-        return standalone(self.nets[member], self.cut(self._shapes[member]))
+    def lent(self) -> list[dict[str, Tensor]]:
+        return [self.cut(shapes) for shapes in self._shapes]
 
     def cut(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
         """Take the first entries of the widest net's parameters, by name."""
@@ -192,7 +188,7 @@ class Skeleton:
                 norm.running_mean = norm.running_var = norm.num_batches_tracked = None
 
 
-class SlimmableLearner(MembersLearner):
+class SlimmableLearner(NetMembersLearner):
     """Minimises the sum of the losses of all widths."""
 
     config: SlimmableConfig

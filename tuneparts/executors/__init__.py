@@ -73,6 +73,7 @@ def execute(
     from tuneparts.search.cleaner import Cleaner
     from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
+    from tuneparts.search.requests import Inbox
     from tuneparts.search.runs import default_storage
 
     if executor == "local" and address is not None:
@@ -91,7 +92,8 @@ def execute(
         cleaner = None if search.keep_checkpoints else Cleaner(storage)
         journal = Journal(folder / "journal.jsonl")
         try:
-            plan = Plan(search, journal, observers, forget=cleaner.forget if cleaner else None)
+            forget = cleaner.forget if cleaner else None
+            plan = Plan(search, journal, observers, forget=forget, inbox=Inbox(folder))
             if not plan.done:
                 _run(
                     plan,

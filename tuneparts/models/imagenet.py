@@ -1,4 +1,4 @@
-"""torchvision's ImageNet nets by name: ResNet-18, -34 and -50, and Wide ResNet-50-2."""
+"""torchvision's ImageNet nets by name: ResNet-18, -34 and -50, Wide ResNet-50-2, DenseNet-161."""
 
 from typing import Literal
 
@@ -19,6 +19,7 @@ class Imagenet(NetConfig):
         "imagenet_resnet34",
         "imagenet_resnet50",
         "imagenet_wide_resnet50_2",
+        "imagenet_densenet161",
     ]
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:

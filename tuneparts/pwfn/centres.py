@@ -66,7 +66,7 @@ def progression(smallest: float, largest: float, *, delta: float, num_terms: int
 
     Args:
         smallest: the first positive value; everything below it is fixed to 0.
-        largest: the progression ends above it.
+        largest: the progression ends below it.
         delta: relative distance, in (0, 1).
         num_terms: signed powers of two that approximate a value.
 
@@ -75,7 +75,7 @@ def progression(smallest: float, largest: float, *, delta: float, num_terms: int
     """
     least_power = math.floor(math.log2(smallest)) - num_terms
     found, value = {0.0}, smallest
-    while value <= largest * (1 + delta):
+    while value < largest:
         found.add(_signed_sum(value, delta=delta, num_terms=num_terms, least_power=least_power))
         value *= (1 + delta) / (1 - delta)
     return torch.tensor(sorted(found | {-v for v in found}), dtype=torch.float64)

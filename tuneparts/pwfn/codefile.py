@@ -17,6 +17,7 @@ Shapes: N weights or symbols, K distinct ones, J blocks.
 import hashlib
 import json
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ from torch import Tensor, nn
 
 from tuneparts import atomic
 from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn.gaussian import tensors
 
 MAX_LENGTH = 16
 """Most bits of a code; at most 2^16 distinct values can then be coded."""
@@ -45,6 +45,7 @@ _DTYPES = {
         "float32",
         "float64",
         "float16",
+        "bfloat16",
         "int64",
         "int32",
         "int16",
@@ -98,12 +99,16 @@ def entropy(counts_K: Tensor) -> float:
     return float(-(shares * shares.log2()).sum())
 
 
-def encode(net: nn.Module) -> bytes:
-    """Encode a net with Gaussian layers, at its means, as the content of a file.
+def encode(net: nn.Module, names: Collection[str]) -> bytes:
+    """Encode a net as the content of a file.
 
-    Weights need not all be fixed, but at most 2^16 distinct values can be coded.
+    Args:
+        net: an ordinary net.
+        names: of the parameters to code; they have at most 2^16 distinct values together.
+            Everything else of the net's state is stored as it is.
     """
-    coded, plain = _coded_tensors(net), _plain_tensors(net)
+    coded, plain = _divided(net, names)
+    _refuse_nan(plain)
     all_N = torch.cat([value.flatten() for value in coded.values()]).cpu() + 0.0
     codebook_K, index_N, counts_K = torch.unique(all_N, return_inverse=True, return_counts=True)
     if len(codebook_K) > 1 << MAX_LENGTH:
@@ -136,11 +141,9 @@ def encode(net: nn.Module) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def check(net: nn.Module, plain_net: nn.Module) -> None:
-    """Refuse a net with Gaussian layers whose file `plain_net` could not load."""
-    plain = {name: (tuple(v.shape), v.dtype) for name, v in _plain_tensors(net).items()}
-    coded = {name: tuple(value.shape) for name, value in _coded_tensors(net).items()}
-    _check_against(_Header(coded, plain, num_values=0), plain_net)
+def check(net: nn.Module, names: Collection[str]) -> None:
+    """Refuse a net that `encode` would refuse, but for the number of its distinct values."""
+    _divided(net, names)
 
 
 def num_plain_bytes(net: nn.Module) -> int:
@@ -153,19 +156,16 @@ def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> 
 
     Args:
         content: what `encode` returned.
-        net: an ordinary net, as from `gaussian.to_plain`; unchanged if the content is refused.
+        net: unchanged if the content is refused.
         source: name of the content in error messages.
 
     Example:
         >>> import torch
         >>> from torch import nn
-        >>> from tuneparts.pwfn.gaussian import to_gaussian, to_plain
-        >>> net = nn.Sequential(nn.Linear(4, 2))
-        >>> _ = nn.init.constant_(net[0].weight, 0.5)
-        >>> _ = to_gaussian(net)
-        >>> other = nn.Sequential(nn.Linear(4, 2))
-        >>> decode(encode(net), other)
-        >>> torch.equal(other[0].weight, to_plain(net)[0].weight)
+        >>> net, other = nn.Linear(4, 2), nn.Linear(4, 2)
+        >>> _ = nn.init.constant_(net.weight, 0.5)
+        >>> decode(encode(net, ["weight"]), other)
+        >>> torch.equal(other.weight, net.weight)
         True
     """
     start = len(_MAGIC) + hashlib.sha256().digest_size
@@ -183,11 +183,20 @@ def decode(content: bytes, net: nn.Module, *, source: str = "codebook file") -> 
     net.load_state_dict(state | {name: state[first] for name, first in again.items()})
 
 
-def write(path: Path, net: nn.Module) -> int:
-    """Write a net with Gaussian layers to a file, whole or not at all; return its size in bytes."""
-    content = encode(net)
+def write(path: Path, net: nn.Module, names: Collection[str]) -> int:
+    """Write what `encode` makes to a file, whole or not at all; return its size in bytes."""
+    content = encode(net, names)
     atomic.write_bytes(path, content)
     return len(content)
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file begins as `write` begins one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def read(path: Path, net: nn.Module) -> None:
@@ -238,10 +247,20 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
         size = math.prod(shape)
         state[name], all_N = all_N[:size].view(shape).clone(), all_N[size:]
     for name, (shape, dtype) in header.plain.items():
-        kind = np.dtype(str(dtype).removeprefix("torch.")).newbyteorder("<")
+        stored = torch.int16 if dtype is torch.bfloat16 else dtype
+        kind = np.dtype(str(stored).removeprefix("torch.")).newbyteorder("<")
         values = sections.take("u1" if dtype is torch.bool else kind.str, math.prod(shape))
-        state[name] = torch.from_numpy(values.astype(kind.newbyteorder("="))).view(shape).clone()
+        value = torch.from_numpy(values.astype(kind.newbyteorder("=")))
+        state[name] = value.view(dtype).view(shape).clone()
+    _refuse_nan({name: state[name] for name in header.plain})
     return state
+
+
+def _refuse_nan(plain: dict[str, Tensor]) -> None:
+    """Refuse NaN; infinities are allowed, because masks are made of them."""
+    for name, value in plain.items():
+        if value.is_floating_point() and bool(torch.isnan(value).any()):
+            raise CheckpointError(f"`{name}` holds NaN. The net has diverged: train it anew.")
 
 
 def _header(text: bytes) -> _Header:
@@ -315,31 +334,30 @@ def _unique_state(net: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
     return unique, again
 
 
-def _coded_tensors(net: nn.Module) -> dict[str, Tensor]:
-    coded = {name: tensor.mu.detach() for name, tensor in tensors(net).items()}
+def _divided(net: nn.Module, names: Collection[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Divide the state into what is coded and what is not; refuses what a file cannot hold."""
+    state, _ = _unique_state(net)
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise ConfigError(
+            f"coded tensors must be part of the net's `state_dict`, but {', '.join(missing)} "
+            "stand there under another name or not at all."
+        )
+    coded = {name: value for name, value in state.items() if name in names}
     if any(value.dtype != torch.float32 for value in coded.values()):
         raise ConfigError("a codebook holds float32 weights. Convert the net by `net.float()`.")
-    return coded
-
-
-def _plain_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """Collect what is not coded: everything in the state that no Gaussian tensor owns."""
-    owned = tuple(f"{name}." for name in tensors(net))
-    plain = {
-        name: value.cpu()
-        for name, value in _unique_state(net)[0].items()
-        if not name.startswith(owned)
-    }
+    plain = {name: value.cpu() for name, value in state.items() if name not in names}
     for name, value in plain.items():
         if value.dtype not in _DTYPES.values():
             raise ConfigError(
                 f"`{name}` has type {value.dtype}, which a codebook file cannot hold."
             )
-    return plain
+    return coded, plain
 
 
 def _raw(value: Tensor) -> bytes:
-    array = value.contiguous().numpy()
+    whole = value.contiguous()
+    array = (whole.view(torch.int16) if whole.dtype is torch.bfloat16 else whole).numpy()
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 

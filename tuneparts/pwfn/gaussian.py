@@ -1,283 +1,266 @@
-"""Nets whose weights are Gaussians N(mu, sigma^2) (Subia-Waud & Dasmahapatra 2023, appendix).
+"""Gaussians N(mu, sigma^2) over the weights of a net (Subia-Waud & Dasmahapatra 2023, appendix).
 
-`to_gaussian` converts every `nn.Linear` and `nn.Conv2d` of a net, the first and the last included,
-weights and biases; norms and other layers stay as they are. A converted layer uses its means, bit
-for bit the layer it was made from. Inside `sampled`, each forward pass of a layer draws one weight
-w = mu + eps * max(sigma, 2^-30) with eps ~ N(0, 1), shared by the batch.
+The net stays the ordinary module that it is: mu are its own parameters, and everything else stands
+beside it in `Gaussians`. A draw is one tensor w = mu + eps * max(sigma, 2^-30), eps ~ N(0, 1), for
+each covered parameter, shared by the batch. The net is lent a draw for the time of a call, so that
+any layer that reads its parameters as attributes can be covered, tied weights stay tied, and hooks
+stay in place.
 
-Shapes: B batch, C channels, H height, W width, D features, S draws, K classes.
+Shapes: N all covered numbers of a net, in the order of its parameters; R the free ones; B batch,
+S draws, K classes.
 """
 
-import copy
 import math
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from typing import TypeAlias, TypeVar, cast
+from collections.abc import Callable, Collection
+from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-
-from tuneparts.errors import ConfigError
-from tuneparts.models import surgery
 
 FLOOR = 2.0**-30
 """Smallest standard deviation that a weight is drawn with."""
 
-_Pair: TypeAlias = tuple[int, int]
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw of the weights."""
+
+    values: dict[str, Tensor]
+    """By the parameter's name; leaves of the graph, so that a loss can be differentiated by them"""
+    eps_N: Tensor
 
 
-class GaussianTensor(nn.Module):
-    """One weight or bias tensor: means, standard deviations, and which entries are fixed.
+@dataclass(frozen=True)
+class _Held:
+    """What a step may not move; fixed values change once a round, so it is made once a round."""
+
+    free_N: Tensor
+    """1 where a weight may move, 0 elsewhere: a product is many times faster than a mask."""
+    mu_N: Tensor
+    """The value where a weight may not move, 0 elsewhere."""
+    least_sigma_N: Tensor
+    """The deviation where it may not move, the floor elsewhere."""
+    most_sigma_N: Tensor
+    """The deviation where it may not move, infinity elsewhere."""
+
+
+class Gaussians(nn.Module):
+    """Standard deviations of a net's weights, and which of them are fixed.
 
     `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
-    is linear in it. `eps` keeps the last draw for the regulariser; it is not part of the state.
+    is linear in it. Its state does not hold the means: they are the net's.
+
+    Args:
+        net: whose parameters are the means; it is not changed.
+        names: of the parameters to cover, as `net.named_parameters()` names them.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> gaussians = Gaussians(net, ["0.weight", "2.weight"])
+        >>> gaussians.sigma.shape
+        torch.Size([12])
     """
 
     fixed: Tensor
 
-    def __init__(self, value: Tensor) -> None:
+    def __init__(self, net: nn.Module, names: Collection[str]) -> None:
         super().__init__()
-        self.mu = nn.Parameter(value.detach().clone(), requires_grad=value.requires_grad)
-        self.sigma = nn.Parameter(
-            torch.full_like(self.mu, FLOOR), requires_grad=value.requires_grad
+        chosen = set(names)
+        self.mus = {name: p for name, p in net.named_parameters() if name in chosen}
+        first = next(iter(self.mus.values()))
+        num = sum(mu.numel() for mu in self.mus.values())
+        self.sigma = nn.Parameter(first.new_full((num,), FLOOR, requires_grad=False))
+        self.register_buffer("fixed", torch.zeros(num, dtype=torch.bool, device=first.device))
+        self._held: _Held | None = None
+        self.register_load_state_dict_post_hook(_forget_held)  # type: ignore[no-untyped-call]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The covered parameters, in the order of the net."""
+        return tuple(self.mus)
+
+    def means(self) -> Tensor:
+        """Copy all means (N,)."""
+        return torch.cat([mu.detach().flatten() for mu in self.mus.values()])
+
+    def parts(self, all_N: Tensor) -> dict[str, Tensor]:
+        """View a vector (N,) as one tensor of each parameter's shape, by name."""
+        pieces = torch.split(all_N, [mu.numel() for mu in self.mus.values()])
+        return {
+            name: piece.view(mu.shape)
+            for (name, mu), piece in zip(self.mus.items(), pieces, strict=True)
+        }
+
+    @torch.no_grad()
+    def write(self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor) -> None:
+        """Replace all means, deviations (those below the floor by it), and which are fixed."""
+        for name, part in self.parts(mu_N).items():
+            self.mus[name].copy_(part)
+        self.sigma.copy_(sigma_N.clamp(min=FLOOR))
+        self.fixed.copy_(fixed_N)
+        self._held = None
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> Draw:
+        """Draw new weights."""
+        eps_N = torch.empty_like(self.sigma)
+        scale = self.parts(self.sigma.detach())  # at the floor or above, see `restore_fixed`
+        values = {}
+        for name, eps in self.parts(eps_N).items():
+            mu = self.mus[name]
+            eps.normal_(generator=generator)
+            values[name] = torch.addcmul(mu, eps, scale[name]).requires_grad_(mu.requires_grad)
+        return Draw(values, eps_N)
+
+    @torch.no_grad()
+    def take_gradients(self, draw: Draw) -> None:
+        """Move the gradients of a draw to means and deviations; those of fixed entries are 0."""
+        for name, value in draw.values.items():
+            self.mus[name].grad = value.grad
+        self.mask_gradients()
+        slope_N, eps = torch.empty_like(self.sigma), self.parts(draw.eps_N)
+        for name, part in self.parts(slope_N).items():
+            grad = self.mus[name].grad
+            if grad is None:
+                part.zero_()
+            else:
+                torch.mul(grad, eps[name], out=part)
+        self.sigma.grad = slope_N
+
+    @torch.no_grad()
+    def add_gradients(self, slope_R: Tensor) -> None:
+        """Add `slope_R` to the gradients of the free means."""
+        slope_N = torch.zeros_like(self.sigma)
+        slope_N[~self.fixed] = slope_R.to(slope_N.dtype)
+        for name, slope in self.parts(slope_N).items():
+            grad = self.mus[name].grad
+            if grad is not None:
+                grad.add_(slope)
+
+    @torch.no_grad()
+    def mask_gradients(self) -> None:
+        """Zero the gradients of fixed means, so that they do not count when gradients are clipped.
+
+        Those of deviations are zero then as well: they are products with these.
+        """
+        for name, free in self.parts(self._hold().free_N).items():
+            grad = self.mus[name].grad
+            if grad is not None:
+                grad.mul_(free)
+
+    @torch.no_grad()
+    def restore_fixed(self) -> None:
+        """Put back what an optimiser's step moved but may not, bit for bit; call it after the step.
+
+        A zero gradient is not a zero update: weight decay and moments would move a fixed weight.
+        Free deviations are kept at the floor or above. Below it, draws use the floor, so that the
+        loss has no gradient for the deviation and only the regulariser could raise it again.
+        """
+        held = self._hold()
+        free, kept = self.parts(held.free_N), self.parts(held.mu_N)
+        for name, mu in self.mus.items():
+            torch.addcmul(kept[name], mu, free[name], out=mu.data)
+        torch.clamp(
+            self.sigma.data,
+            min=held.least_sigma_N,
+            max=held.most_sigma_N,
+            out=self.sigma.data,
         )
-        self.register_buffer("fixed", torch.zeros_like(self.mu, dtype=torch.bool))
-        self.eps: Tensor | None = None
-        self.generator: torch.Generator | None = None
-        """Source of the draws; None to use the means. Set by `sampled`."""
 
-    def forward(self) -> Tensor:
-        """Return the means, or one draw inside `sampled`."""
-        if self.generator is None:
-            return self.mu
-        self.eps = torch.randn(
-            self.mu.shape, generator=self.generator, dtype=self.mu.dtype, device=self.mu.device
-        )
-        return torch.addcmul(self.mu, self.eps, self.sigma.clamp(min=FLOOR))
+    def _hold(self) -> _Held:
+        if self._held is None:
+            frozen = [torch.full_like(mu, not mu.requires_grad) for mu in self.mus.values()]
+            held_N = self.fixed | torch.cat([part.flatten() for part in frozen]).bool()
+            self._held = _Held(
+                free_N=(~held_N).to(self.sigma.dtype),
+                mu_N=self.means().masked_fill_(~held_N, 0),
+                least_sigma_N=self.sigma.detach().masked_fill(~held_N, FLOOR),
+                most_sigma_N=self.sigma.detach().masked_fill(~held_N, math.inf),
+            )
+        return self._held
 
 
-class GaussianLinear(nn.Module):
-    """`nn.Linear` with Gaussian weight and bias."""
+def _forget_held(gaussians: nn.Module, _keys: object) -> None:
+    assert isinstance(gaussians, Gaussians)
+    gaussians._held = None
 
-    def __init__(self, layer: nn.Linear) -> None:
+
+class Lent(nn.Module):
+    """A net that computes with given tensors in the place of its parameters of these names."""
+
+    def __init__(self, net: nn.Module, values: dict[str, Tensor]) -> None:
         super().__init__()
-        self.in_features = layer.in_features
-        self.out_features = layer.out_features
-        self.weight = GaussianTensor(layer.weight)
-        self.bias = None if layer.bias is None else GaussianTensor(layer.bias)
+        self.net = net
+        self.values = values
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., D')."""
-        return F.linear(x, self.weight(), None if self.bias is None else self.bias())
+        """Call the net; not to be called beside other calls of the same net in other threads."""
+        # Not by `torch.func.functional_call`: of a module that has two names it restores the
+        # parameters twice, and the second time to those that it was lent.
+        own = {id(parameter): name for name, parameter in self.net.named_parameters()}
+        places = [
+            (module, key, parameter)
+            for module in self.net.modules()
+            for key, parameter in module._parameters.items()
+            if parameter is not None and own[id(parameter)] in self.values
+        ]
+        try:
+            for module, key, parameter in places:
+                module._parameters[key] = self.values[own[id(parameter)]]  # type: ignore[assignment]
+            outputs: Tensor = self.net(x)
+        finally:
+            for module, key, parameter in places:
+                module._parameters[key] = parameter
+            for module in {module for module, _, _ in places if isinstance(module, nn.RNNBase)}:
+                module._init_flat_weights()  # it keeps a second list of its weights
+        return outputs
 
-    def plain(self) -> nn.Linear:
-        """Make the ordinary layer whose weights are the means."""
-        layer = nn.Linear(
-            self.in_features, self.out_features, bias=self.bias is not None, device="meta"
-        )
-        return _filled(layer, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        """Describe the sizes, for printing."""
-        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
+class Sampled(nn.Module):
+    """A net that computes each forward pass with a new draw of its weights.
 
+    While it computes, nobody else may call the net; `sampled` makes one that shares no such state.
+    """
 
-class GaussianConv2d(nn.Module):
-    """`nn.Conv2d` with Gaussian weight and bias: any stride, padding, dilation and groups."""
-
-    def __init__(self, layer: nn.Conv2d) -> None:
+    def __init__(self, net: nn.Module, gaussians: Gaussians, generator: torch.Generator) -> None:
         super().__init__()
-        self.stride = cast(_Pair, layer.stride)
-        self.padding = cast("_Pair | str", layer.padding)
-        self.dilation = cast(_Pair, layer.dilation)
-        self.groups = layer.groups
-        self.padding_mode = layer.padding_mode
-        self._sides = list(layer._reversed_padding_repeated_twice)
-        self.weight = GaussianTensor(layer.weight)
-        self.bias = None if layer.bias is None else GaussianTensor(layer.bias)
+        self.net = net
+        self._drawn = gaussians.draw
+        self._generator = generator
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, C', H', W')."""
-        padding: _Pair | str = self.padding
-        if self.padding_mode != "zeros":
-            x_BCHW = F.pad(x_BCHW, self._sides, mode=self.padding_mode)
-            padding = (0, 0)
-        bias = None if self.bias is None else self.bias()
-        return F.conv2d(
-            x_BCHW, self.weight(), bias, self.stride, padding, self.dilation, self.groups
-        )
-
-    def plain(self) -> nn.Conv2d:
-        """Make the ordinary layer whose weights are the means."""
-        num_out, num_in_per_group, height, width = self.weight.mu.shape
-        layer = nn.Conv2d(
-            num_in_per_group * self.groups,
-            num_out,
-            (height, width),
-            stride=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-            groups=self.groups,
-            bias=self.bias is not None,
-            padding_mode=self.padding_mode,
-            device="meta",
-        )
-        return _filled(layer, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Describe the shape, stride and groups, for printing."""
-        return f"{tuple(self.weight.mu.shape)}, stride={self.stride}, groups={self.groups}"
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict with a new draw; no gradient reaches means and deviations."""
+        outputs: Tensor = Lent(self.net, self._drawn(self._generator).values)(x)
+        return outputs
 
 
-GaussianLayer = GaussianLinear | GaussianConv2d
+def sampled(net: nn.Module, gaussians: Gaussians, generator: torch.Generator) -> Sampled:
+    """Make a net that draws its weights anew in each forward pass, for one thread.
 
-
-@contextmanager
-def sampled(net: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Draw new weights from `generator` in every forward pass inside the block."""
-    drawn = tensors(net).values()
-    for tensor in drawn:
-        tensor.generator = generator
-    try:
-        yield
-    finally:
-        for tensor in drawn:
-            tensor.generator = None
-
-
-Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
-
-
-def _filled(layer: Layer, weight: GaussianTensor, bias: GaussianTensor | None) -> Layer:
-    layer.weight = _plain_parameter(weight)
-    if bias is not None:
-        layer.bias = _plain_parameter(bias)
-    return layer
-
-
-def _plain_parameter(tensor: GaussianTensor) -> nn.Parameter:
-    return nn.Parameter(tensor.mu.detach().clone(), requires_grad=tensor.mu.requires_grad)
-
-
-def to_gaussian(net: nn.Module, names: Collection[str] | None = None) -> list[str]:
-    """Give every linear and convolution layer Gaussian weights, in place.
-
-    Means start as the weights so far, and standard deviations at the floor: predictions do not
-    change until `sigma.initialise` is called.
+    It shares all tensors with `net` and nothing else: several threads can each have one, and call
+    `net` itself meanwhile.
 
     Args:
-        net: what to change.
-        names: of the layers to convert; all if None.
-
-    Returns:
-        Names of the converted layers.
-
-    Example:
-        >>> from torch import nn
-        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
-        >>> to_gaussian(net)
-        ['0', '2']
-        >>> net[0].weight.sigma.shape
-        torch.Size([3, 2])
+        net: an ordinary net; what it computes does not change.
+        gaussians: the distributions of its weights.
+        generator: source of the draws; one for each thread.
     """
-    chosen = _convertible(net, names)
-    _check_owned(net, chosen)
-    if any(isinstance(layer, nn.Linear) for layer in chosen.values()):
-        surgery.replace(
-            net, nn.Linear, lambda name, old: GaussianLinear(old) if name in chosen else old
-        )
-    if any(isinstance(layer, nn.Conv2d) for layer in chosen.values()):
-        surgery.replace(
-            net, nn.Conv2d, lambda name, old: GaussianConv2d(old) if name in chosen else old
-        )
-    return list(chosen)
+    shared = {id(tensor): tensor for tensor in (*net.parameters(), *net.buffers())}
+    return Sampled(deepcopy(net, shared), gaussians, generator)
 
 
-def to_plain(net: nn.Module) -> nn.Module:
-    """Copy a net with ordinary layers at the means: the same logits, bit for bit."""
-    plain = copy.deepcopy(net)
-    if surgery.find(plain, GaussianLinear):
-        surgery.replace(plain, GaussianLinear, lambda _, layer: layer.plain())
-    if surgery.find(plain, GaussianConv2d):
-        surgery.replace(plain, GaussianConv2d, lambda _, layer: layer.plain())
-    return plain
-
-
-def layers(net: nn.Module) -> dict[str, GaussianLayer]:
-    """Find all Gaussian layers by name, in the order of the net."""
-    return {
-        name: module
-        for name, module in net.named_modules()
-        if isinstance(module, GaussianLinear | GaussianConv2d)
-    }
-
-
-def tensors(net: nn.Module) -> dict[str, GaussianTensor]:
-    """Find all Gaussian weights and biases by name, in the order of the net."""
-    return {n: module for n, module in net.named_modules() if isinstance(module, GaussianTensor)}
-
-
-def _convertible(net: nn.Module, names: Collection[str] | None) -> dict[str, nn.Linear | nn.Conv2d]:
-    """Find the layers to convert; refuses subclasses, which compute something else."""
-    found: dict[str, nn.Linear | nn.Conv2d] = {
-        **surgery.find(net, nn.Linear),
-        **surgery.find(net, nn.Conv2d),
-    }
-    chosen = {name: layer for name, layer in found.items() if names is None or name in names}
-    if not chosen:
-        raise ConfigError(
-            "Gaussian weights need at least one Linear or Conv2d layer, but "
-            f"{type(net).__name__} has none."
-        )
-    strange = {
-        name: type(layer).__name__
-        for name, layer in chosen.items()
-        if type(layer) not in {nn.Linear, nn.Conv2d}
-    }
-    if strange:
-        raise ConfigError(
-            "only plain Linear and Conv2d layers can be given Gaussian weights, but subclasses "
-            f"compute something else: {strange}. Convert before another method changes the net."
-        )
-    return chosen
-
-
-def _check_owned(net: nn.Module, chosen: Collection[str]) -> None:
-    """Refuse weights that another layer of any kind uses as well: they would come apart."""
-    owners: dict[int, str] = {}
-    for name, module in net.named_modules():
-        for parameter in module._parameters.values():
-            if parameter is None:
-                continue
-            other = owners.setdefault(id(parameter), name)
-            if other != name and (other in chosen or name in chosen):
-                raise ConfigError(
-                    f"each layer must own its weight, but `{other}` and `{name}` share one. "
-                    "Share the layer instead of its weight."
-                )
-
-
-def ensemble_logits(
-    net: nn.Module,
-    predict: Callable[[], Tensor],
-    *,
-    num_samples: int,
-    generator: torch.Generator,
-) -> Tensor:
+def ensemble_logits(predict: Callable[[], Tensor], num_samples: int) -> Tensor:
     """Average predictions over draws of the weights.
 
     Args:
-        net: the net whose weights are drawn.
-        predict: computes logits (B, K) with the net.
+        predict: computes logits (B, K) with a new draw each time that it is called.
         num_samples: number of draws.
-        generator: source of the draws.
 
     Returns:
         Log of the mean predicted probability: float64 (B, K).
     """
-    with sampled(net, generator):
-        log_probs_SBK = torch.stack(
-            [torch.log_softmax(predict().double(), dim=1) for _ in range(num_samples)]
-        )
+    log_probs_SBK = torch.stack(
+        [torch.log_softmax(predict().double(), dim=1) for _ in range(num_samples)]
+    )
     return log_probs_SBK.logsumexp(dim=0) - math.log(num_samples)

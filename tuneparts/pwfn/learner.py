@@ -1,134 +1,46 @@
 """PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
 
-The net has Gaussian layers from the first pass on, so that its state has one form in all stages;
-pretraining uses their means only. Each round trains, then fixes a share of the weights to a few
-values. After the last round every weight is fixed and no training follows.
+The net is an ordinary one in all stages; deviations stand beside it from the first pass on, so that
+the state has one form. Each round trains, then fixes a share of the weights to a few values. After
+the last round every covered weight is fixed and no training follows.
 """
 
+import logging
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, Self
+from copy import deepcopy
+from typing import Any
 
 import torch
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from tuneparts.augment.fixed import FixedConfig
-from tuneparts.config import Config
 from tuneparts.data.batches import Batches
-from tuneparts.data.task import Task
-from tuneparts.errors import CheckpointError, ConfigError
-from tuneparts.pwfn import codefile, fixing
+from tuneparts.errors import ConfigError
+from tuneparts.models.survey import PROBE
+from tuneparts.pwfn import codefile, fixing, pretrained, pretraining
 from tuneparts.pwfn import sigma as deviations
-from tuneparts.pwfn.gaussian import (
-    ensemble_logits,
-    layers,
-    sampled,
-    tensors,
-    to_gaussian,
-    to_plain,
-)
-from tuneparts.pwfn.quantisers import AnyQuantiser, Clusters
-from tuneparts.training import checkpoint, fitness
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.coverage import cover
+from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
+from tuneparts.pwfn.quantisers import Free, Uniform, channels_of
+from tuneparts.pwfn.threshold import Clustering
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.optimisers import set_lr
 from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.supervised import SupervisedLearner
 
-
-class SigmaConfig(Config):
-    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
-
-    start: deviations.StartForm | float = "product"
-    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
-    alpha: float = Field(default=2.0**-11, ge=0)
-    """Strength of the pull that makes deviations grow; more of it compresses more."""
-    cutoff: float = Field(default=0.05, gt=0)
-    """S: deviations at or above it are not pulled."""
-    form: deviations.PullForm = "squared"
-    control: deviations.Control = "learnt"
-    """`permuted` and `constant` test whether it matters which weight has which deviation."""
-
-
-class PwfnConfig(SupervisedConfig):
-    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them.
-
-    Example:
-        >>> config = PwfnConfig(passes=400, quantiser={"kind": "nearest", "bits": 4})
-        >>> config.quantiser.max_order
-        4
-    """
-
-    method: Literal["pwfn"] = "pwfn"
-    augmentation: FixedConfig = FixedConfig()
-    """Crop, flip and cutout of training images."""
-    pretrain: float = Field(default=0.5, ge=0, lt=1)
-    """Share of the passes for ordinary training, with `optimiser`."""
-    pretrained: str | None = None
-    """Checkpoint of a `standard` learner of the same net to start from, instead of pretraining."""
-    warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the passes in which only deviations train, before the first round."""
-    fractions: tuple[float, ...] = Field(default=fixing.FRACTIONS, min_length=1)
-    """Share of the weights that is fixed after each round; the last is 1."""
-    first_round: float = Field(default=1 / 60, ge=0)
-    """Length of the first round relative to each other one: a twentieth of one of three epochs."""
-    quantiser: AnyQuantiser = Clusters()
-    """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
-    sigma: SigmaConfig = SigmaConfig()
-    finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
-    """Optimiser after pretraining, made anew for each round."""
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
-    recalibrate: int = Field(default=0, ge=0)
-    """Batches from which BatchNorm statistics are taken anew after each fixing."""
-    ensemble: int = Field(default=0, ge=0)
-    """Draws of the weights in a final ensemble on test data."""
-
-    @field_validator("fractions")
-    @classmethod
-    def _check_fractions(cls, fractions: tuple[float, ...]) -> tuple[float, ...]:
-        rises = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
-        if not rises or fractions[-1] != 1:
-            raise ValueError(f"fractions rise from above 0 to exactly 1, but got {fractions}")
-        return fractions
-
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        if self.pretrain + self.warmup >= 1:
-            raise ValueError(
-                "`pretrain + warmup < 1` must hold, so that rounds have passes, "
-                f"but got {self.pretrain} + {self.warmup}"
-            )
-        if self.pretrained is not None and self.pretrain > 0:
-            raise ValueError(
-                "a pretrained net is not pretrained again: set `pretrain` to 0, "
-                f"but got {self.pretrain}"
-            )
-        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
-        if given and not self.quantiser.uses_sigma:
-            raise ValueError(
-                f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
-                "`ensemble` at their defaults"
-            )
-        return self
-
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        if self.ensemble:
-            reason = "its `ensemble` averages probabilities"
-            fitness.refuse_target(self, task, reason)
-
-    def build(self, context: Context) -> Learner:
-        return PwfnLearner(self, context)
+_log = logging.getLogger(__name__)
+_INERT = 0.01
+"""An exposure below which deviations stay where they started."""
 
 
 class PwfnLearner(
     SupervisedLearner,
-    parts=("net", "optimiser", "_batches", "_augmentation", "_noise"),
+    parts=("net", "gaussians", "optimiser", "_batches", "_augmentation", "_noise"),
     values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
 ):
     """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
@@ -144,16 +56,12 @@ class PwfnLearner(
                 "Leave it out."
             )
         if config.pretrained is not None:
-            self._load_pretrained(Path(config.pretrained))
-        if not layers(self.net):  # a net may come with the layers that can be converted
-            to_gaussian(self.net)
-        self.rounds = fixing.cut(
-            config.passes,
-            pretrain=config.pretrain,
-            warmup=config.warmup,
-            first_round=config.first_round,
-            num_rounds=len(config.fractions),
-        )
+            pretrained.load_into(self.net, config.pretrained)
+        probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
+        self.coverage = cover(self.net, probe)
+        codefile.check(self.net, self.coverage.names)
+        self.gaussians = Gaussians(self.net, self.coverage.names)
+        self.rounds = config.rounds()
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
@@ -164,60 +72,114 @@ class PwfnLearner(
         self._is_gaussian = False
         self._start: dict[str, Tensor] = {}
         self._centres_K: Tensor | None = None
-        self.optimiser = config.optimiser.build(self.net)
+        self._reach_N = self.gaussians.sigma.new_zeros(0)
+        self._alpha = config.strength()
+        self._warn_of_no_effect()
+        self._channels = channels_of(self.gaussians, self.net)
+        self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
 
     def step(self) -> Step:
-        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step()
+        if self.config.shares_pretraining and not self._is_gaussian:
+            loss = self._shared_pretraining()
+            self._end_stages(self.rounds.pretrain_end)
+            return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
+        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
         self._end_stages(self.passes + 1)
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
-        size = codefile.measure(fixing.means(self.net))
+        size = codefile.measure(self._stored())
         metrics = super().evaluate() | {
             "size/unique_weights": float(size.num_unique),
             "size/entropy": size.entropy,
             "size/entropy_nonzero": size.entropy_nonzero,
             "size/sparsity": size.sparsity,
             "fixing/rounds": float(self._num_rounds_done),
-            "fixing/fraction": fixing.fixed(self.net).double().mean().item(),
+            "fixing/fraction": self.gaussians.fixed.double().mean().item(),
             **self._last_fixing,
         }
         finetune = self.config.finetune
         if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
-            metrics["fixing/exposure"] = deviations.exposure(
-                lr=finetune.lr,
-                momentum=finetune.momentum,
-                alpha=self.config.sigma.alpha,
-                steps=max(0, self.passes - self.rounds.pretrain_end),
+            metrics["fixing/exposure"] = self.config.exposure(
+                alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
             )
         if self.finished:
-            metrics["size/coded_bytes"] = float(len(codefile.encode(self.net)))
+            metrics["size/coded_bytes"] = self._num_bytes()
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
 
-    def trained_net(self) -> nn.Module:
-        # What is kept needs no deviations, and two threads may predict with it: the switch between
-        # means and draws is a state of Gaussian layers.
-        return to_plain(self.net)
+    def _stored(self) -> Tensor:
+        """What a file holds of each weight (N,): its value, or its integer."""
+        mu_N, quantiser = self.gaussians.means(), self.config.quantiser
+        if isinstance(quantiser, Uniform) and self._num_rounds_done:
+            return quantiser.codes(mu_N, self._channels)[0]
+        return mu_N
+
+    def _num_bytes(self) -> float:
+        """Bytes of the net as a file; where nothing is fixed, of its tensors as they are."""
+        quantiser = self.config.quantiser
+        if isinstance(quantiser, Free):
+            return float(codefile.num_plain_bytes(self.net))
+        if not isinstance(quantiser, Uniform):
+            return float(len(codefile.encode(self.net, self.coverage.names)))
+        coded = deepcopy(self.net)
+        same = Gaussians(coded, self.coverage.names)
+        same.write(self._stored(), same.sigma, same.fixed)
+        scales = 4 * len(self._channels.is_bias_G)
+        return float(len(codefile.encode(coded, self.coverage.names)) + scales)
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""
         if not self._start:
             return {}
-        end = deviations.snapshot(self.net, self.context.seed)
+        end = deviations.snapshot(self.gaussians, self.context.seed)
         return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        used = self.config.finetune if state["is_gaussian"] else self.config.optimiser
-        self.optimiser = used.build(self.net)
+        self.optimiser = self._finetuning() if state["is_gaussian"] else self._pretraining()
         super().restore(state)
-        self._centres_K = self._fixed_values()
+        self._after_fixing()
 
-    def _pretraining_step(self) -> Tensor:
-        progress = self.passes / self.rounds.pretrain_end
+    def _warn_of_no_effect(self) -> None:
+        config = self.config
+        if not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
+            return
+        exposure = config.exposure(alpha=self._alpha, steps=self.rounds.num_fixing)
+        if 0 < exposure < _INERT:
+            _log.warning(
+                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
+                "`sigma.exposure`, such as 1, instead of `sigma.alpha`.",
+                self.rounds.num_fixing,
+                exposure,
+            )
+
+    def _shared_pretraining(self) -> Tensor:
+        """Pretrain at once, or load what another trial of this seed pretrained."""
+        whole = self.config.model_dump(mode="json")
+        used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
+        facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        context = self.context
+        path = pretraining.file_of(facts, context.task, context.seed, context.device)
+        state = pretraining.shared(path, self._pretrain)
+        self.net.load_state_dict(state["net"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
+        return torch.tensor(float(state["loss"]))
+
+    def _pretrain(self) -> dict[str, Any]:
+        losses = [self._pretraining_step(number) for number in range(self.rounds.pretrain_end)]
+        return {
+            "net": self.net.state_dict(),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+            "loss": torch.stack(losses).double().mean().item(),
+        }
+
+    def _pretraining_step(self, number: int) -> Tensor:
+        progress = number / self.rounds.pretrain_end
         set_lr(self.optimiser, self.config.optimiser.lr_at(progress))
         loss = self._backward()
         self.optimiser.step()
@@ -229,49 +191,92 @@ class PwfnLearner(
         progress = after / (config.passes - self.rounds.pretrain_end)
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
-            with sampled(self.net, self._noise):
-                loss = self._backward()
+            loss = self._sampled_backward()
+        elif isinstance(config.quantiser, Uniform) and config.quantiser.aware:
+            loss = self._straight_through(config.quantiser)
         else:
             loss = self._backward()
-        if self.passes < self.rounds.warmup_end:
-            self._rest_means()
-        self._pull_means(loss)
-        fixing.mask_gradients(self.net)
-        torch.nn.utils.clip_grad_norm_(self.net.parameters(), config.clip)
-        # After clipping: a strong pull would otherwise shrink the gradient of the loss.
-        if config.quantiser.uses_sigma:
-            deviations.pull(self.net, config.sigma.alpha, config.sigma.cutoff, config.sigma.form)
-        with fixing.held(self.net):
-            self.optimiser.step()
+            self._pull_means(loss)
+            self.gaussians.mask_gradients()
+            self._clip()
+        self.optimiser.step()
+        if config.habits == "careful":
+            self.gaussians.restore_fixed()
         return loss
 
-    def _backward(self) -> Tensor:
+    def _sampled_backward(self) -> Tensor:
+        """Leave the gradients of a draw, and the pull, in means and deviations."""
+        draw = self.gaussians.draw(self._noise)
+        loss = self._backward(draw.values)
+        self.gaussians.take_gradients(draw)
+        if self.passes < self.rounds.warmup_end:
+            self._rest_means()
+        is_careful = self.config.habits == "careful"
+        # Before the pull: a strong one would otherwise shrink the gradient of the loss.
+        scale = self._clip_all_but_deviations() if is_careful else 1.0
+        deviations.pull(
+            self.gaussians, self._reach_N, draw.eps_N,
+            alpha=self._alpha, form=self.config.sigma.form, scale=scale,
+        )  # fmt: skip
+        if not is_careful:
+            self._clip()
+        return loss
+
+    def _clip_all_but_deviations(self) -> Tensor:
+        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
+
+        The pull reads and writes these anyway.
+        """
+        others = [p for p in self.net.parameters() if p.grad is not None]
+        grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        torch.nn.utils.clip_grads_with_norm_(others, self.config.clip, norm)
+        return (self.config.clip / (norm + 1e-6)).clamp(max=1.0)  # as `clip_grad_norm_` has it
+
+    def _straight_through(self, quantiser: Uniform) -> Tensor:
+        """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
+        rounded_N = quantiser.rounded(self.gaussians.means(), self._channels)
+        values = {
+            name: part.clone().requires_grad_(self.gaussians.mus[name].requires_grad)
+            for name, part in self.gaussians.parts(rounded_N).items()
+        }
+        loss = self._backward(values)
+        for name, value in values.items():
+            self.gaussians.mus[name].grad = value.grad
+        self._clip()
+        return loss
+
+    def _clip(self) -> None:
+        moving = [*self.net.parameters(), self.gaussians.sigma]
+        torch.nn.utils.clip_grad_norm_(moving, self.config.clip)
+
+    def _backward(self, values: dict[str, Tensor] | None = None) -> Tensor:
+        """Leave the gradients of a batch's loss in the net, and in what it is lent."""
         x, y_B = self.train_data.take(self._batches.next())
         x = self.config.augmentation(x, self._augmentation)
+        lent = values or {}
         loss = loss_on(
             (x, y_B),
-            net=self.net,
+            net=Lent(self.net, lent) if lent else self.net,
             hypers=self.hypers,
             target=self.target,
             generator=self._augmentation,
         )
-        gradients(loss, self.net.parameters())
+        gradients(loss, [*lent.values(), *self.net.parameters()])
         return loss.detach()
 
     def _pull_means(self, loss: Tensor) -> None:
         """Add the gradient of the quantiser's own term of the loss, once there are centres."""
         if self._centres_K is not None:
-            free_R = fixing.means(self.net)[~fixing.fixed(self.net)]
+            free_R = self.gaussians.means()[~self.gaussians.fixed]
             slope_R = self.config.quantiser.pull(free_R, self._centres_K, loss)
-            fixing.add_gradients(self.net, slope_R)
+            self.gaussians.add_gradients(slope_R)
 
     def _rest_means(self) -> None:
         """Remove all gradients but those of deviations, for the warm-up."""
         # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum included.
-        moving = {id(tensor.sigma) for tensor in tensors(self.net).values()}
         for parameter in self.net.parameters():
-            if id(parameter) not in moving:
-                parameter.grad = None
+            parameter.grad = None
 
     def _end_stages(self, passes: int) -> None:
         """End pretraining, and any rounds, that end after this many passes."""
@@ -285,32 +290,37 @@ class PwfnLearner(
     def _end_pretraining(self) -> None:
         """Turn weights into Gaussians, and start with a new optimiser."""
         if self.config.quantiser.uses_sigma:
-            deviations.initialise(self.net, self.config.sigma.start)
-            self._start = deviations.snapshot(self.net, self.context.seed)
+            deviations.initialise(self.gaussians, self.config.sigma.start)
+            self._start = deviations.snapshot(self.gaussians, self.context.seed)
         self._is_gaussian = True
-        self.optimiser = self.config.finetune.build(self.net)
+        self._after_fixing()
+        self.optimiser = self._finetuning()
 
     def _fix(self) -> None:
         """End a round: let the quantiser fix weights, and start with a new optimiser."""
         config, number = self.config, self._num_rounds_done
         before = self._val_accuracy()
-        mu_N, sigma_N = fixing.means(self.net), fixing.sigmas(self.net)
-        fixed_N = fixing.fixed(self.net)
+        mu_N, sigma_N = self.gaussians.means(), self.gaussians.sigma.detach().clone()
+        fixed_N = self.gaussians.fixed.clone()
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
-        result = config.quantiser.fix(
-            mu_N,
-            deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
-            fixed_N,
-            num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
-            rounds_left=len(config.fractions) - number - 1,
-        )
+        if isinstance(config.quantiser, Uniform):
+            rounded_N = config.quantiser.rounded(mu_N, self._channels)
+            result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
+        else:
+            result = config.quantiser.fix(
+                mu_N,
+                deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
+                fixed_N,
+                num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
+                rounds_left=len(config.fractions) - number - 1,
+            )
         # Of the free weights the quantiser may have seen a control; they keep their own deviations.
         sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
-        fixing.write(self.net, result.mu_N, sigma_N, result.fixed_N)
+        self.gaussians.write(result.mu_N, sigma_N, result.fixed_N)
         self._num_rounds_done += 1
-        self._centres_K = self._fixed_values()
-        self.optimiser = config.finetune.build(self.net)
+        self._after_fixing()
+        self.optimiser = self._finetuning()
         if config.recalibrate:
             self._recalibrate()
         self._last_fixing = _sigma_quantiles(free_sigma) if config.quantiser.uses_sigma else {}
@@ -319,12 +329,26 @@ class PwfnLearner(
             assert after is not None  # as it was before
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
 
-    def _fixed_values(self) -> Tensor | None:
-        """Find the centres that attract free weights; None if the quantiser does not attract."""
-        if not self.config.quantiser.pulls or not self._num_rounds_done:
-            return None
-        values: Tensor = torch.unique(fixing.means(self.net)[fixing.fixed(self.net)])
-        return values
+    def _after_fixing(self) -> None:
+        """Compute what changes with each round only: the reach of the pulls."""
+        quantiser = self.config.quantiser
+        if quantiser.uses_sigma and self._is_gaussian:
+            keeps_pulling = self.config.habits == "released"
+            self._reach_N = deviations.reach(
+                self.gaussians, self.config.sigma.cutoff, fixed_too=keeps_pulling
+            )
+        if quantiser.pulls and self._num_rounds_done:
+            self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
+
+    def _pretraining(self) -> torch.optim.Optimizer:
+        return self.config.optimiser.build(self.net)
+
+    def _finetuning(self) -> torch.optim.Optimizer:
+        moving = {"net": self.net}
+        if self.config.quantiser.uses_sigma:
+            moving["gaussians"] = self.gaussians
+        # One pass over memory: deviations double what there is to update.
+        return self.config.finetune.build(nn.ModuleDict(moving), fused=True)
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
@@ -354,15 +378,15 @@ class PwfnLearner(
 
     def _ensemble_scores(self) -> dict[str, float]:
         """Score the mean prediction over draws of the weights on test data."""
-        noise, augmentation = self.generator("ensemble"), self.generator("evaluate ensemble")
+        drawn = Sampled(self.net, self.gaussians, self.generator("ensemble"))
+        augmentation = self.generator("evaluate ensemble")
+
+        def predict(x: Tensor) -> Tensor:
+            return self.hypers.predict(drawn, x, generator=augmentation, training=False)
+
         self.net.eval()
         scores = evaluate(
-            lambda x: ensemble_logits(
-                self.net,
-                lambda: self.predict(x, augmentation),
-                num_samples=self.config.ensemble,
-                generator=noise,
-            ),
+            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble),
             self._test,
             "test",
             target=self.target,
@@ -371,17 +395,8 @@ class PwfnLearner(
         return {
             "test/ensemble_accuracy": scores["test/accuracy"],
             "test/ensemble_nll": scores["test/nll"],
+            "test/ensemble_ece": scores["test/ece"],
         }
-
-    def _load_pretrained(self, path: Path) -> None:
-        state = checkpoint.load(path)
-        try:
-            self.net.load_state_dict(state["net"])
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise CheckpointError(
-                f"`pretrained` is a checkpoint of a `standard` learner of the same net, but {path} "
-                f"does not fit: {error}"
-            ) from error
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
@@ -389,7 +404,9 @@ def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
     if not len(sigma):
         return {}
     sorted_ = sigma.sort().values
-    return {
-        f"fixing/sigma.p{percent}": sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
+    found = {
+        percent: sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
         for percent in (10, 50, 90)
     }
+    by_name = {f"fixing/sigma.p{percent}": value for percent, value in found.items()}
+    return by_name | {"fixing/spread": found[90] / max(found[10], FLOOR)}

@@ -1,25 +1,26 @@
 """Quantisers choose which weights a round fixes, and to which values.
 
 `Clusters` is PWFN (Subia-Waud & Dasmahapatra 2023); the others are what it is compared with: `Wfn`
-(Subia-Waud & Dasmahapatra 2022), rounding to the `Nearest` centre, and a `KMeans` codebook.
+(Subia-Waud & Dasmahapatra 2022), rounding to the `Nearest` centre, a `KMeans` codebook, and
+`Uniform` integers with a scale per channel, which is what a practitioner would use. `Free` fixes
+nothing: what the schedule alone does.
 
-Shapes: N all weights of a net, R the free ones, K centres.
+Shapes: N all weights of a net, R the free ones, K centres, G channels.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
 from tuneparts.config import Config
-from tuneparts.pwfn import running_mean, threshold
-from tuneparts.pwfn.centres import grid_integers, kmeans, nearest, progression, rounding_grid
+from tuneparts.pwfn import running_mean, threshold, wfn
+from tuneparts.pwfn.centres import grid_integers, kmeans, nearest, rounding_grid
+from tuneparts.pwfn.gaussian import Gaussians
 from tuneparts.pwfn.threshold import Clustering, FixingStage, smallest
-
-BLOCK = 2**22
-"""Most distances in memory at once: it stays O(R + BLOCK)."""
 
 
 class Quantiser(Config):
@@ -182,15 +183,16 @@ class Wfn(Quantiser):
     """Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022).
 
     Clusters by relative distances, with a bound that is loose in early rounds, and a term of the
-    loss (`attraction`) that draws free weights to the centres found so far.
+    loss (`wfn.attraction`) that draws free weights to the centres found so far.
     """
 
     kind: Literal["wfn"] = "wfn"
     delta: float = Field(default=0.01, gt=0, lt=1)
-    """Relative distance that a weight may move on average in the last rounds."""
+    """Relative distance that a weight may move on average in the last round; in the one before it
+    twice as far, and so on."""
     bits: int = Field(default=7, ge=0, le=16)
     """Weights below 2^-bits are fixed to 0."""
-    max_order: int = Field(default=8, ge=1, le=21)
+    max_order: int = Field(default=21, ge=1, le=21)
     """Most signed powers of two in a sum."""
     ratio: float = Field(default=0.4, ge=0)
     """Size of the term that draws free weights to centres, relative to the task's loss."""
@@ -201,20 +203,15 @@ class Wfn(Quantiser):
     def fix(
         self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
     ) -> Clustering:
-        free_N = ~fixed_N
-        smallest_value = 2.0**-self.bits
-        part = running_mean.cluster(
-            mu_N[free_N],
-            mu_N[free_N].abs(),
-            num_fixed - int(fixed_N.sum()),
-            centres=lambda order, largest: progression(
-                smallest_value, largest, delta=self.delta, num_terms=order
-            ),
+        # The released code forgets what was fixed: a weight at a centre usually returns to it.
+        return wfn.cluster(
+            mu_N,
+            sigma_N,
+            num_fixed,
+            distance=min(self.delta * (rounds_left + 1), 0.99),
+            smallest=2.0**-self.bits,
             max_order=self.max_order,
-            delta=self.delta * max(1, rounds_left),
-            zero_below=smallest_value,
         )
-        return _merged(part, mu_N, sigma_N, fixed_N, free_N)
 
     @property
     @override
@@ -223,7 +220,7 @@ class Wfn(Quantiser):
 
     @override
     def pull(self, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
-        term, slope_R = attraction(
+        term, slope_R = wfn.attraction(
             mu_R, centres_K, temperature=self.temperature, zero_below=2.0**-self.bits
         )
         # Scaled so that the term is this share of the loss, unless all weights are at a centre.
@@ -231,41 +228,80 @@ class Wfn(Quantiser):
         return slope_R * scale
 
 
-AnyQuantiser: TypeAlias = Annotated[Clusters | Nearest | KMeans | Wfn, Field(discriminator="kind")]
+class Uniform(Quantiser):
+    """Integers from -(2^(bits-1) - 1) to 2^(bits-1) - 1, times one scale per output channel.
 
-
-def attraction(
-    mu_R: Tensor, centres_K: Tensor, *, temperature: float, zero_below: float
-) -> tuple[Tensor, Tensor]:
-    """Compute the term of WFN's loss that draws free weights to centres, and its gradient.
-
-    A weight w is at relative distance d_k = |w - c_k| / |w| from centre c_k and belongs to it with
-    probability softmin_k(d_k / T). The term is the mean over free weights of the expected distance
-    (Subia-Waud & Dasmahapatra 2022). Weights below the bound of the zero rule are at no distance:
-    they will be zero as they are.
-
-    Args:
-        mu_R: free weights.
-        centres_K: at least one value.
-        temperature: T; the smaller it is, the more only the relatively nearest centre draws.
-        zero_below: weights of less than this size are not drawn.
-
-    Returns:
-        The term, a scalar, and its gradient with respect to the weights (R,).
+    The scale makes the largest weight of a channel the largest integer. Biases have one scale and
+    at least 8 bits. All weights are rounded at once, after the last pass.
     """
-    mu_R = mu_R.detach()
-    large = (mu_R.abs() >= zero_below).nonzero().squeeze(1)
-    total, slope_R = mu_R.new_zeros(()), torch.zeros_like(mu_R)
-    for block in torch.split(large, max(1, BLOCK // len(centres_K))):
-        with torch.enable_grad():
-            mu = mu_R[block].requires_grad_()
-            distance_RK = (mu[:, None] - centres_K).abs() / mu.abs()[:, None]
-            belonging_RK = torch.softmax(-distance_RK / temperature, dim=1)
-            expected = (belonging_RK * distance_RK).sum()
-            (slope,) = torch.autograd.grad(expected, mu)
-        total += expected.detach()
-        slope_R[block] = slope
-    return total / len(mu_R), slope_R / len(mu_R)
+
+    kind: Literal["uniform"] = "uniform"
+    bits: int = Field(default=8, ge=2, le=8)
+    aware: bool = False
+    """Whether training computes with rounded weights, and gradients pass straight through to those
+    behind them (quantisation-aware training); otherwise it is post-training quantisation."""
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        raise NotImplementedError  # it needs channels: see `rounded`
+
+    def codes(self, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
+        """Find the integer of each weight (N,), and the scale of each channel (G,)."""
+        most, most_of_bias = (2 ** (bits - 1) - 1 for bits in (self.bits, max(self.bits, 8)))
+        most_G = torch.where(channels.is_bias_G, most_of_bias, most)
+        largest_G = mu_N.new_zeros(len(most_G)).scatter_reduce_(
+            0, channels.of_N, mu_N.abs(), "amax"
+        )
+        scale_G = torch.where(largest_G > 0, largest_G / most_G, 1.0)
+        return (mu_N / scale_G[channels.of_N]).round(), scale_G
+
+    def rounded(self, mu_N: Tensor, channels: "Channels") -> Tensor:
+        """Round every weight: (N,)."""
+        code_N, scale_G = self.codes(mu_N, channels)
+        return code_N * scale_G[channels.of_N]
+
+
+class Free(Quantiser):
+    """No fixing: weights stay as they are, after the same schedule of rounds."""
+
+    kind: Literal["free"] = "free"
+
+    @override
+    def fix(
+        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
+    ) -> Clustering:
+        return Clustering(mu_N, sigma_N, fixed_N, ())
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The output channel of each weight."""
+
+    of_N: Tensor
+    """Number of the channel: int64 (N,)."""
+    is_bias_G: Tensor
+
+
+AnyQuantiser: TypeAlias = Annotated[
+    Clusters | Nearest | KMeans | Wfn | Uniform | Free, Field(discriminator="kind")
+]
+
+
+def channels_of(gaussians: Gaussians, net: nn.Module) -> Channels:
+    """Number the output channels of all covered tensors; a vector is one channel."""
+    of: list[Tensor] = []
+    is_bias: list[bool] = []
+    for name, mu in gaussians.mus.items():
+        layer = net.get_submodule(name.rpartition(".")[0])
+        side = 1 if isinstance(layer, nn.modules.conv._ConvTransposeNd) else 0
+        num = 1 if mu.ndim < 2 else mu.shape[side]
+        shape = [-1 if at == side else 1 for at in range(mu.ndim)]
+        own = torch.arange(num, device=mu.device).view(shape if num > 1 else [1] * mu.ndim)
+        of.append((own + len(is_bias)).expand(mu.shape).flatten())
+        is_bias += [mu.ndim < 2] * num
+    return Channels(torch.cat(of), torch.tensor(is_bias, device=of[0].device))
 
 
 def _merged(

@@ -2,12 +2,12 @@
 
 Each weight votes for its nearest centre. The centre with most votes takes the weights that are
 closest to it, as long as their mean distance stays within delta (Subia-Waud & Dasmahapatra 2023,
-algorithm 1; with relative distances it is WFN, Subia-Waud & Dasmahapatra 2022).
+algorithm 1).
 
-The printed algorithm leaves open what happens when the elected centre takes nothing. We follow WFN:
-sums of more powers of two are tried first; when none of any order takes a weight, delta grows. Each
-new cluster starts from single powers and the first delta again, because a delta that stayed large
-would let one centre take everything. The last cluster is cut off at the quota.
+The printed algorithm leaves open what happens when the elected centre takes nothing. Here sums of
+more powers of two are tried first; when none of any order takes a weight, delta grows. Each new
+cluster starts from single powers and the first delta again, because a delta that stayed large would
+let one centre take everything. The last cluster is cut off at the quota.
 
 Shapes: N weights, R those that remain, K centres.
 """

@@ -14,19 +14,23 @@ Shapes: N all weights of a net, S weights shown of a layer.
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
 import torch
-from torch import Tensor, nn
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from torch import Tensor
 
 from tuneparts import seeding
-from tuneparts.pwfn.gaussian import FLOOR, layers, tensors
+from tuneparts.config import Config
+from tuneparts.pwfn.gaussian import FLOOR, Gaussians
 from tuneparts.training.artifacts import Columns
 
 SCALE = 0.0025
 """Third quartile of the initial standard deviations of a tensor."""
 CEILING = 0.05
 """Largest initial standard deviation."""
+_BLOCK = 1 << 16
+"""Weights whose gradients are computed at a time."""
 MAX_SHOWN = 500
 """Most weights of a layer in a snapshot; smaller layers are shown whole."""
 
@@ -40,6 +44,42 @@ relu(S - sigma), a constant pull below the cutoff S."""
 
 Control = Literal["learnt", "permuted", "constant"]
 """`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
+
+
+class SigmaConfig(Config):
+    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
+
+    start: StartForm | float = "product"
+    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
+    alpha: float = Field(default=2.0**-11, ge=0)
+    """Strength of the pull that makes deviations grow; more of it compresses more."""
+    exposure: float | None = Field(default=None, gt=0)
+    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
+    alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
+    cutoff: float = Field(default=0.05, gt=0)
+    """S: deviations at or above it are not pulled."""
+    form: PullForm = "squared"
+    control: Control = "learnt"
+    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+
+    @model_validator(mode="after")
+    def _check_one_strength(self) -> Self:
+        if self.exposure is not None and "alpha" in self.model_fields_set:
+            raise ValueError(
+                "alpha follows from `exposure`: give one of them, but got "
+                f"{self.alpha} and {self.exposure}"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # So that the digests of searches that do not know it stay as they were.
+        tree: dict[str, Any] = handler(self)
+        if self.exposure is None:
+            tree.pop("exposure", None)
+        else:
+            tree.pop("alpha", None)
+        return tree
 
 
 def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
@@ -62,23 +102,21 @@ def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
 
 
 @torch.no_grad()
-def initialise(net: nn.Module, start: StartForm | float = "product") -> None:
-    """Set every standard deviation of a net in place, by form or all to one number.
+def initialise(gaussians: Gaussians, start: StartForm | float = "product") -> None:
+    """Set every standard deviation in place, by form or all to one number.
 
     Example:
         >>> from torch import nn
-        >>> from tuneparts.pwfn.gaussian import to_gaussian
-        >>> net = nn.Sequential(nn.Linear(2, 3))
-        >>> _ = to_gaussian(net)
-        >>> initialise(net, 0.01)
-        >>> round(net[0].weight.sigma.max().item(), 4)
+        >>> gaussians = Gaussians(nn.Linear(2, 3), ["weight"])
+        >>> initialise(gaussians, 0.01)
+        >>> round(gaussians.sigma.max().item(), 4)
         0.01
     """
-    for tensor in tensors(net).values():
+    for name, part in gaussians.parts(gaussians.sigma).items():
         if isinstance(start, str):
-            tensor.sigma.copy_(initial(tensor.mu, start))
+            part.copy_(initial(gaussians.mus[name], start))
         else:
-            tensor.sigma.fill_(max(start, FLOOR))
+            part.fill_(max(start, FLOOR))
 
 
 def _third_quartile(values: Tensor) -> float:
@@ -94,32 +132,58 @@ def _third_quartile(values: Tensor) -> float:
     return low + (high - low) * (position - below)
 
 
-@torch.no_grad()
-def pull(net: nn.Module, alpha: float, cutoff: float, form: PullForm = "squared") -> None:
-    """Add the regulariser's gradient to that of the free weights' deviations, after `backward`.
+def reach(gaussians: Gaussians, cutoff: float, *, fixed_too: bool = False) -> Tensor:
+    """Make the vector (N,) that `pull` takes: S where a weight is pulled, and -inf elsewhere.
 
-    Biases and fixed weights are not pulled. Layers that were not sampled since the last step have
-    no gradient and are left alone.
+    Biases and fixed weights are not pulled. It changes when weights are fixed.
 
     Args:
-        net: a net with Gaussian layers.
+        gaussians: the distributions.
+        cutoff: S.
+        fixed_too: whether to pull fixed weights as well.
+    """
+    is_pulled_N = gaussians.fixed.logical_not() | fixed_too
+    for name, part in gaussians.parts(is_pulled_N).items():
+        if is_bias(name):
+            part.fill_(False)
+    nothing = torch.full_like(gaussians.sigma, -math.inf)
+    return nothing.masked_fill_(is_pulled_N, cutoff).detach()
+
+
+@torch.no_grad()
+def pull(
+    gaussians: Gaussians,
+    reach_N: Tensor,
+    eps_N: Tensor,
+    *,
+    alpha: float,
+    form: PullForm = "squared",
+    scale: Tensor | float = 1.0,
+) -> None:
+    """Add the regulariser's gradient to that of the deviations.
+
+    Args:
+        gaussians: whose deviations have a gradient.
+        reach_N: from `reach`.
+        eps_N: the draw that the gradient is of; it is overwritten.
         alpha: strength of the regulariser.
-        cutoff: S; deviations at or above it are not pulled.
         form: how the pull depends on the distance to the cutoff.
+        scale: what to multiply the gradient by before.
     """
     # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
-    # over every weight only to arrive at this one expression.
-    for layer in layers(net).values():
-        tensor = layer.weight
-        if tensor.sigma.grad is None:
-            continue
-        short = (cutoff - tensor.sigma).clamp_(min=0).mul_(~tensor.fixed)
+    # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
+    # cache: the time of each line is that of reading memory.
+    assert gaussians.sigma.grad is not None
+    block = _BLOCK if eps_N.device.type == "cpu" else len(eps_N)
+    vectors = (gaussians.sigma.grad, gaussians.sigma.detach(), reach_N, eps_N)
+    pieces = (torch.split(vector, block) for vector in vectors)
+    for grad, sigma, most, eps in zip(*pieces, strict=True):
+        short = (most - sigma).clamp_(min=0)
+        grad.mul_(scale)
         if form == "hinge":
-            slope = short.sign_()
+            grad.sub_(short.sign_(), alpha=alpha)
         else:
-            assert tensor.eps is not None  # a deviation has a gradient only through a draw
-            slope = short.mul_(tensor.eps.abs())
-        tensor.sigma.grad.sub_(slope, alpha=alpha)
+            grad.addcmul_(short, eps.abs_(), value=-alpha)
 
 
 def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
@@ -153,19 +217,27 @@ def controlled(
     return shown_N
 
 
-def snapshot(net: nn.Module, seed: int) -> dict[str, Tensor]:
+def snapshot(gaussians: Gaussians, seed: int) -> dict[str, Tensor]:
     """Take means and deviations of a few weights of each layer, always the same ones.
 
     Returns:
-        (2, S) for each layer: means, then deviations; on the CPU.
+        (2, S) for each weight tensor: means, then deviations; on the CPU.
     """
     taken = {}
-    for name, layer in layers(net).items():
-        mu, sigma = layer.weight.mu.detach().flatten(), layer.weight.sigma.detach().flatten()
-        order = torch.randperm(len(mu), generator=seeding.torch_generator(seed, "shown", name))
+    for name, part in gaussians.parts(gaussians.sigma.detach()).items():
+        if is_bias(name):
+            continue
+        layer = name.removesuffix(".weight")
+        mu, sigma = gaussians.mus[name].detach().flatten(), part.flatten()
+        order = torch.randperm(len(mu), generator=seeding.torch_generator(seed, "shown", layer))
         places = order[:MAX_SHOWN].sort().values.to(mu.device)
-        taken[name] = torch.stack([mu[places], sigma[places]]).cpu()
+        taken[layer] = torch.stack([mu[places], sigma[places]]).cpu()
     return taken
+
+
+def is_bias(name: str) -> bool:
+    """Whether a parameter is a bias, by the name that torch gives it in any layer."""
+    return "bias" in name.rpartition(".")[2]
 
 
 def columns(moments: Mapping[str, Mapping[str, Tensor]]) -> Columns:

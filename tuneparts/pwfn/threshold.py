@@ -182,6 +182,9 @@ class _Grid:
             upper = torch.where(near_zero, upper.clamp(min=self.zero + 1), upper)
             lower = torch.where(near_zero, lower.clamp(max=self.zero), lower)
         is_empty = lower >= upper
+        # Pairs of so many centres that int32 cannot hold them are rare, and cost a conversion.
+        if (len(self.integers) + 1) ** 2 > 2**31 - 1:
+            lower = lower.long()
         return (lower * (len(self.integers) + 1) + upper).masked_fill_(is_empty, 0)
 
     def _count_upto(self, point: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The tables of a report: scores and costs, hypers, and communication of federated searches.
+"""The tables of a report: scores and costs, hypers, communication and sharing of weights.
 
 `RunData.tables` builds them once for a run; `rendering` turns them into text.
 """
@@ -13,7 +13,7 @@ from tuneparts import schema
 from tuneparts.glossary import GLOSSARY, PASS_IN_SHORT
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Cell, Column, Table
-from tuneparts.reports.select import BYTES, OUTCOMES, SCORED
+from tuneparts.reports.select import BYTES, OUTCOMES, SCORED, SHARED
 from tuneparts.reports.verdict import Verdict
 
 MEGABYTE = 1e6
@@ -42,6 +42,8 @@ def build(
         tables.append(_hypers(summary, hypers))
     if BYTES in summary:
         tables.append(_communication(summary, metadata))
+    if SHARED[-1] in summary:
+        tables.append(_sharing(summary))
     if schedules is not None:
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
@@ -195,8 +197,8 @@ def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
 
 
 def _state(row: Mapping[Hashable, object], of: str = "") -> str:
-    kinds = ["failed", "missing", "unfinished", "stopped", "unscored"]
-    parts = [f"{kind}: {row[kind]}{of}" for kind in kinds if row[kind]]
+    kinds = ["failed", "missing", "unfinished", "not_started", "stopped", "unscored"]
+    parts = [f"{kind.replace('_', ' ')}: {row[kind]}{of}" for kind in kinds if row[kind]]
     return ", ".join(parts) or "no finished trial"
 
 
@@ -205,8 +207,8 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
     for row in summary.to_dict("records"):
         seeds.append(Cell(f"{row['seeds']}/{row['seeds_expected']}"))
         rest = [
-            f"{row[kind]} {kind}"
-            for kind in (*OUTCOMES[1:], "unfinished", "missing", "unscored")
+            f"{row[kind]} {kind.replace('_', ' ')}"
+            for kind in (*OUTCOMES[1:], "unfinished", "missing", "not_started", "unscored")
             if row[kind]
         ]
         text = f"{row['finished']}/{row['expected']}"
@@ -220,12 +222,18 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
-    for name, decimals in (("passes", 0), ("seconds", 1)):
+    shown = [("passes", 0), ("weight_steps", 0), ("seconds", 1)]
+    summary = summary.assign(weight_steps=summary["weight_steps"].replace(0.0, float("nan")))
+    steps = summary["weight_steps"]
+    if steps.isna().all() or steps.equals(summary["passes"]):
+        shown = [(name, decimals) for name, decimals in shown if name != "weight_steps"]
+    for name, decimals in shown:
         cells = (Cell(number(value, decimals)) for value in summary[name])
         tip = GLOSSARY["pass"] if name == "passes" else ""
         detail = 5 if name == "seconds" else 0
-        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
-        if summary["follows"].astype(bool).any():
+        words = name.replace("_", " ")
+        columns.append(Column(f"{words} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
+        if name != "weight_steps" and summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(Column(header, tuple(total), detail=detail, tip=GLOSSARY["leader"]))
@@ -255,23 +263,69 @@ def _communication(summary: pd.DataFrame, metadata: ReportMetadata) -> Table:
     return Table("Communication", tuple(columns), (note,))
 
 
+def _sharing(summary: pd.DataFrame) -> Table:
+    """What SuperWeight arms asked for, and what their budgets left of it."""
+    own = summary[summary[SHARED[-1]].notna()].reset_index(drop=True)
+    columns = [_arms(own)]
+    for name in (name for name in SHARED if name in own):
+        words = name.removeprefix("superweights/").replace("_", " ")
+        columns.append(replace(_scores(own, name), header=words))
+    notes = [
+        "Mean ± standard error over seeds of the selected trials. Where `clusters` is `bins`, "
+        "nothing was split; `trained` are the passes that trained the weights which were kept."
+    ]
+    if {"superweights/tau", "superweights/tau_asked"} <= set(own):
+        is_lower = own["superweights/tau"] < own["superweights/tau_asked"]
+        lowered = own.loc[is_lower, "arm"]
+        if len(lowered):
+            notes.append(
+                "The budget had no room for the clusters of the tau that was asked for, which was "
+                f"lowered: {', '.join(lowered)}."
+            )
+    return Table("Sharing", tuple(columns), tuple(notes))
+
+
 def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
     values = summary[name] / unit
     return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
+def stop_notes(metadata: ReportMetadata) -> list[str]:
+    """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
+    notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for stop in metadata.stops:
+        if not stop.is_all:
+            reasons.setdefault((stop.arm, stop.message), []).append(stop.seed)
+    for (arm, message), seeds in reasons.items():
+        words = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        notes.append(f"{arm} was stopped under {words}: {message}.")
+    return notes
+
+
 def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     chosen = (
-        f"of the trial selected by {metadata.metric} within each seed" if metadata.metric else ""
+        f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()
         + f"; passes and seconds are what all trials of a seed cost ({PASS_IN_SHORT})."
     ]
+    notes += [f"Extended {told}." for told in metadata.history]
+    notes += stop_notes(metadata)
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
             error = f"; first error: {row['first_error']}" if row["first_error"] else ""
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
+        if arm.is_free:
+            notes.append(
+                f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
+                "rerun may differ."
+            )
+    if "cost/seconds" in metadata.objectives and any(arm.is_adaptive for arm in metadata.arms):
+        notes.append("Seconds are an objective: what was tried depends on the machine's speed.")
+    if len({arm.judged_on for arm in metadata.arms}) > 1:
+        notes.append("Arms that are judged on other examples are not compared with each other.")
     return notes

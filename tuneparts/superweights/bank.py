@@ -15,11 +15,14 @@ from torch import Tensor, nn
 
 from tuneparts.superweights import ties as tying
 from tuneparts.superweights.allocation import LayerCluster, SharingPlan, assemble, disassemble
+from tuneparts.superweights.clusters import Layer
 from tuneparts.superweights.ties import Ties
 
-Initialisation = Literal["fan_in", "released"]
-"""`fan_in` gives every composed weight the variance 2 / fan_in (He et al. 2015); `released` draws
-templates with variance 2 / 9 whatever the layer, as the authors' code does."""
+Initialisation = Literal["own", "fan_in", "released"]
+"""`own` gives every composed weight the standard deviation with which its net starts it, so that
+nets with an initialisation of their own, such as FixUp, keep it; `fan_in` the variance 2 / fan_in
+(He et al. 2015); `released` draws templates with variance 2 / 9 whatever the layer, as the authors'
+code does."""
 
 
 class TemplateBank(nn.Module):
@@ -57,15 +60,14 @@ class TemplateBank(nn.Module):
         templates, coefficients = [], []
         for (c, j), rows in zip(plan.slots, ties, strict=True):
             cluster = plan.clusters[c]
-            fans = [plan.layers[p].fan_in for p in cluster.users(j)]
-            variance = 2 / max(fans) if initialisation == "fan_in" else 2 / 9
+            stds_U = _initial_stds([plan.layers[p] for p in cluster.users(j)], initialisation)
+            scale = _template_std(stds_U, initialisation)
             shape = (cluster.templates[j], cluster.chain.sizes[j])
-            templates.append(torch.randn(shape, generator=generator) * variance**0.5)
+            templates.append(torch.randn(shape, generator=generator) * scale)
             alpha_UK = _orthogonal(plan, cluster, j, generator)
-            if initialisation == "fan_in":
-                scale_U = (max(fans) / torch.tensor(fans, dtype=torch.float32)).sqrt()
-                alpha_UK *= (scale_U / alpha_UK.norm(dim=1))[:, None]
-            coefficients.append(alpha_UK[_leading_users(rows, fans)])
+            if initialisation != "released":
+                alpha_UK *= (stds_U / scale / alpha_UK.norm(dim=1))[:, None]
+            coefficients.append(alpha_UK[_leading_users(rows, stds_U.tolist())])
         self.templates_KD = nn.ParameterList(templates)
         self.coefficients_RK = nn.ParameterList(coefficients)
         self._tie(ties)
@@ -171,14 +173,35 @@ def _runs_of_equal_shape(plan: SharingPlan, cluster: LayerCluster) -> list[list[
     return runs
 
 
-def _leading_users(rows: list[int], fans: list[int]) -> list[int]:
-    """Choose the user that decides how each row starts: the one with most inputs per output.
+def _initial_stds(users: Sequence[Layer], initialisation: Initialisation) -> Tensor:
+    """Standard deviation with which each user's weight should start (U,)."""
+    stds = [(2 / layer.fan_in) ** 0.5 for layer in users]
+    if initialisation == "own":
+        known = zip(stds, users, strict=True)
+        stds = [he if layer.std is None else layer.std for he, layer in known]
+    return torch.tensor(stds)
 
-    With the coefficients of a smaller layer, a larger one that is tied to it would start too large.
+
+def _template_std(stds_U: Tensor, initialisation: Initialisation) -> float:
+    """Standard deviation with which the templates of a slot start."""
+    match initialisation:
+        case "released":
+            return float((2 / 9) ** 0.5)
+        case "fan_in":
+            return float(stds_U.min())
+        case "own":
+            # Some nets start layers at zero: these then have zero coefficients, not zero templates.
+            return float(stds_U.max()) or 1.0
+
+
+def _leading_users(rows: list[int], stds: list[float]) -> list[int]:
+    """Choose the user that decides how each row starts: the one that starts smallest.
+
+    With the coefficients of another one, the smallest that is tied to it would start too large.
     """
     users = range(len(rows))
     return [
-        max((u for u in users if rows[u] == row), key=lambda u: fans[u])
+        min((u for u in users if rows[u] == row), key=lambda u: stds[u])
         for row in range(max(rows) + 1)
     ]
 

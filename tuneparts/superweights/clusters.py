@@ -7,7 +7,7 @@ budget asks for it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +34,8 @@ class Layer:
     """Per group of channels."""
     kernel: tuple[int, ...]
     """(height, width), or () of a linear layer."""
+    std: float | None = field(default=None, compare=False)
+    """Standard deviation with which the net's own weight starts, where it is known."""
 
     @property
     def area(self) -> int:
@@ -100,7 +102,8 @@ def _layer(member: int, name: str, module: WeightLayer) -> Layer:
     else:
         # Kept apart: a grouped filter sees few channels, so its first columns mean something else.
         kind = f"{'conv' if module.groups == 1 else 'grouped'}{kernel[0]}x{kernel[1]}"
-    return Layer(member, name, kind, num_out, num_in, tuple(kernel))
+    std = None if module.weight.is_meta else float(module.weight.detach().std(correction=0))
+    return Layer(member, name, kind, num_out, num_in, tuple(kernel), std)
 
 
 def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:

@@ -1,10 +1,12 @@
 """An ensemble of one's own nets from one budget of weights, without a search around it."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +22,14 @@ from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeable
 from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
+from tuneparts.superweights.picture import sharing_figure, sharing_table
 from tuneparts.training.learner import Context
+from tuneparts.training.members.anytime import Anytime
 from tuneparts.training.progress import Report, run_through
+
+if TYPE_CHECKING:  # imported where a table or a figure is made
+    import pandas as pd
+    import plotly.graph_objects as go
 
 Nets = Sequence[nn.Module] | Callable[[], nn.Module]
 """The members, or a function that builds one."""
@@ -55,15 +63,89 @@ class FittedEnsemble:
     learner: SuperweightsLearner = field(repr=False)
 
     @torch.no_grad()
-    def predict(self, inputs: Arrays) -> Tensor:
-        """Log of the members' mean probabilities, or their mean for real values: (B, K)."""
-        first = next(self.members[0].parameters())
-        x = torch.as_tensor(given_inputs(inputs), device=first.device)
-        return self.learner.target.combined(torch.stack([net(x) for net in self.members]))
+    def predict(
+        self,
+        inputs: Arrays,
+        *,
+        members: int | None = None,
+        flops: float | None = None,
+        milliseconds: float | None = None,
+    ) -> Tensor:
+        """Log of the members' mean probabilities, or their mean for real values: (B, K).
+
+        With a limit the members are asked in their order for as long as there is room; the first
+        one always is. `anytime` chooses the members by validation data instead.
+
+        Args:
+            inputs: as in `fit`.
+            members: most members.
+            flops: most operations for one example.
+            milliseconds: most time of this call; a member that was as slow as the slowest so far
+                would have to end within it.
+        """
+        x = self._given(inputs)
+        start, slowest = time.perf_counter(), 0.0
+        outputs: list[Tensor] = []
+        spent = 0
+        for net, cost in zip(self.members[:members], self.flops, strict=False):
+            begun = time.perf_counter()
+            is_late = milliseconds is not None and begun - start + slowest > milliseconds / 1000
+            if outputs and (is_late or (flops is not None and spent + cost > flops)):
+                break
+            outputs.append(net(x).cpu() if milliseconds is not None else net(x))
+            spent += cost
+            slowest = max(slowest, time.perf_counter() - begun)
+        return self.learner.target.combined(torch.stack(outputs))
+
+    def anytime(self, inputs: Arrays, labels: Arrays) -> Anytime:
+        """The subsets of members that are worth their cost, judged on validation data.
+
+        Args:
+            inputs: examples that were not trained on.
+            labels: their labels.
+        """
+        target = self.learner.target
+        y = torch.as_tensor(given_examples(inputs, labels, target).labels, device=self.device)
+        return Anytime(self.members, target, self.flops, self._given(inputs), y)
+
+    def plan(self) -> "pd.DataFrame":
+        """Who shares what: a row for each layer of each member.
+
+        Layers with one `cluster` draw from the same `templates`; those with the same
+        `coefficients` have the very same weight where their shapes meet. Layers that share nothing
+        have a `reason` instead.
+        """
+        return sharing_table(self.learner.model.bank, self.private)
+
+    def plot(self) -> "go.Figure":
+        """The plan as a figure: members down, layers across, a colour for each cluster."""
+        return sharing_figure(self.plan())
+
+    def export(self, folder: str | Path) -> list[Path]:
+        """Write the weights of each member, for `load_state_dict` of the net that was given."""
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        paths = [home / f"member_{number}.pt" for number in range(len(self.members))]
+        for path, net in zip(paths, self.members, strict=True):
+            torch.save(net.state_dict(), path)
+        return paths
 
     def member(self, number: int) -> nn.Module:
         """A copy of one member, to train on or to keep by itself."""
         return deepcopy(self.members[number])
+
+    @property
+    def flops(self) -> list[int]:
+        """Operations of each member for one example."""
+        return self.learner.model.member_flops()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the members are."""
+        return next(self.members[0].parameters()).device
+
+    def _given(self, inputs: Arrays) -> Tensor:
+        return torch.as_tensor(given_inputs(inputs), device=self.device)
 
 
 def fit(

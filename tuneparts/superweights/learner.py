@@ -5,6 +5,7 @@ anew; train with tied coefficients, compare the gradients of their uses, untie w
 train to the end. Nothing but the grouping moves from the search to the training.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -31,7 +32,7 @@ from tuneparts.superweights.stages import SharingStage, StagesConfig, Timetable,
 from tuneparts.superweights.ties import Ties
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
 
 
 class AllocationConfig(Config):
@@ -48,7 +49,7 @@ class AllocationConfig(Config):
     """Most templates of one slot."""
     chain: ChainKind = "growth"
     """Crop weights on the way from shape to shape, or at the end."""
-    initialisation: Initialisation = "fan_in"
+    initialisation: Initialisation = "own"
 
 
 class SharingConfig(Config):
@@ -57,8 +58,8 @@ class SharingConfig(Config):
     num_bins: int | None = Field(default=4, ge=1)
     """Bins of relative depth that clusters start as; None for one per layer of a member."""
     clusters: Literal["depth", "gradient", "random"] = "gradient"
-    """Keep the bins, split them by gradients, or split them at random into clusters of the very
-    sizes that gradients give: the control."""
+    """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
+    that gradients give: the control."""
     scope: Literal["all", "reference"] = "all"
     """Compare the layers of all members, or those of the first, whom the others follow."""
     tau: float = 0.1
@@ -120,11 +121,15 @@ class SuperweightsConfig(MembersConfig):
         return SuperweightsLearner(self, context)
 
 
+_log = logging.getLogger(__name__)
+
 _TAU_STEP = 0.05
 """By how much tau is lowered until clusters fit the budget."""
+_DRAWS = 50
+"""Random clusters that are tried at one tau before it is lowered."""
 
 
-class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
+class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
     """Trains members that share templates through all stages."""
 
     config: SuperweightsConfig
@@ -176,7 +181,9 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
         counts = [count for cluster in plan.clusters for count in cluster.templates]
         metrics = super().evaluate() | {
             "size/templates": float(plan.num_weights),
+            "superweights/bins": float(len(set(self._bins))),
             "superweights/clusters": float(len(plan.clusters)),
+            "superweights/trained": float(self.timetable.trained),
             "superweights/vectors": float(self.model.bank.num_vectors),
             "superweights/templates": sum(counts) / len(counts),
             **self._found,
@@ -275,7 +282,15 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
         total, halves = self._sums.take()
         similarities = similarity.layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
+        if tau < self.config.sharing.tau:
+            _log.warning(
+                "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights",
+                tau,
+                self.config.sharing.tau,
+                self.budget,
+            )
         self._found = {
+            "superweights/tau_asked": self.config.sharing.tau,
             "superweights/tau": tau,
             **similarity.metrics(
                 similarities, [similarity.layer_similarities(half, self._bins) for half in halves]
@@ -294,10 +309,13 @@ class SuperweightsLearner(MembersLearner, parts=("_sums",), values=("_found",)):
                 labels = clusters.split_by_similarity(self._bins, similarities, tau)
             else:
                 labels = clusters.split_by_reference(self._layers, self._bins, similarities, tau)
-            if sharing.clusters == "random":
-                labels = clusters.shuffled(labels, self._bins, generator)
-            if self._least(labels) <= self.budget:
-                return labels, tau
+            drawn = [labels]
+            if sharing.clusters == "random" and self._least(labels) <= self.budget:
+                # Other layers of the same numbers need other weights: the first draw that fits.
+                drawn = [clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
+            for candidate in drawn:
+                if self._least(candidate) <= self.budget:
+                    return candidate, tau
             tau -= _TAU_STEP
         return self._bins, tau
 

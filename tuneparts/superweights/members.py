@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.data.target import Target
-from tuneparts.models.reweighted import give_up, reweighted, standalone
+from tuneparts.models.reweighted import give_up
 from tuneparts.superweights.bank import TemplateBank
 from tuneparts.training.members.model import NetMembers
 
@@ -32,9 +32,9 @@ class SuperweightMembers(NetMembers):
         self.bank = bank
         self._prepared: Sequence[Tensor] | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def lent(self) -> list[dict[str, Tensor]]:
         weights = self._prepared
-        return self._run(x, self.bank.compose() if weights is None else weights)
+        return self._by_member(self.bank.compose() if weights is None else weights)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -64,20 +64,12 @@ class SuperweightMembers(NetMembers):
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
         with self._norms(is_training=norms == "train"):
-            losses = [target.loss(logits_BK, y_B) for logits_BK in self._run(x, weights)]
+            logits_MBK = self.under(self._by_member(weights), x)
+            losses = [target.loss(logits_BK, y_B) for logits_BK in logits_MBK]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
             gradients = list(torch.autograd.grad(total, weights))
         return total.detach() / len(losses), gradients
-
-    def plain(self, member: int) -> nn.Module:
-        with torch.no_grad():
-            weights = self.bank.compose()
-        return standalone(self.nets[member], self._by_member(weights)[member])
-
-    def _run(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        members = zip(self.nets, self._by_member(weights), strict=True)
-        return torch.stack([reweighted(net, own)(x) for net, own in members])
 
     def _by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
         """Name the weights of all layers by parameter, for each member."""

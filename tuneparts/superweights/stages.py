@@ -53,6 +53,11 @@ class Timetable:
         ends = (self.search, self.compare_layers, self.train, self.compare_uses)
         return list(SharingStage)[sum(passes >= end for end in ends)]
 
+    @property
+    def trained(self) -> int:
+        """Passes that train the weights which are kept: all but the search and the comparisons."""
+        return self.finish - self.compare_layers - (self.compare_uses - self.train)
+
     def progress(self, passes: int) -> float:
         """Return the fraction of the learning rate schedule, which the new start begins again."""
         start = self.compare_layers

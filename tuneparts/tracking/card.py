@@ -114,6 +114,8 @@ class SearchCard:
     """Who ran it."""
     source: str = ""
     """The command or file that it was run with."""
+    extended: str = ""
+    """How the search was extended since it began; a tag of the parent run, whose params stay."""
 
     def shared_tags(self) -> dict[str, str]:
         """Tags that the parent run and every trial have in common."""
@@ -135,6 +137,7 @@ class SearchCard:
             **self.shared_tags(),
             **self.origin_tags(),
             **{f"version.{name}": text for name, text in self.versions.items()},
+            **({"extended": self.extended} if self.extended else {}),
             KIND_TAG: self.kind,
             KEY_TAG: key,
             RUN_TAG: folder.name,

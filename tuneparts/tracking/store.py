@@ -212,6 +212,10 @@ def quieten() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     credentials.use_tracking_login()
+    try:
+        Path.home()
+    except RuntimeError:  # MLflow cannot be imported by a user without a home, as in containers
+        os.environ["HOME"] = str(settings.current().results_dir)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 

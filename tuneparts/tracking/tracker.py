@@ -111,6 +111,10 @@ class Tracker:
         self._replay.tag_trial(trial, tags)
         self._writer.wake()
 
+    def tagged(self, name: str, value: str) -> set[TrialId]:
+        """List the trials that `tag_trial` gave this tag, also in a former process."""
+        return {trial for trial, tags in self._replay.tags.items() if tags.get(name) == value}
+
     def run_id(self, trial: TrialId) -> str | None:
         """MLflow's run id of a trial; None when the store has no run of it, or not yet."""
         return self._replay.run_id(trial)

@@ -17,6 +17,10 @@ from tuneparts.reports.run_data import RunData
 ARMS = ("shared", "plain")
 
 
+NLL = {"0": 0.5, "1": 0.4, "0_1": 0.45}
+"""By validation data the second member is the best buy, whatever test data says."""
+
+
 @pytest.fixture
 def run_data(metadata) -> RunData:
     rows = []
@@ -37,6 +41,8 @@ def run_data(metadata) -> RunData:
                 "anytime/flops.0_1": 300.0,
             }
             if arm == "shared":
+                row |= {f"anytime/val_nll.{k}": v for k, v in NLL.items()}
+            if arm == "shared":
                 row |= {f"superweights/cluster.{m}_{k}": float(k % 2) for m, k in CLUSTERS}
                 row |= {f"interpolation/accuracy.{i}": 0.5 + 0.1 * seed for i in range(11)}
             rows.append(row)
@@ -53,11 +59,14 @@ def test_operating_points_and_their_frontier(run_data) -> None:
     own = data[data["arm"] == "shared"].reset_index(drop=True)
     assert own["members"].tolist() == ["0", "1", "0 + 1"]
     assert own["accuracy"].tolist() == pytest.approx([0.71, 0.6, 0.9])
-    assert own["is_best"].tolist() == [True, False, True]
+    assert own["is_best"].tolist() == [True, True, False]
+    blind = data[data["arm"] != "shared"]
+    assert len(blind) == 3
+    assert not blind["is_best"].any()
     drawing = anytime(run_data)
     assert isinstance(drawing, Drawing)
-    assert list(drawing.figure.data[0].x) == [100.0, 300.0]
-    assert list(drawing.figure.data[1].x) == [200.0]
+    assert list(drawing.figure.data[0].x) == [100.0, 200.0]
+    assert list(drawing.figure.data[1].x) == [300.0]
 
 
 def test_the_cluster_of_each_layer(run_data) -> None:

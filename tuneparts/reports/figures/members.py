@@ -14,6 +14,7 @@ from tuneparts.reports.statistics import estimate
 
 OPERATIONS = "Accuracy against operations"
 _ACCURACY, _FLOPS = "anytime/accuracy.", "anytime/flops."
+_VAL_NLL = "anytime/val_nll."
 BETWEEN = "Accuracy between two members"
 _INTERPOLATED = "interpolation/accuracy."
 CLUSTERS = "Clusters of layers"
@@ -23,7 +24,8 @@ _CLUSTER = "superweights/cluster."
 def anytime(run_data: RunData) -> Drawing | Note:
     """Draw test accuracy of every subset of members against its operations, mean over seeds.
 
-    Lines join the subsets of an arm that no cheaper subset matches (the Pareto frontier).
+    Lines join the subsets of an arm that no cheaper subset matches on validation data (the Pareto
+    frontier); without validation data there is none to choose by, and no line.
     """
     data = points(run_data)
     if data.empty:
@@ -68,7 +70,8 @@ def anytime(run_data: RunData) -> Drawing | Note:
     caption = (
         "Test accuracy of the mean prediction of every subset of members against its operations, "
         "mean and one standard error over seeds. Lines join the points of an arm that none of its "
-        "cheaper points matches; faint points are the rest."
+        "cheaper points matches in validation likelihood; faint points are the rest, and all "
+        "points of arms that held out no validation data."
     )
     return Drawing(OPERATIONS, figure, caption, data)
 
@@ -87,11 +90,13 @@ def points(run_data: RunData) -> pd.DataFrame:
                 continue
             point = estimate(known[name].to_numpy(dtype=float))
             flops = float(known[_FLOPS + subset].mean())
-            found.append((flops, -point.mean, subset.replace("_", " + "), point.se))
-        top = float("-inf")
-        for flops, negative, members, se in sorted(found):
-            rows.append((arm, members, flops, -negative, se, -negative > top))
-            top = max(top, -negative)
+            judged = _VAL_NLL + subset
+            loss = float(known[judged].mean()) if judged in known else float("nan")
+            found.append((flops, loss, subset.replace("_", " + "), point.mean, point.se))
+        least = float("inf")
+        for flops, loss, members, mean, se in sorted(found):
+            rows.append((arm, members, flops, mean, se, loss < least))
+            least = min(least, loss)
     return pd.DataFrame(rows, columns=["arm", "members", "flops", "accuracy", "se", "is_best"])
 
 

@@ -29,8 +29,12 @@ from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
-from tuneparts.training.members.model import Members
-from tuneparts.training.members.predictions import differences, operating_points
+from tuneparts.training.members.model import Members, NetMembers
+from tuneparts.training.members.predictions import (
+    OperatingPoint,
+    differences,
+    operating_points,
+)
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step
@@ -113,7 +117,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels (B,)."""
-        x, y_B = self.train_data.take(self._batches.next())
+        return self.augmented(self._batches.next())
+
+    def augmented(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Augmented inputs and labels of these training examples."""
+        x, y_B = self.train_data.take(indices_B)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
@@ -130,12 +138,17 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
-        loss_M = self.losses(*self.next_batch())
-        gradient_step(self.objective(loss_M), self.optimiser)
+        loss_M = self.update()
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
+    def update(self) -> Tensor:
+        """Move all parameters by the gradient of one batch; the loss of each member (M,)."""
+        loss_M = self.losses(*self.next_batch())
+        gradient_step(self.objective(loss_M), self.optimiser)
+        return loss_M
+
     def predictor(self) -> nn.Module:
-        return MeanOfMembers(self.model, self.target)
+        return MeanOfMembers(self.model.materialised(), self.target)
 
     def evaluate(self) -> dict[str, float]:
         metrics = {
@@ -147,7 +160,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         self.model.eval()
         with torch.no_grad(), self.model.prepared():
             if self._val is not None:
-                metrics |= self._scores(*self._logits(self._val), "val")
+                val_logits_MNK, val_labels_N = self._logits(self._val)
+                metrics |= self._scores(val_logits_MNK, val_labels_N, "val")
+                if self.finished:
+                    for point in self._points(val_logits_MNK, val_labels_N):
+                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
             if len(self._test) and (self.finished or self.context.score_test_always):
                 logits_MNK, labels_N = self._logits(self._test)
                 metrics |= self._scores(logits_MNK, labels_N, "test")
@@ -169,12 +186,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         """What is measured once, on test data."""
         metrics: dict[str, float] = {}
-        flops = self.model.member_flops()
-        if len(flops) == len(logits_MNK) and isinstance(self.target, Classes):
-            for point in operating_points(logits_MNK, labels_N, flops):
-                metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
-                metrics[f"anytime/nll.{point.name}"] = point.nll
-                metrics[f"anytime/flops.{point.name}"] = float(point.flops)
+        for point in self._points(logits_MNK, labels_N):
+            metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
+            metrics[f"anytime/nll.{point.name}"] = point.nll
+            metrics[f"anytime/flops.{point.name}"] = float(point.flops)
         if self.config.corruptions:
             task = self.context.task
             metrics |= corrupted_scores(
@@ -187,6 +202,13 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
                 batch_size=EVAL_BATCH,
             )
         return metrics | self._interpolation()
+
+    def _points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        """The subsets of members with their scores; none where members cannot run alone."""
+        flops = self.model.member_flops()
+        if len(flops) != len(logits_MNK) or not isinstance(self.target, Classes):
+            return []
+        return operating_points(logits_MNK, labels_N, flops)
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points
@@ -201,6 +223,29 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
         return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+
+class NetMembersLearner(MembersLearner):
+    """A learner whose members have a net each, and may share weights.
+
+    It minimises the sum of the members' losses. Members go through a step one after another, so
+    that only one holds its activations in memory.
+    """
+
+    model: NetMembers
+
+    def batches(self) -> list[tuple[Tensor, Tensor]]:
+        """Augmented inputs and labels for each member."""
+        return [self.next_batch()] * self.model.num_members
+
+    def update(self) -> Tensor:
+        def loss(outputs_BK: Tensor, y_B: Tensor) -> Tensor:
+            return self.target.loss(outputs_BK, y_B, reduction="none").mean()
+
+        self.optimiser.zero_grad()
+        loss_M = self.model.backward(self.batches(), loss)
+        self.optimiser.step()
+        return loss_M
 
 
 def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:
