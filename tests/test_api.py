@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,15 @@ from tuneparts.errors import ConfigError, DataMissingError, InterruptedRunError,
 from tuneparts.journal import records
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
+from tuneparts.search.spec import RandomSearch
 
 pytestmark = pytest.mark.mlflow
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path, template_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    empty_results(tmp_path, template_store, monkeypatch)
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +135,29 @@ def test_a_secret_in_a_question_reaches_neither_report_nor_store(tmp_path: Path)
     for text in written:
         assert "hunter2" not in text
         json.loads(text)
+
+
+def test_several_threads_run_searches_at_once_also_the_same_one(
+    empty_store: Path, null_search, null_arm
+) -> None:
+    """One of them has a trial whose score is NaN."""
+    arms = (null_arm("fixed"), null_arm("random", algorithm=RandomSearch(num_trials=3)))
+    same = null_search(*arms)
+    other = null_search(*arms, null_arm("wild", config={"fault": "score"}), name="other")
+    with ThreadPoolExecutor(3) as threads:
+        found = list(
+            threads.map(
+                lambda one: tuneparts.run(one, workers=1, console=Console(quiet=True)),
+                [same, same, other],
+            )
+        )
+    first, second, third = found
+    assert first.run.name != second.run.name
+    good = third.trials[third.trials["arm"] != "wild"].reset_index(drop=True)
+    names = ["trial", "outcome", "val/accuracy", "test/accuracy"]
+    assert good[names].equals(first.trials[names])
+    assert second.trials[names].equals(first.trials[names])
+    (wild,) = third.trials[third.trials["arm"] == "wild"].to_dict("records")
+    assert wild["outcome"] == "failed"
+    assert "a score is a finite number" in wild["error"]
+    assert all(run_id for one in found for run_id in one.trials["run_id"])

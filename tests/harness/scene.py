@@ -31,6 +31,17 @@ PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
 TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
 """What may differ between two runs of one search, besides the times of steps."""
+_COMMANDS = (
+    "initialization_commands",
+    "setup_commands",
+    "head_setup_commands",
+    "worker_setup_commands",
+    "head_start_ray_commands",
+    "worker_start_ray_commands",
+    "cluster_synced_files",
+    "rsync_exclude",
+    "rsync_filter",
+)
 _GROWS = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
 """What Ray's provider of nodes on this machine asks for."""
 
@@ -162,9 +173,14 @@ class Cluster:
             "max_workers": most,
             "head_node_type": "head",
             "idle_timeout_minutes": 60,
+            "upscaling_speed": 1.0,
+            "file_mounts_sync_continuously": False,
             "provider": {"type": "fake_multinode", "gcs_address": self.address},
             "auth": {},
             "available_node_types": types,
+            # Its monitor ends without them, and the head with it.
+            **{name: {} for name in ("docker", "file_mounts")},
+            **{name: [] for name in _COMMANDS},
         }
         path = Path(self._folder.name) / "autoscaling.json"  # JSON is YAML
         path.write_text(json.dumps(described))
@@ -324,14 +340,16 @@ class Scene:
             lambda: self.rows() >= count or not driver.is_running, f"{count} rows in the journal"
         )
         if self.rows() < count:
-            raise RuntimeError(f"the driver ended early; see {self.folder / 'driver.log'}")
+            said = (self.folder / "driver.log").read_text()
+            raise RuntimeError(f"the driver ended early: {said[-2000:]}")
         return time.monotonic() - start
 
     def finish(self, driver: Process) -> None:
         """Wait for an end without failure."""
         code = driver.wait()
         if code != 0:
-            raise RuntimeError(f"a driver ended with {code}; see {self.folder / 'driver.log'}")
+            said = (self.folder / "driver.log").read_text()
+            raise RuntimeError(f"a driver ended with {code}: {said[-2000:]}")
 
     def journal(self) -> Journal:
         """The journal of the only run."""

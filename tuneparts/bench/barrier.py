@@ -12,6 +12,7 @@ from typing import Any
 
 from tuneparts.bench.null import NullConfig
 from tuneparts.bench.null_trials import quiet
+from tuneparts.executors import execute
 from tuneparts.journal import Event, Row, TrialId, TrialStarted
 
 
@@ -81,22 +82,46 @@ def compare(
     return rows, {"ray_asha_over_ours": stock / ours}
 
 
+def all_algorithms(case: Case, folder: Path) -> dict[str, Any]:
+    """Run every kind of algorithm at once on our pool: one row, with its utilisation."""
+    from tuneparts.search.algorithms import Asha, Pbt, RandomSearch, Tpe
+
+    few = max(4, case.trials // 4)
+    algorithms = {
+        "random": RandomSearch(num_trials=few),
+        "asha": Asha(num_trials=2 * few, min_passes=1, reduction=4),
+        "tpe": Tpe(num_trials=few, batch=4, num_startup=4),
+        "pbt": Pbt(population=4, num_rounds=4),
+    }
+    arms = [_arm(name, one, case) for name, one in algorithms.items()]
+    intervals, start = Intervals(), time.perf_counter()
+    execute(_search(case, *arms), folder=folder, observers=[intervals])
+    return intervals.row("ours_all_algorithms", case.slots, time.perf_counter() - start)
+
+
 def search(case: Case) -> Any:
     """One arm of successive halving with rungs at 1, 4 and 16 passes."""
-    from tuneparts.data.config import DataConfig
-    from tuneparts.search.space import Uniform
-    from tuneparts.search.spec import Arm, Asha, Scale, Search
+    from tuneparts.search.spec import Asha
 
-    arm = Arm(
-        name="asha",
-        config=NullConfig(passes=case.passes),
-        algorithm=Asha(num_trials=case.trials, min_passes=1, reduction=4),
-        space={
-            "x": Uniform(low=0.0, high=1.0),
-            "seconds": Uniform(low=case.shortest, high=10 * case.shortest, log=True),
-        },
-        at_once=case.slots,
-    )
+    algorithm = Asha(num_trials=case.trials, min_passes=1, reduction=4)
+    return _search(case, _arm("asha", algorithm, case))
+
+
+def _arm(name: str, algorithm: Any, case: Case) -> Any:
+    from tuneparts.search.space import Uniform
+    from tuneparts.search.spec import Arm
+
+    space = {
+        "x": Uniform(low=0.0, high=1.0),
+        "seconds": Uniform(low=case.shortest, high=10 * case.shortest, log=True),
+    }
+    return Arm(name=name, config=NullConfig(passes=case.passes), algorithm=algorithm, space=space)
+
+
+def _search(case: Case, *arms: Any) -> Any:
+    from tuneparts.data.config import DataConfig
+    from tuneparts.search.spec import Scale, Search
+
     return Search(
         name="barrier",
         question="What do barriers cost?",
@@ -105,13 +130,12 @@ def search(case: Case) -> Any:
         metric="val/accuracy",
         passes=case.passes,
         seeds=(0,),
-        arms=(arm,),
+        arms=arms,
+        at_once=case.slots,
     )
 
 
 def _ours(case: Case, folder: Path, intervals: Intervals) -> None:
-    from tuneparts.executors import execute
-
     execute(search(case), folder=folder, observers=[intervals])
 
 

@@ -1,7 +1,8 @@
 """Bench of a search without training: its trials, its barriers and its start, beside stock Ray.
 
-Three cases, each a file of its own: `trials` (`null_trials`), `barrier` and `start` (`cold_start`).
-Rows are told as they come, because the whole takes minutes.
+Cases are files of their own: `trials` (`null_trials`), `barrier` and `start` (`cold_start`). Rows
+are told as they come, because the whole takes minutes. A fourth case, `algorithms`, has nothing to
+stand beside and runs only when it is asked for.
 """
 
 import os
@@ -26,7 +27,7 @@ def run(*, quick: bool = False, only: str | None = None) -> dict[str, Any]:
 
     Args:
         quick: smaller, for trying out.
-        only: one case instead of all.
+        only: this case.
     """
     if only is not None and only not in CASES:
         raise UnknownNameError("case", only, CASES)
@@ -36,7 +37,7 @@ def run(*, quick: bool = False, only: str | None = None) -> dict[str, Any]:
         os.environ.setdefault(name, value)
     rows: list[Row] = []
     ratios: dict[str, float] = {}
-    for case in CASES if only is None else [only]:
+    for case in ("trials", "barrier", "start") if only is None else [only]:
         found, ratio = CASES[case](quick)
         rows += found
         ratios |= ratio
@@ -55,6 +56,14 @@ def _barrier(quick: bool) -> Found:
         return barrier.compare(case, Path(folder), tell=tell)
 
 
+def _algorithms(quick: bool) -> Found:
+    case = barrier.QUICK if quick else barrier.Case()
+    with _ray(case.slots), tempfile.TemporaryDirectory() as folder:
+        row = barrier.all_algorithms(case, Path(folder))
+    tell(row)
+    return [row], {"utilisation_of_all_algorithms": row["utilisation"]}
+
+
 def _start(quick: bool) -> Found:
     return cold_start.compare(1 if quick else 2, tell=tell)
 
@@ -63,6 +72,7 @@ CASES: dict[str, Callable[[bool], Found]] = {
     "trials": _trials,
     "barrier": _barrier,
     "start": _start,
+    "algorithms": _algorithms,
 }
 
 

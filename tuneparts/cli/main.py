@@ -405,7 +405,7 @@ def bench(
     quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
     only: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="`search`: trials, barrier or start.", metavar="CASE"),
+        typer.Option(help="`search`: trials, barrier, start or algorithms.", metavar="CASE"),
     ] = None,
     simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
     trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
