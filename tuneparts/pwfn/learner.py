@@ -8,6 +8,7 @@ the last round every covered weight is fixed and no training follows.
 import logging
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.coverage import cover
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
-from tuneparts.pwfn.quantisers import Free, Uniform, channels_of
+from tuneparts.pwfn.quantisers import Channels, Free, Uniform, channels_of
 from tuneparts.pwfn.threshold import Clustering
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context
@@ -75,7 +76,6 @@ class PwfnLearner(
         self._reach_N = self.gaussians.sigma.new_zeros(0)
         self._alpha = config.strength()
         self._warn_of_no_effect()
-        self._channels = channels_of(self.gaussians, self.net)
         self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
@@ -110,6 +110,10 @@ class PwfnLearner(
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
+
+    @cached_property
+    def _channels(self) -> Channels:
+        return channels_of(self.gaussians, self.net)
 
     def _stored(self) -> Tensor:
         """What a file holds of each weight (N,): its value, or its integer."""
@@ -202,6 +206,8 @@ class PwfnLearner(
         self.optimiser.step()
         if config.habits == "careful":
             self.gaussians.restore_fixed()
+        else:
+            self.gaussians.keep_above_floor()
         return loss
 
     def _sampled_backward(self) -> Tensor:
