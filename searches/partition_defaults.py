@@ -32,7 +32,7 @@ def search(scale: Scale) -> Search:
         batch_size=scale.pick(smoke=20, cpu=50, paper=200),
         optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
         hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
-        hyper_lr=36 / passes,
+        hyper_lr=scale.pick(smoke=36 / passes, cpu=36 / passes, paper=1e-3),
     )
     return Search(
         name="partition_defaults",

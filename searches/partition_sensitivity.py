@@ -3,6 +3,7 @@
 The grids of data proportions against parameter proportions for two, three and four chunks.
 """
 
+from studies.division import GRIDS
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn, MnistCnn
 from tuneparts.partition import PartitionedConfig
@@ -15,11 +16,6 @@ proportions with two runs each, and find results flat except where later chunks 
 parameters but little data. At `cpu` scale: rotated digits, a net of 13,706 parameters, 1,200
 iterations, three proportions a side (the paper's grids are larger).
 """
-GRIDS = {
-    2: ((0.8, 0.2), (0.5, 0.5), (0.2, 0.8)),
-    3: ((0.8, 0.1, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.1, 0.1, 0.8)),
-    4: ((0.7, 0.1, 0.1, 0.1), (0.25, 0.25, 0.25, 0.25), (0.1, 0.2, 0.3, 0.4)),
-}
 
 
 def search(scale: Scale) -> Search:
@@ -32,7 +28,7 @@ def search(scale: Scale) -> Search:
         batch_size=scale.pick(smoke=20, cpu=50, paper=200),
         optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
         hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
-        hyper_lr=36 / passes,
+        hyper_lr=scale.pick(smoke=36 / passes, cpu=36 / passes, paper=1e-3),
     )
     data = scale.pick(
         smoke=DataConfig(name="digits", rotated=True, num_train=200),

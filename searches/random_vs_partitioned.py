@@ -18,9 +18,9 @@ digits of 8 x 8 pixels, a net of 13,706 weights, 4 samples in training and 8 in 
 rate scaled to the shorter run. Trials are selected on 300 validation digits that random search
 does not train on; the paper shows test accuracies of all trials. Added: ranges that a practitioner
 would choose (up to 0.5), TPE, ASHA and PBT on them, validation-set optimisation with and without
-fine-tuning, Augerino, a diagonal Laplace approximation, the oracle, and a partitioned run whose
-last quarter trains all weights on all data. All learnt ranges start at 0.3. Searching arms run on
-one seed, all others on five.
+fine-tuning, Augerino, Laplace with Kronecker factors, last-layer marginal likelihood, the oracle,
+and a partitioned run whose last quarter trains all weights on all data. All learnt ranges start at
+0.3, and all learners have the same reach. Searching arms run on one seed, all others on five.
 """
 
 

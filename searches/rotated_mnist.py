@@ -11,6 +11,7 @@ from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 
+check = mnist.check
 NOTES = """
 Mlodozeniec et al. (2023, sections G and I.4) train the CNN of their Table 9 on all 60,000 rotated
 images with 20 augmentation samples, batches of 200, Adam at 1e-3 for weights and hypers, chunks of
@@ -51,7 +52,9 @@ def search(scale: Scale) -> Search:
             Arm(
                 name="partitioned",
                 config=PartitionedConfig(
-                    **shared, hypers={"affine": {}, **samples}, hyper_lr=40 / passes
+                    **shared,
+                    hypers={"affine": {}, **samples},
+                    hyper_lr=scale.pick(smoke=40 / passes, cpu=40 / passes, paper=1e-3),
                 ),
                 resources=resources,
             ),

@@ -39,6 +39,17 @@ def test_frames_and_table_have_every_arm(results: tuneparts.Results) -> None:
     assert "test accuracy" in results.answer
 
 
+def test_arms_are_compared_over_their_replicates(results: tuneparts.Results) -> None:
+    found = results.compare(against="none", within=0.5)
+    assert [(one.one, one.other) for one in found] == [
+        ("none", arm.name) for arm in results.search.arms if arm.name != "none"
+    ]
+    assert all(one.verdict == "cannot tell (2 replicates)" for one in found)
+    assert all(one.is_paired for one in found)
+    first = results.best_arm()
+    assert {one.one for one in results.compare()} == {first}
+
+
 def test_the_best_of_an_arm_is_its_selected_trial_seed_by_seed(results: tuneparts.Results) -> None:
     best = results.best("random")
     for seed in (0, 1):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts import atomic
+from tuneparts.errors import SecurityError
 
 
 def names(folder: Path) -> list[str]:
@@ -68,3 +69,19 @@ def test_writers_of_one_path_do_not_meet(tmp_path) -> None:
         thread.join()
     assert path.read_bytes() in contents
     assert names(tmp_path) == ["file"]
+
+
+def test_links_pipes_and_folders_are_not_opened_in_place(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious content")
+    link, dangling, pipe = (tmp_path / name for name in ("link", "dangling", "pipe"))
+    link.symlink_to(precious)
+    dangling.symlink_to(tmp_path / "new")
+    os.mkfifo(pipe)
+    for path in (link, dangling, pipe):
+        with pytest.raises(SecurityError, match="plain files"):
+            atomic.open_in_place(path, os.O_WRONLY)
+    assert precious.read_text() == "precious content"
+    assert not (tmp_path / "new").exists()
+    os.close(atomic.open_in_place(tmp_path / "file", os.O_WRONLY))
+    assert (tmp_path / "file").read_bytes() == b""

@@ -17,8 +17,8 @@ def secret(tmp_path) -> Path:
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch) -> None:
     for name in (
-        "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "MLFLOW_TRACKING_USERNAME",
-        "MLFLOW_TRACKING_PASSWORD", "TUNEPARTS_RAY_TOKEN_FILE", "TUNEPARTS_TRACKING_LOGIN",
+        "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "MLFLOW_TRACKING_AUTH",
+        "TUNEPARTS_RAY_TOKEN_FILE", "TUNEPARTS_TRACKING_LOGIN",
     ):  # fmt: skip
         monkeypatch.setenv(name, "")  # so that what the code sets is undone as well
         monkeypatch.delenv(name)
@@ -43,8 +43,8 @@ def test_one_setting_logs_in_to_mlflow(secret, monkeypatch) -> None:
     assert credentials.tracking_login() == credentials.Login("me", "pass:word")
     assert "pass:word" not in repr(credentials.tracking_login())
     assert credentials.use_tracking_login()
-    assert os.environ["MLFLOW_TRACKING_USERNAME"] == "me"
-    assert os.environ["MLFLOW_TRACKING_PASSWORD"] == "pass:word"
+    assert os.environ["MLFLOW_TRACKING_AUTH"] == "tuneparts"
+    assert "pass:word" not in " ".join(os.environ.values())
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuneparts import journal
 from tuneparts.errors import DataError, StorageError
 from tuneparts.journal import (
+    VERSION,
     Journal,
     Row,
     TrialEnded,
@@ -116,20 +118,20 @@ def test_a_journal_without_a_version_is_read_and_continued(tmp_path) -> None:
     journal.close()
     assert path.read_text().startswith(OLD)
     assert Journal(path).trials[A].starts[20].passes == 20
-    assert path.read_text().count('"version": 2') == 1
+    assert path.read_text().count(f'"version": {VERSION}') == 1
 
 
 def test_a_new_journal_says_its_version_once(tmp_path) -> None:
     path = tmp_path / "j.jsonl"
     Journal(path).close()
     Journal(path).close()
-    assert path.read_text() == '{"kind": "version", "version": 2}\n'
+    assert path.read_text() == f'{{"kind": "version", "version": {VERSION}}}\n'
 
 
 def test_a_journal_of_a_newer_version_is_refused(tmp_path) -> None:
     path = tmp_path / "j.jsonl"
-    path.write_text('{"kind": "version", "version": 3}\n')
-    with pytest.raises(DataError, match=r"j\.jsonl: .*at most format 2 here, but this one has 3"):
+    path.write_text(f'{{"kind": "version", "version": {VERSION + 1}}}\n')
+    with pytest.raises(DataError, match=r"j\.jsonl: .*at most format \d here, but this one has"):
         Journal(path)
 
 
@@ -266,3 +268,46 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_told(tmp_path) -> None:
             journal.append(event)
     journal.close()
     assert list(read(path)) == EVENTS[:1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": [1], "metrics": {}, "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": "x", "metrics": {}, "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": NaN, "metrics": {}, "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": true, "metrics": {}, "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": "str", "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": {"a": "b"}, "time": 0}',
+        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": {}, "time": NaN}',
+        b'{"kind": "end", "trial": "a/seed0/00000", "outcome": "<b>", "time": 0}',
+        b'{"kind": "end", "trial": "a/seed0/00000", "outcome": [], "time": 0}',
+        b'{"kind": "start", "trial": "a/seed0/00000", "config": [], "time": 0}',
+        b'{"kind": "start", "trial": 3, "config": {}, "time": 0}',
+        b'{"kind": "run", "trial": "a/seed0/00000", "time": 0, "x\xff": 1}',
+    ],
+)
+def test_events_of_wrong_types_are_refused(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(DataError, match="line 1"):
+        list(journal.read(path))
+    with pytest.raises(DataError):
+        Journal(path)
+
+
+def test_a_trial_without_a_config_says_so(tmp_path: Path) -> None:
+    record = journal.TrialRecord()
+    with pytest.raises(DataError, match="has a config"):
+        _ = record.config
+
+
+def test_a_journal_that_was_removed_is_noticed(tmp_path: Path) -> None:
+    here = Journal(tmp_path / "run" / "journal.jsonl")
+    here.append(journal.Row(journal.TrialId("a", 0, 0), 1, {}, 0.0))
+    here.path.unlink()
+    here.append(journal.Row(journal.TrialId("a", 0, 0), 2, {}, 0.0))
+    with pytest.raises(StorageError, match="was removed while"):
+        here.sync()
+    with pytest.raises(StorageError):
+        here.append(journal.Row(journal.TrialId("a", 0, 0), 3, {}, 0.0))

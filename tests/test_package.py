@@ -57,8 +57,14 @@ def test_neither_ray_nor_mlflow_need_be_installed_for(code: str, printed: str) -
     assert done.stdout.strip() == printed
 
 
-def test_neither_ray_nor_mlflow_is_imported_for_a_search_or_a_fit() -> None:
-    modules = "tuneparts, tuneparts.partition, tuneparts.search.spec"
-    code = f"import {modules}, sys; print([m for m in ('ray', 'mlflow') if m in sys.modules])"
+def test_what_is_slow_to_import_is_not_imported_before_the_first_step() -> None:
+    """Each of them takes a second or more."""
+    modules = (
+        "tuneparts, tuneparts.partition, tuneparts.search.spec, tuneparts.api.running, "
+        "tuneparts.tracking.tracker, tuneparts.executors.local"
+    )
+    slow = ("ray", "mlflow", "sklearn", "scipy.stats", "torch._dynamo")
+    load = "from tuneparts.data.config import DataConfig; DataConfig(name='digits').load()"
+    code = f"import {modules}, sys; {load}; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

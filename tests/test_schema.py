@@ -1,3 +1,4 @@
+import threading
 from dataclasses import replace
 
 import pytest
@@ -73,9 +74,7 @@ class TestDeclare:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"direction": Direction.UP}, "`val/regret` is .*smaller is better.*larger is better"),
-            ({"unit": "nats"}, "in one way only"),
-            ({"name": "val/accuracy"}, "`val/accuracy` is"),
+            ({"name": "val/accuracy"}, "`val/accuracy` is .*larger is better.*smaller is better"),
             ({"name": "lml/term.2"}, "`lml/term.2` is"),
             ({"name": "regret"}, "family/quantity"),
             ({"name": "val/a b"}, "family/quantity"),
@@ -88,6 +87,26 @@ class TestDeclare:
         with pytest.raises(ConfigError, match=message):
             schema.declare(replace(REGRET, **changes))
         assert schema.lookup("val/regret") is REGRET
+
+    def test_two_searches_of_a_process_may_mean_different_things(self) -> None:
+        other = replace(REGRET, direction=Direction.UP)
+        schema.declare(REGRET)
+        schema.declare(other)
+        assert schema.lookup("val/regret") is other
+        with schema.using(REGRET):
+            assert schema.lookup("val/regret") is REGRET
+            seen = []
+            thread = threading.Thread(target=lambda: seen.append(schema.lookup("val/regret")))
+            thread.start()
+            thread.join()
+        assert seen == [other]
+        assert schema.lookup("val/regret") is other
+
+    def test_one_search_means_one_thing(self) -> None:
+        other = replace(REGRET, direction=Direction.UP)
+        message = "one way only.*smaller is better.*larger is better"
+        with pytest.raises(ConfigError, match=message), schema.using(REGRET, other):
+            pass
 
     def test_a_config_declares_the_metrics_of_its_method(self) -> None:
         class Mine(NullConfig):

@@ -41,3 +41,14 @@ def test_the_interval_limit_is_a_number_of_seconds(monkeypatch) -> None:
         monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", wrong)
         with pytest.raises(ConfigError, match="seconds above 0"):
             settings.current()
+
+
+def test_a_user_without_a_home_keeps_the_cache_with_the_results(monkeypatch, tmp_path) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "TUNEPARTS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    assert settings.current().cache_dir == tmp_path / "cache"

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tuneparts.api import Results as Results
+    from tuneparts.api import extend as extend
     from tuneparts.api import load as load
     from tuneparts.api import resume as resume
     from tuneparts.api import run as run
     from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
     from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.baselines.last_layer import LastLayerConfig as LastLayerConfig
     from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
     from tuneparts.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
@@ -49,17 +51,29 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Asha as Asha
     from tuneparts.search.algorithms import Fixed as Fixed
     from tuneparts.search.algorithms import GridSearch as GridSearch
+    from tuneparts.search.algorithms import Hyperband as Hyperband
+    from tuneparts.search.algorithms import MedianStopping as MedianStopping
+    from tuneparts.search.algorithms import Optuna as Optuna
     from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
+    from tuneparts.search.algorithms import Pb2 as Pb2
     from tuneparts.search.algorithms import Pbt as Pbt
+    from tuneparts.search.algorithms import PercentileStopping as PercentileStopping
     from tuneparts.search.algorithms import RandomSearch as RandomSearch
+    from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
     from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
     from tuneparts.search.space import Dimension as Dimension
+    from tuneparts.search.space import Float as Float
+    from tuneparts.search.space import Int as Int
+    from tuneparts.search.space import LogNormal as LogNormal
+    from tuneparts.search.space import Normal as Normal
     from tuneparts.search.space import Uniform as Uniform
     from tuneparts.search.spec import Arm as Arm
     from tuneparts.search.spec import Resources as Resources
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
+    from tuneparts.search.stopping import Stop as Stop
+    from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
@@ -68,9 +82,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.api": ("Results", "load", "resume", "run"),
+    "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
     "tuneparts.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.baselines.last_layer": ("LastLayerConfig",),
     "tuneparts.baselines.posthoc": ("PosthocConfig",),
     "tuneparts.baselines.standard": ("StandardConfig",),
     "tuneparts.baselines.validation": ("ValidationConfig",),
@@ -92,13 +107,28 @@ _HOMES = {
         "Asha",
         "Fixed",
         "GridSearch",
+        "Hyperband",
+        "MedianStopping",
+        "Optuna",
         "OptunaSearch",
+        "Pb2",
         "Pbt",
+        "PercentileStopping",
         "RandomSearch",
+        "SuccessiveHalving",
         "Tpe",
     ),
-    "tuneparts.search.space": ("Choice", "Dimension", "Uniform"),
+    "tuneparts.search.space": (
+        "Choice",
+        "Dimension",
+        "Float",
+        "Int",
+        "LogNormal",
+        "Normal",
+        "Uniform",
+    ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
+    "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
 }

@@ -1,4 +1,8 @@
-"""Who can reach a server that we start: this machine alone, unless it asks for a password."""
+"""Who can reach a server that we start: this machine alone, unless it asks for a password.
+
+Loopback is not private: every user of the machine reaches it. What is served there asks for a token
+(see `doorkeeper`).
+"""
 
 import ipaddress
 

@@ -19,6 +19,7 @@ METHODS: dict[str, str] = {
     "augerino": "tuneparts.baselines.augerino:AugerinoConfig",
     "validation": "tuneparts.baselines.validation:ValidationConfig",
     "laplace": "tuneparts.baselines.laplace:LaplaceConfig",
+    "last_layer": "tuneparts.baselines.last_layer:LastLayerConfig",
     "posthoc_laplace": "tuneparts.baselines.posthoc:PosthocConfig",
     "partitioned": "tuneparts.partition.learner:PartitionedConfig",
     "released": "tuneparts.partition.released:ReleasedConfig",

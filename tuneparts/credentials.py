@@ -13,6 +13,9 @@ from pathlib import Path
 from tuneparts import settings
 from tuneparts.errors import SecurityError
 
+MLFLOW_PLUGIN = "tuneparts"
+"""What MLflow calls the part of ours that logs its client in."""
+
 
 @dataclass(frozen=True)
 class Login:
@@ -50,12 +53,14 @@ def tracking_login() -> Login | None:
 
 
 def use_tracking_login() -> bool:
-    """Make MLflow's client send the login; whether one is set."""
-    login = tracking_login()
-    if login is None:
+    """Make MLflow's client send the login; whether one is set.
+
+    The environment names our plugin of MLflow (`tracking.login`), which reads the file at each
+    request. The password itself is not there, where every trial and its children would find it.
+    """
+    if tracking_login() is None:
         return False
-    os.environ["MLFLOW_TRACKING_USERNAME"] = login.user
-    os.environ["MLFLOW_TRACKING_PASSWORD"] = login.password
+    os.environ["MLFLOW_TRACKING_AUTH"] = MLFLOW_PLUGIN
     return True
 
 

@@ -76,3 +76,7 @@ class SecurityError(TunepartsError, PermissionError):
 
 class WorkerError(TunepartsError, RuntimeError):
     """Worker processes of the local executor do not start."""
+
+
+class AllFailedError(TunepartsError, RuntimeError):
+    """A search of which no trial ended without a failure."""

@@ -24,13 +24,15 @@ from typing import Any
 import pandas as pd
 
 from tuneparts import redaction, schema
-from tuneparts.journal import TrialId, TrialRecord, records
+from tuneparts.journal import Stops, TrialId, TrialRecord, records, stops
 
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
 SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
 STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
 QUEUED = "queued"
 """Outcome of a trial that waits for its first worker."""
+NOT_STARTED = "not started"
+"""Outcome of a trial that no worker had taken up when its replicate was stopped."""
 RUNNING = "running"
 """Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
 
@@ -47,8 +49,9 @@ def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.Da
         run_ids: The MLflow run of each trial; the column `run_id` is empty for the others.
     """
     redactor = redaction.of_process()
+    stopped = stops(journal)
     rows = [
-        _trial_row(trial, record, (run_ids or {}).get(trial, ""), redactor)
+        _trial_row(trial, record, (run_ids or {}).get(trial, ""), redactor, stopped)
         for trial, record in _sorted(journal)
     ]
     params = sorted({name for row in rows for name in row if name.startswith("param.")})
@@ -167,7 +170,11 @@ def _sorted(journal: Path) -> list[tuple[TrialId, TrialRecord]]:
 
 
 def _trial_row(
-    trial: TrialId, record: TrialRecord, run_id: str, redactor: redaction.Redactor
+    trial: TrialId,
+    record: TrialRecord,
+    run_id: str,
+    redactor: redaction.Redactor,
+    stopped: Stops,
 ) -> dict[str, Any]:
     last: dict[str, float] = {}
     # A metric need not be in every row (test scores come at the end), so the newest of each.
@@ -179,7 +186,7 @@ def _trial_row(
         "arm": trial.arm,
         "seed": trial.seed,
         "index": trial.index,
-        "outcome": _outcome(record),
+        "outcome": _outcome(record, is_stopped=(trial.arm, trial.seed) in stopped),
         "error": redactor.text(record.end.message) if record.end else "",
         "start": record.start,
         "end": record.end.time if record.end else None,
@@ -188,10 +195,12 @@ def _trial_row(
     }
 
 
-def _outcome(record: TrialRecord) -> str:
+def _outcome(record: TrialRecord, *, is_stopped: bool) -> str:
     if record.end is not None:
         return record.end.outcome
-    return QUEUED if record.start is None else RUNNING
+    if record.start is not None:
+        return RUNNING
+    return NOT_STARTED if is_stopped else QUEUED
 
 
 def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":

@@ -13,15 +13,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, get_args
 
+from tuneparts import atomic
 from tuneparts.errors import DataError, StorageError
 
-VERSION = 2
+VERSION = 3
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event."""
+moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
+result, where the order of arrival could matter; trials that no longer count, and replicates that
+were stopped."""
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
@@ -113,7 +116,53 @@ class TrialRetried:
     time: float
 
 
-Event: TypeAlias = TrialStarted | TrialRunning | Row | TrialEnded | RoundFailed | TrialRetried
+@dataclass(frozen=True)
+class ResultTold:
+    """An algorithm that waited for whichever of several trials ends first was told of this one.
+
+    The order of these events is what a resumed search repeats.
+    """
+
+    trial: TrialId
+    passes: int
+    """At which the segment ended, or should have."""
+    time: float
+
+
+@dataclass(frozen=True)
+class TrialVoided:
+    """What a trial found no longer counts, though its cost does: its outcome is `stopped` now."""
+
+    trial: TrialId
+    time: float
+    message: str
+
+
+@dataclass(frozen=True)
+class ReplicateStopped:
+    """A replicate runs nothing more, by a rule of the search or because somebody asked for it."""
+
+    trial: TrialId
+    """Of its trials this one and all later ones do not count; perhaps none was that far."""
+    time: float
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped, and with it the replicates that had not begun."""
+
+
+TrialEvent: TypeAlias = (
+    TrialStarted
+    | TrialRunning
+    | Row
+    | TrialEnded
+    | RoundFailed
+    | TrialRetried
+    | ResultTold
+    | TrialVoided
+)
+Event: TypeAlias = TrialEvent | ReplicateStopped
+Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
+"""Arm and seed of a replicate -> how it was stopped."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -121,6 +170,9 @@ _KINDS: dict[str, type[Any]] = {
     "end": TrialEnded,
     "round_failed": RoundFailed,
     "retry": TrialRetried,
+    "void": TrialVoided,
+    "stop": ReplicateStopped,
+    "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
@@ -146,9 +198,11 @@ class TrialRecord:
     rows: dict[int, Row] = field(default_factory=dict)
     failed_rounds: dict[int, str] = field(default_factory=dict)
     """Passes at which a round began that failed -> why."""
+    told: set[int] = field(default_factory=set)
+    """Passes at which the algorithm was told a result, where the journal says so."""
     end: TrialEnded | None = None
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: TrialEvent) -> bool:
         """Take an event of this trial; returns whether it was news."""
         if isinstance(event, TrialStarted):
             return self._add_start(event)
@@ -160,6 +214,10 @@ class TrialRecord:
             self.rows[event.step] = event
         elif isinstance(event, RoundFailed):
             self.failed_rounds[event.passes] = event.message
+        elif isinstance(event, TrialVoided):
+            self.end = TrialEnded(event.trial, "stopped", event.time, event.message)
+        elif isinstance(event, ResultTold):
+            self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
             self.end = None
             newest = max(self.failed_rounds, default=-1)
@@ -169,7 +227,7 @@ class TrialRecord:
             self.end = event
         return True
 
-    def _knows(self, event: "TrialRunning | Row | RoundFailed | TrialRetried | TrialEnded") -> bool:
+    def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
             # One that has reported ran before, though an older version did not say since when.
@@ -178,9 +236,12 @@ class TrialRecord:
             return event.step in self.rows
         if isinstance(event, RoundFailed):
             return event.passes in self.failed_rounds
+        if isinstance(event, ResultTold):
+            return event.passes in self.told
+        outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
-            return self.end is None or self.end.outcome != "failed"
-        return self.end is not None
+            return outcome != "failed"
+        return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
@@ -204,7 +265,13 @@ class TrialRecord:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The newest config."""
+        """The newest config.
+
+        Raises:
+            DataError: It never got one; the journal lacks a line.
+        """
+        if not self.starts:
+            raise DataError("every trial of a journal has a config, but one has none.")
         return self.starts[max(self.starts)].config
 
     @property
@@ -241,6 +308,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trials: dict[TrialId, TrialRecord] = {}
+        self.stops: Stops = {}
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
@@ -251,7 +319,7 @@ class Journal:
                 self._apply(line.event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
-        self._file = path.open("ab", buffering=0)
+        self._file = open(path, "ab", buffering=0, opener=_opener)  # noqa: SIM115
         self._synced_at = time.monotonic()
         self._is_synced = True
         if version < VERSION:
@@ -291,6 +359,12 @@ class Journal:
         if self._is_synced:
             return
         try:
+            if os.fstat(self._file.fileno()).st_nlink == 0:
+                self._file.close()
+                raise StorageError(
+                    f"an event is on disk before anyone hears of it, but {self.path} was removed "
+                    "while the search was running. What MLflow has of it stays; start it anew."
+                )
             os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             self._refuse(str(error))
@@ -322,18 +396,23 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        is_news = self.trials.setdefault(event.trial, TrialRecord()).add(event)
+        is_news = _take(event, self.trials, self.stops)
         if is_news:
             self.events.append(event)
         return is_news
 
     def _drop_torn_tail(self) -> None:
         """Cut off half a line that a crash left at the end; nobody was told of it."""
-        content = self.path.read_bytes()
-        length = content.rfind(b"\n") + 1
-        if length < len(content):
-            # In place: writing the file anew would lose all of it if the disk is still full.
-            os.truncate(self.path, length)
+        with open(self.path, "ab", opener=_opener) as file:
+            content = self.path.read_bytes()
+            length = content.rfind(b"\n") + 1
+            if length < len(content):
+                # In place: writing the file anew would lose all of it if the disk is still full.
+                file.truncate(length)
+
+
+def _opener(path: str, flags: int) -> int:
+    return atomic.open_in_place(Path(path), flags)
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -354,11 +433,12 @@ class _Line(NamedTuple):
 def _lines(path: Path) -> Iterator[_Line]:
     """Read the whole lines; a journal that a newer version continued has headers in its middle."""
     version = 1
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n"):
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.endswith(b"\n"):
                 return
             try:
+                line = raw.decode()
                 named = header(line)
                 version = version if named is None else named
                 yield _Line(version, decode(line, version) if named is None else None)
@@ -373,16 +453,40 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial, for readers; the file is left as it is."""
+    return records_and_stops(path)[0]
+
+
+def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
+    """As `records`, and how replicates were stopped."""
     found: dict[TrialId, TrialRecord] = {}
+    stops: Stops = {}
     for event in read(path):
-        found.setdefault(event.trial, TrialRecord()).add(event)
+        _take(event, found, stops)
+    return found, stops
+
+
+def stops(path: Path) -> Stops:
+    """How replicates were stopped; the other lines of the file are not even parsed."""
+    found: Stops = {}
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    _take(decode(line), {}, found)
     return found
 
 
+def _take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool:
+    """Add an event to what is known; returns whether it was news."""
+    if not isinstance(event, ReplicateStopped):
+        return trials.setdefault(event.trial, TrialRecord()).add(event)
+    replicate = event.trial.arm, event.trial.seed
+    return stops.setdefault(replicate, event) is event
+
+
 def _encode(event: Event) -> str:
-    values = asdict(event)
-    values["trial"] = str(event.trial)
-    return json.dumps({"kind": _NAMES[type(event)], **values})
+    # Not `asdict`, which copies every config in depth: an event is written as it is.
+    return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
 def header(line: str) -> int | None:
@@ -413,8 +517,33 @@ def decode(line: str, version: int = VERSION) -> Event:
     for old in range(version, VERSION):
         values = _MIGRATIONS[old](values)
     cls = _KINDS[values.pop("kind")]
+    for name, value in values.items():
+        if not _FIELDS[name](value):
+            raise ValueError(f"`{name}` cannot be {value!r:.100}")
     event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
     return event
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or type(value) is int
+
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "trial": lambda value: isinstance(value, str),
+    "config": lambda value: isinstance(value, dict),
+    "time": lambda value: _is_number(value) and abs(value) < 1e12,
+    "passes": lambda value: value is None or _is_count(value),
+    "donor": lambda value: value is None or isinstance(value, str),
+    "step": _is_count,
+    "metrics": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "outcome": lambda value: value in get_args(Outcome),
+    "message": lambda value: isinstance(value, str),
+}
+"""What a line of a file may hold in each field; files come from anywhere."""
 
 
 def _from_1(values: dict[str, Any]) -> dict[str, Any]:
@@ -422,7 +551,12 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return {"passes": None, **values} if values["kind"] == "start" else values
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+def _from_2(values: dict[str, Any]) -> dict[str, Any]:
+    """Only a kind of event is new."""
+    return values
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 """Version -> how a line of it becomes one of the next."""
 
 

@@ -8,7 +8,9 @@ list of the process that it is made in.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 
@@ -37,6 +39,11 @@ class Metric:
     def selectable(self) -> bool:
         """Whether a search may select on it: never on test data, never on a description."""
         return self.direction is not Direction.NONE and self.name.split("/")[0] in {"val", "lml"}
+
+    @property
+    def reads_test(self) -> bool:
+        """Whether it is computed from test data, on which nothing may be decided."""
+        return self.name.split("/")[0] in {"test", "corrupted", "anytime", "interpolation"}
 
     def better(self, a: float, b: float) -> bool:
         """Whether `a` is strictly better than `b`."""
@@ -140,20 +147,25 @@ _METRICS = [
     Metric("system/memory", Direction.NONE, "MB", 0, "memory of the worker, its peak so far"),
     Metric("system/gpu_memory", Direction.NONE, "MB", 0, "GPU memory of the worker, its peak"),
     Metric("cost/passes", Direction.DOWN, "passes", 0, "forward-backwards over one batch so far"),
+    Metric("cost/weight_steps", Direction.NONE, "steps", 0, "updates of weights so far"),
     Metric("cost/seconds", Direction.DOWN, "s", 1, "seconds spent in the learner so far"),
     Metric("config/*", Direction.NONE, "", 4, "value of the config that a population changed"),
 ]
 METRICS = {metric.name: metric for metric in _METRICS}
 """Name -> metric: the built-in ones, then what methods have declared in this process."""
 BUILT_IN = frozenset(METRICS)
+_AT_HAND: ContextVar[Mapping[str, Metric]] = ContextVar("metrics of the search at hand")
 _NAME = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9_]+(\.\*|\.[A-Za-z0-9_]+)?")
 
 
 def declare(*metrics: Metric) -> None:
-    """Add metrics to the list; one that is there already may be declared again.
+    """Add metrics to the list of this process; the newest declaration of a name counts.
+
+    Two searches of one process may give one name two meanings: `using` brings those of the search
+    at hand to the front.
 
     Raises:
-        ConfigError: A name is no `family/quantity`, or another metric has it.
+        ConfigError: A name is no `family/quantity`, or that of another metric of ours.
 
     Example:
         >>> declare(Metric("val/excess", Direction.DOWN, "", 4, "distance to the optimum"))
@@ -172,13 +184,34 @@ def declare(*metrics: Metric) -> None:
                 f"{metric.meaning!r} and {metric.decimals}."
             )
         known = find(metric.name)
-        if known is not None and known != metric:
-            raise ConfigError(
-                f"a metric is declared in one way only, but `{metric.name}` is {_words(known)} and "
-                f"also {_words(metric)}. Choose another name, or start Python anew if you have "
-                "just edited it."
-            )
+        if known is not None and known.name in BUILT_IN:
+            _refuse_another(known, metric)
         METRICS[metric.name] = metric
+
+
+@contextmanager
+def using(*metrics: Metric) -> Iterator[None]:
+    """Let these metrics of a search go before others of the same names, in this thread.
+
+    Raises:
+        ConfigError: Two of them have one name.
+    """
+    found: dict[str, Metric] = {}
+    for metric in metrics:
+        _refuse_another(found.setdefault(metric.name, metric), metric)
+    before = _AT_HAND.set(found)
+    try:
+        yield
+    finally:
+        _AT_HAND.reset(before)
+
+
+def _refuse_another(known: Metric, metric: Metric) -> None:
+    if known != metric:
+        raise ConfigError(
+            f"a metric is declared in one way only, but `{metric.name}` is {_words(known)} and "
+            f"also {_words(metric)}. Choose another name."
+        )
 
 
 def _words(metric: Metric) -> str:
@@ -189,7 +222,8 @@ def _words(metric: Metric) -> str:
 def find(name: str) -> Metric | None:
     """The metric behind a reported name, or None; families match by their stem."""
     stems = name, name.rpartition(".")[0] + ".*", name.partition("/")[0] + "/*"
-    return next((METRICS[stem] for stem in stems if stem in METRICS), None)
+    tables = _AT_HAND.get({}), METRICS
+    return next((table[stem] for table in tables for stem in stems if stem in table), None)
 
 
 def lookup(name: str) -> Metric:
@@ -208,6 +242,22 @@ def selection_metric(name: str) -> Metric:
         raise ConfigError(
             f"selection uses held-out validation data or L_ML only, but got `{name}`. "
             f"Use one of: {usable}."
+        )
+    return metric
+
+
+def objective_metric(name: str) -> Metric:
+    """A metric by which trials may be weighed; refuses test data and descriptions."""
+    metric = lookup(name)
+    if metric.reads_test:
+        raise ConfigError(
+            f"nothing is decided on test data, but `{name}` is computed from it. Take the same of "
+            "validation data, such as val/accuracy, a size or a cost."
+        )
+    if metric.direction is Direction.NONE:
+        raise ConfigError(
+            f"an objective says which way it improves, but `{name}` is a description "
+            f"({metric.meaning})."
         )
     return metric
 

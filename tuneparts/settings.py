@@ -16,7 +16,8 @@ class Settings:
     results_dir: Path
     """Folder for runs, checkpoints, reports and the default store (`TUNEPARTS_RESULTS`)."""
     cache_dir: Path
-    """Folder for decoded and downloaded data (`TUNEPARTS_CACHE`)."""
+    """Folder for decoded and downloaded data (`TUNEPARTS_CACHE`); with the results where the user
+    has no home."""
     tracking_uri: str
     """MLflow store (`TUNEPARTS_TRACKING_URI`, then `MLFLOW_TRACKING_URI`, then a SQLite file)."""
     interval_limit: float = 6 * 3600.0
@@ -36,7 +37,11 @@ def current() -> Settings:
     data = os.environ.get("TUNEPARTS_DATA")
     results = Path(os.environ.get("TUNEPARTS_RESULTS", "results")).expanduser().absolute()
     cache_root = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    cache = Path(os.environ.get("TUNEPARTS_CACHE", f"{cache_root}/tuneparts")).expanduser()
+    cache = Path(os.environ.get("TUNEPARTS_CACHE", f"{cache_root}/tuneparts"))
+    try:
+        cache = cache.expanduser()
+    except RuntimeError:  # a user without a home, as in some containers
+        cache = results / "cache"
     uri = os.environ.get("TUNEPARTS_TRACKING_URI") or os.environ.get("MLFLOW_TRACKING_URI")
     return Settings(
         data_dir=Path(data).expanduser().absolute() if data else None,

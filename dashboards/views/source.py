@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts import frames, schema, settings
-from tuneparts.errors import DataMissingError, TunepartsError
+from tuneparts.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.journal import TrialId
 from tuneparts.reports.metadata import ReportMetadata
@@ -57,7 +57,10 @@ def metadata(place: str, parent: str) -> ReportMetadata | None:
     if found is None:
         _metadata.clear(place, parent)
         return None
-    return ReportMetadata.from_json(found)
+    try:
+        return ReportMetadata.from_json(found)
+    except DataError:  # one bad run must not hide the others
+        return None
 
 
 def _folder(place: str, parent: str) -> folders.Run | None:

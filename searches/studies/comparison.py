@@ -6,11 +6,13 @@ may see and how many passes it has is the same, and stands here.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from studies import reach
 from tuneparts.augment.affine import lila
 from tuneparts.baselines.augerino import AugerinoConfig
 from tuneparts.baselines.laplace import LaplaceConfig
+from tuneparts.baselines.last_layer import LastLayerConfig
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.config import Config
@@ -21,13 +23,16 @@ from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import (
     Arm,
     Asha,
+    Optuna,
     Pbt,
     RandomSearch,
     Resources,
     Scale,
     Search,
-    Tpe,
 )
+from tuneparts.training.learner import MethodConfig
+
+C = TypeVar("C", bound=MethodConfig)
 
 PAPER_RANGE = 3.0
 """Largest nuisance range that random search draws in Mlodozeniec et al. (2023, appendix G)."""
@@ -35,6 +40,18 @@ TIGHT_RANGE = 0.5
 """The same as a practitioner would choose it."""
 LAST_STAGE = 0.25
 """Share of the passes for fine-tuning and for the release."""
+PRINTED = {
+    "partitioned": 1e-3,
+    "released": 1e-3,
+    "validation": 1e-3,
+    "augerino": 0.05,
+    "laplace": 0.05,
+    "last_layer": 1e-3,
+}
+"""Hyper rates of Mlodozeniec et al. (2023), Immer et al. (2022) and Schwoebel et al. (2022)."""
+LAPLACE = {"curvature": "kronecker", "precision": 0.01, "precision_lr": 0.02}
+"""The prior starts weak and moves slowly: from precision 1 and at the rate of the hypers it grew
+within a few evidence steps to where the net no longer fitted its training data."""
 
 
 class Trials(Config):
@@ -58,8 +75,11 @@ class Comparison(Config):
     start: float = 0.3
     """Where all six ranges start. From 0.05, Augerino and Laplace shrank rotation to nothing on
     rotated digits; the same start for all methods favours none."""
-    hyper_steps: float = 18.0
-    """Hyper learning rate times hyper steps: how far an unconstrained range can travel."""
+    reach: float | None = 18.0
+    """Hyper rate times hyper steps of every learner: how far an unconstrained range can travel.
+    None takes the rates that the papers print."""
+    evidence_every: int = 20
+    """Weight steps per evidence step of Laplace."""
     resources: Resources = Resources()
 
     def learnt(self) -> dict[str, Any]:
@@ -71,10 +91,6 @@ class Comparison(Config):
         optimiser = dict(self.shared["optimiser"])
         optimiser |= {"lr": optimiser["lr"] / 2, "schedule": "cosine"}
         return {"fraction": LAST_STAGE, "optimiser": optimiser}
-
-    def hyper_lr(self, share: float = 1.0) -> float:
-        """Learning rate of hypers that take one step per two passes over this share of the run."""
-        return 2 * self.hyper_steps / (share * float(self.shared["passes"]))
 
     def augmented(self, **fields: Any) -> StandardConfig:
         """A standard net at ranges that a search or another arm will fill in."""
@@ -92,21 +108,23 @@ class Comparison(Config):
         """Every method that learns the ranges while it trains."""
         learnt = {**self.shared, "hypers": self.learnt()}
         late = self.last_stage()
-        return (
-            self._arm("partitioned", PartitionedConfig(**learnt, hyper_lr=self.hyper_lr())),
-            self._arm(
-                "released",
-                ReleasedConfig(**learnt, hyper_lr=self.hyper_lr(1 - LAST_STAGE), release=late),
-            ),
-            self._arm("validation", ValidationConfig(**learnt, hyper_lr=self.hyper_lr())),
-            self._arm(
-                "validation_finetuned",
-                ValidationConfig(**learnt, hyper_lr=self.hyper_lr(1 - LAST_STAGE), finetune=late),
-            ),
-            self._arm("augerino", AugerinoConfig(**learnt)),
-            self._arm("augerino_unsafe", AugerinoConfig(**learnt, safe=False)),
-            self._arm("laplace", LaplaceConfig(**learnt)),
-        )
+        configs: dict[str, MethodConfig] = {
+            "partitioned": PartitionedConfig(**learnt),
+            "released": ReleasedConfig(**learnt, release=late),
+            "validation": ValidationConfig(**learnt),
+            "validation_finetuned": ValidationConfig(**learnt, finetune=late),
+            "augerino": AugerinoConfig(**learnt),
+            "augerino_unsafe": AugerinoConfig(**learnt, safe=False),
+            "laplace": LaplaceConfig(**learnt, **LAPLACE, evidence_every=self.evidence_every),
+            "last_layer": LastLayerConfig(**learnt),
+        }
+        return tuple(self._arm(name, self.at_rate(config)) for name, config in configs.items())
+
+    def at_rate(self, config: C) -> C:
+        """The config of a learner at the rate of its hypers."""
+        if self.reach is not None:
+            return reach.with_reach(config, self.reach)
+        return config.replaced({"hyper_lr": PRINTED[config.model_dump()["method"]]})
 
     def retrained(
         self, leaders: Sequence[str], seeds: Mapping[str, tuple[int, ...]] | None = None
@@ -147,7 +165,7 @@ class Comparison(Config):
                 seeds=seeds,
             ),
             self._arm(
-                "tpe", config, algorithm=Tpe(num_trials=trials.tpe), space=tight, seeds=seeds
+                "tpe", config, algorithm=Optuna(num_trials=trials.tpe), space=tight, seeds=seeds
             ),
             self._arm(
                 "asha",
@@ -179,7 +197,7 @@ class Comparison(Config):
             name=name,
             question="How many random-search trials does one run that learns its augmentation "
             "replace?",
-            notes=notes,
+            notes=f"{notes}\n{reach.listed(self.learners())}\n",
             scale=scale,
             data=data,
             metric="val/accuracy",
@@ -189,7 +207,7 @@ class Comparison(Config):
                 *self.learners(),
                 *self.references(),
                 *self.searches(trials),
-                *self.retrained(["partitioned", "validation", "augerino", "laplace"]),
+                *self.retrained(["partitioned", "validation", "augerino", "laplace", "last_layer"]),
                 *self.retrained(searched, dict.fromkeys(searched, trials.seeds)),
             ),
             score_test_always=True,

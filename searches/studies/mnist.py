@@ -7,8 +7,11 @@ scales have images of 14 x 14 pixels, and `cpu` a net of 15,114 weights.
 from typing import Any
 
 from tuneparts.data.config import DataConfig
+from tuneparts.errors import ConfigError
 from tuneparts.models import MnistCnn
-from tuneparts.search.spec import Scale
+from tuneparts.search.spec import Scale, Search
+
+PHOTOGRAPHS = ("cifar10", "cifar100", "tinyimagenet")
 
 
 def net(scale: Scale) -> MnistCnn:
@@ -43,3 +46,17 @@ def rotated(scale: Scale, **fields: Any) -> DataConfig:
     }
     pool = scale.pick(smoke=2, cpu=2, paper=1)
     return DataConfig(name="mnist", rotated=True, pool=pool, **{**sizes, **fields})
+
+
+def check(search: Search) -> None:
+    """Refuse photographs, for which net, optimiser and sizes here are not meant.
+
+    Raises:
+        ConfigError: The data was changed to such a set.
+    """
+    if search.data is not None and search.data.name in PHOTOGRAPHS:
+        raise ConfigError(
+            f"`{search.name}` trains a net for digits, but `data.name` is `{search.data.name}`. "
+            "Use `invariances_cifar` or `invariances_tiny`, which have nets and schedules for "
+            "photographs."
+        )

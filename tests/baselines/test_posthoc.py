@@ -65,13 +65,28 @@ def test_optimised_priors_are_at_least_as_good(selection, hessian):
 
 def test_training_is_standard_training(selection):
     learner = _learner(selection, lml_every=1)
-    ours = {"method", "hessian", "prior", "lml_every", "max_gb"}
+    ours = {"method", "hessian", "prior", "lml_every", "select_by_lml", "max_gb"}
     fields = learner.config.model_dump(exclude=ours)
     standard = parse(StandardConfig, fields).build(selection)
     while not learner.finished:
         row, expected = learner.advance(), standard.advance()
         assert {k: v for k, v in row.items() if not k.startswith("lml/")} == expected
         assert row["lml/per_example"] == pytest.approx(row["lml/total"] / 100)
+
+
+def test_it_can_end_with_the_weights_of_the_largest_evidence(selection):
+    fields = {"optimiser": {"lr": 0.3, "weight_decay": DECAY}, "lml_every": 1, "interval": 8}
+    plain, chosen = (_learner(selection, **fields, select_by_lml=by) for by in (False, True))
+    found = []
+    while not plain.finished:
+        row, last = plain.advance(), chosen.advance()
+        found.append(row["lml/total"])
+        if not plain.finished:
+            assert row == last
+    assert found.index(max(found)) < len(found) - 1, "a rate of 0.3 overshoots"
+    assert last["lml/total"] == max(found) > row["lml/total"]
+    assert chosen.evidence() == pytest.approx(max(found), rel=1e-5)
+    assert last["test/nll"] != row["test/nll"]
 
 
 def test_the_global_generator_is_untouched(selection):

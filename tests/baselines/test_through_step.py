@@ -150,3 +150,12 @@ def test_adam_is_refused_and_so_is_learning_without_it() -> None:
         parse(ValidationConfig, {"through_step": True})
     with pytest.raises(ConfigError, match=r"`decay` cannot be learnt here.*`through_step`"):
         parse(ValidationConfig, {"hypers": {"decay": WeightDecay()}})
+
+
+def test_hyper_steps_may_be_rarer(context: Any, small: Any) -> None:
+    made = learner(context, small, hyper_every=3, passes=12, interval=12)
+    costs = []
+    while not made.finished:
+        costs.append(made.step().passes)
+        made._passes += costs[-1]
+    assert costs == [1, 1, LINKED_PASSES, 1, 1, LINKED_PASSES]

@@ -33,16 +33,17 @@ def _finish(learner):
 
 
 @pytest.mark.parametrize("holdout", [0.2, 0.5])
-@pytest.mark.parametrize("kind", ["adam", "sgd"])
+@pytest.mark.parametrize(("kind", "every"), [("adam", 1), ("sgd", 1), ("adam", 4)])
 def test_it_is_partitioned_training_with_all_weights_in_the_first_partition(
-    context, small, holdout, kind
+    context, small, holdout, kind, every
 ):
     optimiser = {"kind": kind, "lr": 0.01, "schedule": "cosine"}
-    ours = _learner(context, small, holdout=holdout, optimiser=optimiser)
+    ours = _learner(context, small, holdout=holdout, optimiser=optimiser, hyper_every=every)
     fields = {
         **small,
         "hypers": LEARNT,
         "hyper_lr": 0.02,
+        "hyper_every": every,
         "optimiser": optimiser,
         "proportions": (1 - holdout, holdout),
         "parameter_proportions": (1.0, 0.0),
@@ -106,6 +107,32 @@ def test_hyper_steps_see_only_the_held_out_part_and_move_no_weight(context, smal
     learner.weight_step()
     assert not set(seen[1].tolist()) & held_out
     assert all(torch.equal(hypers[name], t) for name, t in learner.hypers.state_dict().items())
+
+
+@pytest.mark.parametrize(("every", "hyper_steps"), [(1, 10), (3, 5), (4, 4), (50, 0)])
+def test_a_hyper_step_follows_every_so_many_weight_steps(context, small, every, hyper_steps):
+    learner = _learner(context, small, hyper_every=every, passes=20, interval=20)
+    counts = {"weight": 0, "hyper": 0}
+    for side in counts:
+        _count(learner, counts, side)
+    learner.advance()
+    assert counts == {"weight": 20 - hyper_steps, "hyper": hyper_steps}
+
+
+def test_one_hyper_step_per_weight_step_leaves_no_trace_in_the_config(small):
+    tree = parse(ValidationConfig, {**small, "hyper_every": 1}).model_dump()
+    assert "hyper_every" not in tree
+    assert parse(ValidationConfig, {**tree, "hyper_every": 4}).model_dump()["hyper_every"] == 4
+
+
+def _count(learner, counts, side):
+    step = getattr(learner, f"{side}_step")
+
+    def counted():
+        counts[side] += 1
+        return step()
+
+    setattr(learner, f"{side}_step", counted)
 
 
 def test_fine_tuning_is_standard_training_on_all_data_at_frozen_hypers(context, small):

@@ -13,6 +13,7 @@ METHODS = (
     "augerino",
     "laplace_weights",
     "laplace_hypers",
+    "kronecker_hypers",
 )
 
 
@@ -36,6 +37,7 @@ def test_laplace_needs_the_jacobians_and_partitioned_does_not():
     jacobians = 4 * 32 * 10 * weights / 1e6
     assert rows["laplace_hypers"]["MB"] > jacobians
     assert rows["partitioned_hypers"]["MB"] < jacobians
+    assert rows["kronecker_hypers"]["MB"] < jacobians
     assert rows["standard"]["time ratio"] == rows["standard"]["memory ratio"] == 1
 
 
@@ -46,3 +48,4 @@ def test_where_memory_is_short_the_row_says_so(monkeypatch):
         assert rows[method]["note"].startswith("out of memory")
         assert "ms" not in rows[method]
     assert "ms" in rows["augerino"]
+    assert "ms" in rows["kronecker_hypers"]

@@ -17,7 +17,7 @@ def test_all_ratios_are_there():
         for net in nets
         for s in (1, 20)
     }
-    expected |= {f"{what}.{net}" for what in ("mixed_step", "memory") for net in nets}
+    expected |= {f"{what}.{net}" for what in ("mixed_step", "joint_step", "memory") for net in nets}
     assert set(result["ratios"]) == expected
     assert result["bench"] == "partition"
     assert len(result["rows"]) == len(expected)

@@ -1,11 +1,13 @@
 """Headless Chromium over one small search: while it runs, and when it is over."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -153,24 +155,27 @@ def story(
 
 
 @pytest.fixture(scope="package")
-def serve(story: Story) -> Iterator[Callable[..., str]]:
-    """Starts `tuneparts VERB --port N` over the story's store and returns its address."""
+def serve(story: Story) -> Iterator[Callable[..., tuple[str, str]]]:
+    """Starts `tuneparts VERB --port N` over the story's store; returns its address and link."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(verb: str) -> str:
+    def start(verb: str) -> tuple[str, str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         words = [sys.executable, "-m", "tuneparts.cli.main", verb, "--port", str(port)]
-        with (story.folder / f"{verb}.log").open("wb") as log:  # the process keeps its own handle
+        said = story.folder / f"{verb}.log"
+        with said.open("wb") as log:  # the process keeps its own handle
             started.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=story.folder))
         address = f"http://127.0.0.1:{port}"
         for _ in range(240):
             try:
                 urllib.request.urlopen(address, timeout=5).close()
-                return address
+                raise AssertionError(f"{verb} asks for no token")
+            except urllib.error.HTTPError:
+                return address, re.search(r"http://\S+", said.read_text())[0]
             except OSError:
-                assert started[-1].poll() is None, (story.folder / f"{verb}.log").read_text()
+                assert started[-1].poll() is None, said.read_text()
                 time.sleep(0.5)
         raise TimeoutError(f"{verb} does not answer on {address}")
 

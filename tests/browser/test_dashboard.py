@@ -7,10 +7,10 @@ from typing import Any
 def test_during_and_after_a_search(story: Any, serve: Any, new_page: Any, shoot: Any) -> None:
     from playwright.sync_api import expect
 
-    address = serve("dashboard")
+    address, link = serve("dashboard")
     page = new_page(known=["/_stcore/"])  # Streamlit looks for its root from below a page first
     story.go_on(5)
-    page.goto(address)
+    page.goto(link)
     expect(page.get_by_text("rotated_digits (smoke)").first).to_be_visible()
     expect(page.get_by_text(re.compile(r"\d+% · .* elapsed")).first).to_be_visible()
     shoot(page, "dashboard-searches")

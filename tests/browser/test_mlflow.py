@@ -19,12 +19,12 @@ def test_runs_charts_compare_and_artifacts(
     from tuneparts.tracking import frames, store
 
     story.finish()
-    address = serve("ui")
+    address, link = serve("ui")
     parent = story.tracker.parent_run_id
     experiment = store.client(story.uri).get_run(parent).info.experiment_id
     page = new_page(width=1440, known=KNOWN)
 
-    page.goto(f"{address}/#/experiments?workflowType=machine_learning")
+    page.goto(link)
     expect(page.get_by_role("link", name="rotated_digits").first).to_be_visible()
     assistant = page.get_by_role("button", name=re.compile("close", re.IGNORECASE))
     if assistant.count():

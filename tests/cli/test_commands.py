@@ -122,7 +122,7 @@ def test_fit_trains_one_learner(monkeypatch) -> None:
         (["report"], "tuneparts search rotated_digits"),
         (["resume", "nothing"], "is not a run"),
         (["bench", "nothing"], "is not a known bench"),
-        (["bench", "search", "--plot", "x.html"], "belong to `bench complexity`"),
+        (["bench", "search", "--plot", "x.html"], "belongs to `bench complexity`"),
         (["bench", "complexity", "--plot", "x.png"], "an .html or an .svg"),
         (["bench", "complexity", "--plot", "nowhere/x.html"], "a folder that is there"),
     ],

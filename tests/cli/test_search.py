@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tuneparts.api import running
+from tuneparts.bench.null import NullLearner
 from tuneparts.cli import search as verb
 from tuneparts.config import Config
-from tuneparts.errors import BusyError
+from tuneparts.errors import AllFailedError, BusyError
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
 
@@ -101,3 +102,21 @@ def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
             verb.resume("rotated_digits", place=LOCAL)
     assert sorted(path.name for path in made.folder.iterdir()) == ["lock", "run.json"]
     assert not (results / "mlflow.db").exists()
+
+
+@pytest.mark.mlflow
+def test_a_search_that_found_nothing_ends_with_an_error(
+    results: Path, dead_store: str, null_search, null_arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = null_search(null_arm("broken"))
+    monkeypatch.setattr(load, "load", lambda *_, **__: search)
+
+    def fail(self: object) -> None:
+        raise ValueError("broken for good")
+
+    monkeypatch.setattr(NullLearner, "advance", fail)
+    message = "all 1 failed; broken/seed0/00000: ValueError: broken for good"
+    with pytest.raises(AllFailedError, match=message):
+        verb.search("any", **ARGUMENTS)
+    (page,) = results.glob("*/*/report/report.html")
+    assert "broken for good" in page.read_text("utf-8")

@@ -6,6 +6,7 @@ from tuneparts.augment.label_smoothing import LabelSmoothing
 from tuneparts.augment.pixels import ColourConfig, InputNoise
 from tuneparts.augment.temperature import Temperature
 from tuneparts.augment.weight_decay import WeightDecay
+from tuneparts.augment.weight_prior import WeightPrior
 from tuneparts.testing import HyperContract
 from tuneparts.training.hyper.config import BUILT_IN
 from tuneparts.training.hyper.kinds import KINDS, hyper_class
@@ -58,6 +59,10 @@ class TestLabelSmoothing(HyperContract):
 
 class TestWeightDecay(HyperContract):
     hyper = WeightDecay(strength=0.01)
+
+
+class TestWeightPrior(HyperContract):
+    hyper = WeightPrior(decay=(0.01, 0.02, 0.3, 0.04))
 
 
 def test_no_built_in_hyper_is_left_out() -> None:

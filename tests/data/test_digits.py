@@ -34,3 +34,10 @@ def test_the_split_never_changes():
     parts = digits.find().read(Request())
     digest = hashlib.sha256(parts.test.inputs.tobytes() + parts.test.labels.tobytes())
     assert digest.hexdigest()[:16] == "e94a066e5662f112"
+
+
+def test_the_file_is_read_as_scikit_learn_reads_it() -> None:
+    pixels, labels = digits._pixels_and_labels()
+    theirs = load_digits()
+    np.testing.assert_array_equal(pixels, theirs.data)
+    np.testing.assert_array_equal(labels, theirs.target)

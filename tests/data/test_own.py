@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -340,3 +341,10 @@ def test_the_digest_of_a_search_counts_what_it_brings_and_nothing_else() -> None
     own_facts = DataConfig(name=made, arguments={"form": "a"}, target="values").facts()
     assert own_facts["arguments"] == {"form": "a"}
     assert own_facts["target"] == {"kind": "values"}
+
+
+def test_two_packages_cannot_give_one_name_to_their_data(monkeypatch) -> None:
+    made = [metadata.EntryPoint("taken", f"{who}:data", own.GROUP) for who in ("one", "two")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: made)
+    with pytest.raises(ConfigError, match=r"`taken` is one:data, and two:data"):
+        own.installed()

@@ -1,4 +1,5 @@
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -100,3 +101,35 @@ def test_real_cifar10_looks_as_published(real_data):
     stds = task.train.inputs.std(axis=(0, 2, 3))
     np.testing.assert_allclose(means / 255, task.mean, atol=0.5 / 255)
     np.testing.assert_allclose(stds / 255, task.std, atol=0.5 / 255)
+
+
+def _bomb(path, name="labels", count=20_000_000):
+    """An archive of 20 kB whose labels would take 20 MB."""
+    header = io.BytesIO()
+    fields = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(header, fields)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}.npy", header.getvalue() + bytes(count))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(archives, monkeypatch):
+    np.savez(archives["test"], jpeg=np.zeros(1, np.uint8), offsets=np.arange(2))
+    _bomb(archives["test"])
+    assert archives["test"].stat().st_size < 100_000
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(DataError, match=r"`labels` would have 20,000,\d\d\d"):
+        DataConfig(name="cifar10").load()
+    row = next(row for row in sets.inventory() if row.name == "cifar10")
+    assert row.num_train is None
+
+
+def test_a_listing_reads_headers_alone(archives, monkeypatch):
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was read"))
+    row = next(row for row in sets.inventory() if row.name == "cifar10")
+    assert (row.num_train, row.num_test, row.num_classes) == (4, 2, 3)
+
+
+def test_negative_labels_are_refused(archives):
+    _pack(archives["test"], [50, 60], [1, 0], {"labels": np.array([-1, 0], np.int8)})
+    with pytest.raises(DataError, match="do not fit together"):
+        DataConfig(name="cifar10").load()

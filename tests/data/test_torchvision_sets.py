@@ -169,3 +169,24 @@ def test_real_mnist_has_its_known_counts(real_data):
     assert np.bincount(parts.train.labels).tolist() == counts
     assert parts.test.inputs.shape == (10_000, 1, 28, 28)
     assert round(float(parts.train.inputs.mean()) / 255, 4) == 0.1307
+
+
+def test_files_of_old_torchvisions_are_not_read(data_dir, write_mnist):
+    torch = pytest.importorskip("torch")
+    arrays = write_mnist(data_dir)
+    old = data_dir / "MNIST" / "processed"
+    old.mkdir()
+    for name, num in (("training", 40), ("test", 20)):
+        wrong = (torch.full((num, 28, 28), 255, dtype=torch.uint8), torch.full((num,), 99))
+        torch.save(wrong, old / f"{name}.pt")
+    task = DataConfig(name="mnist").load()
+    np.testing.assert_array_equal(task.train.inputs[:, 0], arrays["train-images-idx3-ubyte"])
+    np.testing.assert_array_equal(task.train.labels, arrays["train-labels-idx1-ubyte"])
+
+
+def test_labels_that_are_no_digits_are_refused(data_dir, write_mnist, write_idx):
+    write_mnist(data_dir)
+    raw = data_dir / "MNIST" / "raw"
+    write_idx(raw / "train-labels-idx1-ubyte", np.full(40, 10))
+    with pytest.raises(DataError, match="are digits, but its `train` files hold 10"):
+        DataConfig(name="mnist").load()

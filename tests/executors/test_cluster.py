@@ -14,10 +14,12 @@ def test_an_address_where_nobody_listens_is_named() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(ClusterError, match=rf"answers at `{address}`, but .* refused"):
-        cluster.connect(address)
+    refused = rf"answers at `{address}`, but .* refused"
+    with pytest.raises(ClusterError, match=refused), cluster.joined(address):
+        pass
 
 
 def test_the_address_of_the_dashboard_is_not_that_of_the_cluster() -> None:
-    with pytest.raises(ConfigError, match="HOST:PORT"):
-        cluster.connect("http://127.0.0.1:8265")
+    address = "http://127.0.0.1:8265"
+    with pytest.raises(ConfigError, match="HOST:PORT"), cluster.joined(address):
+        pass

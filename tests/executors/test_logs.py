@@ -70,6 +70,42 @@ def test_only_the_newest_lines_stay(tmp_path: Path) -> None:
     assert lines[-1].endswith(f"line{logs.NUM_LINES + 4}")
 
 
+def test_words_that_are_no_text_are_kept_as_well_as_they_can(tmp_path: Path, capsys) -> None:
+    storage = Folder(str(tmp_path))
+    log = TrialLog(storage, TRIAL)
+    with log.listen():
+        print("no such file: caf\udce9.png")
+    log.add("ValueError: caf\udce9.png")
+    log.keep()
+    assert [line.partition("caf")[2] for line in logs.read(storage, TRIAL)] == ["\\udce9.png"] * 2
+    assert "caf\\udce9.png" in capsys.readouterr().out
+    storage.child(*str(TRIAL).split("/"), "log").write("log.txt", b"\xff\xfe words\n")
+    assert "words" in logs.read(storage, TRIAL)[0]
+
+
+def test_secrets_do_not_reach_the_worker_s_own_log_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "correct-horse-battery")
+    storage = Folder(str(tmp_path))
+    log = TrialLog(storage, TRIAL)
+    with log.listen():
+        print("it says correct-horse-battery")
+        print("in pieces: correct-", "horse-battery", sep="", end="")
+        print("password=hunter2hunter2", file=sys.stderr)
+        sys.stdout.write("\rprogress\r")
+        sys.stdout.write("half a line")
+    log.keep()
+    captured = capsys.readouterr()
+    said = captured.out + captured.err
+    for text in (said, "\n".join(logs.read(storage, TRIAL))):
+        assert "horse" not in text
+        assert "hunter2" not in text
+        assert "it says ***" in text
+        assert "in pieces: ***" in text
+        assert "half a line" in text
+
+
 def test_secrets_do_not_reach_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "correct-horse-battery")
     log = TrialLog(Folder(str(tmp_path)), TRIAL)

@@ -66,6 +66,7 @@ def world(monkeypatch) -> dict[str, Any]:
     monkeypatch.setattr(cluster, "LOOK", 0.01)
     monkeypatch.setattr(cluster, "nodes", lambda: found["nodes"])
     monkeypatch.setattr(cluster, "request", found["asked"].append)
+    monkeypatch.setattr(cluster, "has_autoscaler", lambda: True)
     monkeypatch.setattr("ray.put", lambda value: value)
     monkeypatch.setattr("ray.wait", lambda things, **_: (things, []))
     return found
@@ -155,6 +156,30 @@ def test_a_cluster_without_nodes_is_asked_and_waited_for(world, capsys, monkeypa
     cluster.await_room({"arm": ONE}, limit=60.0)
     assert world["asked"] == [[ONE]]
     assert "waiting 60 s at most for nodes: a trial must fit one node" in capsys.readouterr().err
+
+
+def test_nobody_waits_where_nothing_adds_nodes(world, monkeypatch) -> None:
+    world["nodes"] = {"head": {"CPU": 0.0}}
+    monkeypatch.setattr(cluster, "has_autoscaler", lambda: False)
+    with pytest.raises(PlacementError, match="needs CPU 1 and the cluster has CPU 0"):
+        cluster.await_room({"arm": ONE}, limit=900.0)
+    assert world["asked"] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, True),
+        (b"no json", True),
+        (b'{"time": 1.0}', True),
+        (b'{"autoscaler_report": {"node_type_mapping": {}}}', True),
+        (b'{"autoscaler_report": {"node_type_mapping": {"a1": "node_a1", "b": "node_b"}}}', False),
+        (b'{"autoscaler_report": {"node_type_mapping": {"10.0.0.1": "ray.head"}}}', True),
+    ],
+)
+def test_an_autoscaler_names_types_of_nodes(monkeypatch, status, expected: bool) -> None:
+    monkeypatch.setattr("ray.experimental.internal_kv._internal_kv_get", lambda _: status)
+    assert cluster.has_autoscaler() is expected
 
 
 def test_nodes_that_do_not_come_are_a_refusal(world) -> None:

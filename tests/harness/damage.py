@@ -136,11 +136,29 @@ def _storage(stage: Stage) -> tuple[Scene, int, float]:
     return scene, 1, seconds
 
 
+def _from_zero(stage: Stage) -> tuple[Scene, int, float]:
+    """The cluster has no CPU at all when the search begins: its autoscaler has to be asked."""
+    stage.cluster.kill()
+    stage.cluster.start_empty(most=2)
+    scene = stage.scene()
+    start = time.monotonic()
+    driver = scene.search()
+    scene.await_rows(1, driver)
+    seconds = time.monotonic() - start
+    scene.finish(driver)
+    if "waiting" not in (scene.folder / "driver.log").read_text():
+        raise RuntimeError("the search must have waited for nodes")
+    stage.cluster.kill()
+    stage.cluster.start(nodes=2)
+    return scene, 1, seconds
+
+
 FAULTS: dict[str, Callable[[Stage], tuple[Scene, int, float]]] = {
     "journal disk full": _journal,
     "NaN scores": _scores,
     "broken context": _context,
     "node lost five times": _spot,
     "storage not shared": _storage,
+    "autoscaler from zero": _from_zero,
 }
 """Each strikes its fault: the scene, how often, and the seconds until rows came again."""

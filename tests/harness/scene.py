@@ -4,6 +4,7 @@ Everything listens on this machine, has ports and folders of its own, and is end
 id under which it was started.
 """
 
+import json
 import os
 import re
 import secrets
@@ -30,6 +31,8 @@ PATIENCE = 900.0
 """Seconds after which something that should happen is taken not to happen."""
 TRIAL_COLUMNS = ["run_id", "cost/seconds", "param.seconds", "start", "end"]
 """What may differ between two runs of one search, besides the times of steps."""
+_GROWS = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+"""What Ray's provider of nodes on this machine asks for."""
 
 SEARCH = '''"""Does the search survive?"""
 
@@ -140,6 +143,34 @@ class Cluster:
         for _ in range(nodes - 1):
             self.add_node()
 
+    def start_empty(self, *, most: int) -> None:
+        """A head without CPUs whose autoscaler adds nodes with one CPU each, up to so many.
+
+        Ray's own autoscaler drives a provider that starts nodes on this machine. It looks for the
+        head at port 6379 unless it is told otherwise, and then waits for ever.
+        """
+        from ray._private.services import get_node_ip_address
+
+        port = unused_port()
+        self.address = f"{get_node_ip_address()}:{port}"
+        types = {
+            "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            "worker": {"resources": {"CPU": 1}, "node_config": {}, "max_workers": most},
+        }
+        described = {
+            "cluster_name": "grows",
+            "max_workers": most,
+            "head_node_type": "head",
+            "idle_timeout_minutes": 60,
+            "provider": {"type": "fake_multinode", "gcs_address": self.address},
+            "auth": {},
+            "available_node_types": types,
+        }
+        path = Path(self._folder.name) / "autoscaling.json"  # JSON is YAML
+        path.write_text(json.dumps(described))
+        words = ["--include-dashboard", "false", "--autoscaling-config", str(path)]
+        self._start_node("--head", "--port", str(port), *words, cpus=0, variables=_GROWS)
+
     def add_node(
         self, wire: Wire | None = None, *, spot: bool = False, hidden: Path | None = None
     ) -> Process:
@@ -161,11 +192,16 @@ class Cluster:
         self.nodes.clear()
 
     def _start_node(
-        self, *words: str, wire: Wire | None = None, hidden: Path | None = None
+        self,
+        *words: str,
+        wire: Wire | None = None,
+        hidden: Path | None = None,
+        cpus: int = 1,
+        variables: Mapping[str, str] | None = None,
     ) -> Process:
         folder = Path(self._folder.name) / str(len(os.listdir(self._folder.name)))
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
-        command += ["--num-cpus", "1", "--disable-usage-stats", *words]
+        command += ["--num-cpus", str(cpus), "--disable-usage-stats", *words]
         command += ["--temp-dir", str(folder)] if "--head" in words else []
         environment = os.environ | {
             "RAY_AUTH_MODE": "token",
@@ -174,6 +210,7 @@ class Cluster:
             "PYTHONPATH": python_path(),
             # As in an activated environment: jobs call `python`.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            **(variables or {}),
         }
         environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
         folder.mkdir(exist_ok=True)
@@ -275,7 +312,7 @@ class Scene:
 
     def process(self, trial: str) -> int | None:
         """The process that ran a trial last, as the trial's log says; none before it began."""
-        storage = Folder(str(self._storage or runs.default_storage(self.run_folder)))
+        storage = Folder(runs.Run(self.results, f"null/{self.run_folder.name}").storage)
         lines = "\n".join(logs.read(storage, TrialId.parse(trial)))
         found: list[str] = re.findall(r", process (\d+),", lines)
         return int(found[-1]) if found else None

@@ -13,31 +13,41 @@ import pytest
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
-LISTEN = "0A"
-LOCAL = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
-
 SEARCH = """
+import os
 import sys
 from pathlib import Path
 
+{first}
 from tuneparts.executors import execute
+from tuneparts.executors.ray import private
 from tuneparts.search import load
 
-sys.path.insert(0, sys.argv[3])
-from test_doors import open_doors
-
 search = load.load(sys.argv[1], scale="smoke")
-search = search.model_copy(update={"arms": search.arms[:1]})
-wide = set()
+search = search.model_copy(update={{"arms": search.arms[:1]}})
+wide, modes, folders, others = set(), set(), set(), set()
 
 
 class Watch:
     def on_event(self, event):
-        wide.update(open_doors())
+        import ray
+
+        wide.update(private.wide_doors())
+        if ray.is_initialized():
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+            folders.add(token.parent)
+            modes.update(oct(path.stat().st_mode & 0o777) for path in (token, token.parent))
+            session = Path(ray._private.worker._global_node.get_session_dir_path())
+            others.update({{session.is_relative_to(token.parent)}})
 
 
+before = dict(os.environ)
 execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
+changed = {{name for name in before if before[name] != os.environ.get(name)}}
 print("wide", sorted(wide))
+print("modes", sorted(modes))
+print("left", [folder for folder in folders if folder.exists()])
+print("inside", others, "changed", changed)
 """
 
 CONNECT = """
@@ -47,53 +57,26 @@ print("nodes", len(ray.nodes()))
 """
 
 
-def family() -> set[int]:
-    """This process and all that descend from it."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-    members = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in members} - members:
-        members |= more
-    return members
-
-
-def open_doors() -> set[str]:
-    """Addresses of this process's family that listen to more than this machine, in hex."""
-    sockets = set()
-    for pid in family():
-        try:
-            for link in Path(f"/proc/{pid}/fd").iterdir():
-                target = os.readlink(link)
-                if target.startswith("socket:["):
-                    sockets.add(target[8:-1])
-        except OSError:
-            continue
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            address, state, inode = fields[1], fields[3], fields[9]
-            if state == LISTEN and inode in sockets and address.partition(":")[0] not in LOCAL:
-                found.add(address)
-    return found
-
-
-def test_a_local_search_listens_on_loopback_only(null_file, tmp_path) -> None:
+@pytest.mark.parametrize("first", ["", "import ray"])
+def test_a_local_ray_is_private_whoever_imports_ray_first(
+    first: str, null_file: Path, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SEARCH, null_file, tmp_path / "run", Path(__file__).parent],
+        [sys.executable, "-c", SEARCH.format(first=first), null_file, tmp_path / "run"],
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=300,
+        # A cluster that is gone, and a switch that would open all doors.
+        env={
+            **os.environ,
+            "RAY_ADDRESS": "127.0.0.1:1",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
+        },
     )
     assert done.returncode == 0, done.stderr
-    assert "wide []" in done.stdout
+    assert "wide []\nmodes ['0o600', '0o700']\nleft []\n" in done.stdout
+    assert "inside {True} changed set()" in done.stdout
 
 
 def environment(token_file: Path | None, tmp_path: Path) -> dict[str, str]:

@@ -6,8 +6,9 @@ from torch import nn
 import tuneparts.partition
 from tuneparts import seeding
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.errors import ConfigError, DivergedError, UnknownNameError
 from tuneparts.partition import fit
+from tuneparts.partition.forms import FORMS, settings_of
 
 
 def _data():
@@ -30,7 +31,9 @@ def test_the_ten_lines_of_the_docstring_run(capsys):
     code = [line for line in lines if line]
     assert len(code) <= 11
     images, labels = _data()
-    source = "\n".join(code).replace("passes=4000", "passes=8, interval=4, batch_size=8")
+    short = 'hypers="affine", passes=8, interval=4, batch_size=8'
+    source = "\n".join(code).replace('hypers="affine"', short)
+    assert short in source
     names = {"images": images, "labels": labels}
     with seeding.isolated(0, "init"):
         exec(source, names)
@@ -52,7 +55,7 @@ def test_the_given_net_is_trained_in_place_and_ordinary_afterwards():
     assert len(seen) == 2
     x = torch.from_numpy(images[:5])
     assert torch.equal(found.predict(x), net(x))
-    assert found.lml == seen[-1]["lml/total"]
+    assert found.lml == seen[0]["lml/total"]  # known until the release
 
 
 def test_arrays_and_tensors_give_the_same_and_seeds_differ():
@@ -81,9 +84,206 @@ def test_what_cannot_be_fitted_is_refused():
         fit(_net(), images, labels, defaults="seed", **SETTINGS)
     with pytest.raises(ConfigError, match="Did you mean `passes`"):
         fit(_net(), images, labels, pases=3)
+    for wrong in (0, -1, "many"):
+        with pytest.raises(ConfigError, match="passes"):
+            fit(_net(), images, labels, passes=wrong)
 
 
 def test_a_run_that_diverges_says_so():
     images, labels = _data()
     with pytest.raises(DivergedError, match="must stay finite"):
         fit(_net(), images, labels, optimiser={"kind": "sgd", "lr": 1e25}, **SETTINGS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_trains_predicts_and_says_how(form):
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers="rotation", form=form, **SETTINGS)
+    assert found.settings["form"] == form
+    assert found.settings["hyper_lr"] == 0.1  # so few passes cannot reach far
+    assert found.settings["mixed"] is (form != "published")
+    assert found.history[-1]["cost/passes"] == 20
+    assert found.lml < 0
+    assert found.predict(images).shape == (60, 10)
+
+
+def test_settings_follow_the_data_and_can_be_given():
+    few, many = (settings_of("released", n, {}) for n in (1400, 60_000))
+    assert (few["passes"], few["batch_size"]) == (2400, 50)
+    assert (many["passes"], many["batch_size"]) == (9375, 128)
+    assert few["hyper_lr"] == pytest.approx(18 / 1800)
+    assert few["release"].optimiser.lr == pytest.approx(1.5e-3)
+    given = settings_of("joint", 1400, {"passes": 100, "hyper_lr": 0.5, "hyper_every": 3})
+    assert (given["passes"], given["hyper_lr"]) == (100, 0.5)
+    assert "hyper_share" not in given
+    part = settings_of("released", 1400, {"passes": 100, "release": {"fraction": 0.5}})["release"]
+    assert (part.fraction, part.optimiser.schedule) == (0.5, "cosine")
+    with pytest.raises(UnknownNameError, match="released"):
+        settings_of("relased", 10, {})
+
+
+def test_a_motion_that_is_named_alone_is_learnt_alone():
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers={"rotation": 0.1}, **SETTINGS)
+    others = {name: value for name, value in found.hypers.items() if name != "rotation"}
+    assert set(others.values()) == {0.0}
+    assert found.hypers["rotation"] not in (0.0, 0.1)
+    assert found.settings["hypers"].samples == 4
+    with pytest.raises(UnknownNameError, match="rotation"):
+        fit(_net(), images, labels, hypers="rotaton", **SETTINGS)
+    with pytest.raises(ConfigError, match="inside `affine`"):
+        fit(_net(), images, labels, hypers={"rotation": 0.1, "affine": {}}, **SETTINGS)
+
+
+def test_a_retrained_net_is_an_ordinary_one_at_the_hypers_found():
+    images, labels = _data()
+    first, again = (
+        fit(_net(), images, labels, hypers="rotation", retrain=r, **SETTINGS) for r in (False, True)
+    )
+    assert again.hypers == first.hypers
+    assert again.lml == first.lml
+    assert again.history[:2] == first.history
+    assert [row["cost/passes"] for row in again.history] == [10, 20, 10, 20]
+    assert again.learner.hypers.values() == {f"hyper/{n}": v for n, v in first.hypers.items()}
+    assert again.learner.parts.num_partitions == 1
+    for mine, its in zip(again.net.parameters(), again.learner.net.parameters(), strict=True):
+        assert torch.equal(mine, its)
+
+
+def test_predictions_are_made_in_batches():
+    images, labels = _data()
+    found = fit(_net(), images, labels, **SETTINGS)
+    sizes = []
+    predict = found.learner.predict
+    found.learner.predict = lambda x, generator: sizes.append(len(x)) or predict(x, generator)
+    whole = found.predict(images)
+    parts = found.predict(images, batch_size=25)
+    assert sizes == [60, 25, 25, 10]
+    torch.testing.assert_close(parts, whole)
+    assert found.net.training
+
+
+def test_what_was_found_is_shown_in_a_line_a_table_and_a_picture():
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers=["rotation", "temperature"], **SETTINGS)
+    text = repr(found)
+    assert text.startswith("Fitted(")
+    assert len(text) < 400
+    assert f"rotation {found.hypers['rotation']:.3g} rad" in text
+    assert "<th" in found._repr_html_()
+    assert "rotation" in found._repr_html_()
+    lines = {line.name: line for line in found.plot().data}
+    assert list(lines["rotation (rad)"].y) == [row["hyper/rotation"] for row in found.history]
+    assert list(lines["loss of weights"].x) == [10, 20]
+
+
+def test_the_net_drops_out_again_where_it_did():
+    images, labels = _data()
+
+    def net():
+        with seeding.isolated(0, "init"):
+            return nn.Sequential(
+                nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.4), nn.Linear(20, 10)
+            )
+
+    plain = fit(net(), images, labels, **SETTINGS).net
+    assert type(plain[3]) is nn.Dropout
+    assert plain[3].p == 0.4
+    x = torch.from_numpy(images)
+    assert not torch.equal(plain.train()(x), plain(x))
+    learnt = fit(net(), images, labels, hypers="dropout", **SETTINGS)
+    assert learnt.net[3].p == learnt.hypers["dropout.0"]
+    assert torch.equal(learnt.predict(x), learnt.net.eval()(x))
+
+
+class _Tupled(nn.Linear):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+IMAGES, LABELS = np.zeros((12, 1, 8, 8), np.float32), np.arange(12) % 10
+REFUSED = {
+    "bytes": ({"inputs": IMAGES.astype(np.uint8)}, r"`images / 255`"),
+    "no channels": (
+        {"inputs": IMAGES[:, 0], "hypers": "rotation"},
+        r"\(12, 8, 8\), which looks like .*`images\[:, None\]`",
+    ),
+    "channels last": ({"inputs": IMAGES.transpose(0, 2, 3, 1)}, r"`images.transpose\(0, 3, 1, 2\)"),
+    "from 1": ({"labels": LABELS + 1}, r"1 to 10 for a net with 10 outputs. Use `labels - 1`"),
+    "negative": ({"labels": LABELS - 1}, "count from 0, but got -1 to 8"),
+    "few logits": (
+        {"net": nn.Sequential(nn.Flatten(), nn.Linear(64, 3))},
+        "has 3 for 10 classes",
+    ),
+    "one logit": ({"net": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, "has 1 for 10 classes"),
+    "tuple": ({"net": nn.Sequential(nn.Flatten(), _Tupled(64, 10))}, "gave tuple"),
+    "float64": ({"net": _net().double()}, r"`1.weight` is float64. Call `net.float\(\)`"),
+    "bfloat16": ({"net": _net().bfloat16()}, r"`1.weight` is bfloat16. Call `net.float\(\)`"),
+    "no parameters": ({"net": nn.Flatten()}, "must have weights to deal out"),
+    "lazy": ({"net": nn.Sequential(nn.Flatten(), nn.LazyLinear(10))}, "Run a batch"),
+    "parallel": ({"net": nn.DataParallel(_net())}, "`net.module`"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_meant_is_refused_with_the_cure(case):
+    fields, message = REFUSED[case]
+    given = {"net": _net(), "inputs": IMAGES, "labels": LABELS, **SETTINGS, **fields}
+    with pytest.raises(ConfigError, match=message):
+        fit(given.pop("net"), given.pop("inputs"), given.pop("labels"), **given)
+
+
+class _Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.place = nn.Parameter(torch.zeros(8, 8))
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.head(self.body(x[:, 0] + self.place).mean(1))
+
+
+class _Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(self.second(self.first(x.flatten(1)).relu()).relu())
+
+
+@pytest.mark.parametrize("kind", [_Attends, _Tied])
+def test_nets_with_attention_and_with_tied_weights_are_fitted(kind):
+    images, labels = _data()
+
+    def fitted():
+        with seeding.isolated(0, "init"):
+            net = kind()
+        return fit(net, images, labels, hypers="rotation", **SETTINGS)
+
+    found = fitted()
+    assert "single weights are dealt out" in found.settings["note"]
+    assert all(torch.isfinite(p).all() for p in found.net.parameters())
+    assert fitted().history == found.history
+    if kind is _Tied:
+        assert found.net.second.weight is found.net.first.weight
+        by_units = fit(kind(), images, labels, form="joint", scheme="node", **SETTINGS)
+        assert by_units.settings["scheme"] == "node"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_rotation_of_rotated_digits_is_found_by_default_settings(seed):
+    train = DataConfig(name="digits", rotated=True, num_val=0).load().train
+    images = train.inputs.astype(np.float32) / 255
+    with seeding.isolated(seed, "init"):
+        net = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
+        )  # fmt: skip
+    found = fit(net, images, train.labels, hypers="affine", seed=seed)
+    assert found.hypers["rotation"] > 1.0
+    assert max(v for name, v in found.hypers.items() if name != "rotation") < 0.1

@@ -335,6 +335,7 @@ FULL = [
     {"net": NETS["fixup_resnet"], "defaults": "initial", "optimiser": {"kind": "sgd"}},
     {"defaults": "seed", "select_by_lml": True},
     {"scheme": "node", "mixed": True},
+    {"scheme": "node", "mixed": True, "hyper_share": 0.2},
     {"num_extractor_layers": 1, "hyper_every": 2, "lml_every": 2},
     {"hypers": {**LEARNT, "dropout": {"rate": 0.2}}},
 ]
@@ -420,6 +421,31 @@ def test_evidence_is_reported_at_chosen_intervals_and_at_the_end(stripes):
     assert {"lml/term.2", "lml/term.3", "hyper/rotation"} <= rows[-1].keys()
 
 
+@pytest.mark.parametrize("fields", [{}, {"scheme": "node", "mixed": True, "hyper_share": 0.2}])
+def test_every_subnetwork_is_scored_on_test_data_at_the_end(stripes, fields):
+    learner = _learner(stripes, passes=20, **fields)
+    rows = [learner.advance() for _ in range(2)]
+    assert not any(name.startswith("subnetwork/") for name in rows[0])
+    names = {name for name in rows[1] if name.startswith("subnetwork/")}
+    assert names == {f"subnetwork/{s}.{k}" for s in ("accuracy", "nll") for k in (1, 2, 3, "mean")}
+    assert rows[1]["subnetwork/accuracy.3"] == rows[1]["test/accuracy"]
+    assert rows[1]["subnetwork/nll.3"] == rows[1]["test/nll"]
+    x, y = learner._test.take(torch.arange(len(learner._test)))
+    x = learner.hypers.affine(x, 2, learner.generator("evaluate test"))
+    logits = learner.parts(x, level=1).view(len(y), 2, -1).mean(1)
+    assert rows[1]["subnetwork/accuracy.1"] == pytest.approx(
+        (logits.argmax(1) == y).double().mean().item()
+    )
+
+
+def test_weight_steps_are_counted_beside_passes(stripes):
+    joint = {"scheme": "node", "mixed": True, "hyper_share": 0.2}
+    for fields, expected in (({}, 5), ({"hyper_every": 4}, 8), (joint, 10)):
+        row = _learner(stripes, passes=10, **fields).advance()
+        assert row["cost/passes"] == 10
+        assert row["cost/weight_steps"] == expected
+
+
 def test_a_feature_extractor_is_learnt_by_hyper_steps_only(stripes):
     learner = _learner(stripes, num_extractor_layers=1, hypers={})
     held = learner.parts.held()
@@ -462,6 +488,100 @@ def test_a_mixed_step_moves_each_partition_by_its_own_mean_loss(stripes, net):
     assert learner.optimiser.num_steps == {k: int((levels == k).any()) for k in (1, 2, 3)}
 
 
+class _InDouble:
+    """The same examples with inputs in float64."""
+
+    def __init__(self, examples):
+        self._examples = examples
+
+    def take(self, indices):
+        x, y = self._examples.take(indices)
+        return x.double(), y
+
+
+def _in_double(learner):
+    """The learner with weights, hypers and data in float64, for exact comparisons."""
+    learner.parts.double()
+    learner.hypers.double()
+    learner.train_data = _InDouble(learner.train_data)
+    return learner
+
+
+JOINT_FORMS = {
+    "random": {},
+    "node": {"scheme": "node"},
+    "mixed": {"scheme": "node", "mixed": True},
+    "extractor": {"num_extractor_layers": 1, "scheme": "node", "mixed": True},
+}
+
+
+@pytest.mark.parametrize("form", JOINT_FORMS)
+def test_a_joint_step_is_a_weight_step_and_a_hyper_step_at_the_same_point(stripes, form):
+    fields = {**JOINT_FORMS[form], "batch_size": 24, "hyper_share": 0.25}
+    learner = _learner(stripes, optimiser={"kind": "sgd", "momentum": 0.0}, **fields)
+    _scramble(learner, 1)
+    twin = copy.deepcopy(_in_double(learner))
+    learner.joint_step()
+    mixed, temperature = learner.config.mixed, twin.hypers.temperature.tensor("value")
+
+    def drawn(stream):
+        if mixed:
+            numbers, indices = stream.next_mixed()
+        else:
+            k, indices = stream.next()
+            numbers = torch.full((len(indices),), k)
+        return numbers, twin.train_data.take(indices)
+
+    def logits(level, x, rows):
+        view = twin.parts.view(level, trainable=False)
+        found = twin.parts.run(view, x[rows.repeat_interleave(2)])
+        return found.view(int(rows.sum()), 2, -1).mean(1) / temperature
+
+    numbers, (x, y) = drawn(twin._hyper_stream)
+    assert len(x) == 6
+    x = twin.hypers.affine(x, 2, twin._hyper_augmentation)
+    loss = sum(
+        nn.functional.cross_entropy(
+            logits(k - 1, x, numbers == k), y[numbers == k], reduction="sum"
+        )
+        for k in set(numbers.tolist())
+    )
+    expected = torch.autograd.grad(loss / len(y), twin._psi)
+    for parameter, one in zip(learner._psi, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, one, rtol=1e-10, atol=1e-13)
+
+    numbers, (x, y) = drawn(twin._weight_stream)
+    assert len(x) == 18
+    x = twin.hypers.affine(x, 2, twin._weight_augmentation).detach()
+    start = {k: _weights(twin, k) for k in (1, 2, 3)}
+    for k in (1, 2, 3):
+        rows = numbers == k
+        change = [new - old for new, old in zip(_weights(learner, k), start[k], strict=True)]
+        if not rows.any():
+            assert not any(one.any() for one in change)
+            continue
+        view = twin.parts.view(k, trainable=True)
+        found = twin.parts.run(view, x[rows.repeat_interleave(2)]).view(int(rows.sum()), 2, -1)
+        loss = nn.functional.cross_entropy(found.mean(1) / temperature.detach(), y[rows])
+        grads = torch.autograd.grad(loss, view.leaves)
+        for share, grad, moved in zip(twin.parts.shares(k), grads, change, strict=True):
+            torch.testing.assert_close(moved, -1e-3 * share.gather(grad), rtol=1e-8, atol=1e-13)
+    assert learner._num_weight_steps == 1
+
+
+@pytest.mark.parametrize("form", JOINT_FORMS)
+def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
+    fields = {**JOINT_FORMS[form], "batch_size": 24, "hyper_share": 0.25}
+    one, other = (_learner(stripes, **fields) for _ in range(2))
+    wrong = other._hyper_stream
+    for k in wrong.numbers:  # the hypers are judged by other examples
+        wrong._sources[k] = wrong._sources[k].flip(0)
+    for learner in (one, other):
+        learner.joint_step()
+    assert all(map(torch.equal, _weights(one, 1, 2, 3), _weights(other, 1, 2, 3)))
+    assert not all(map(torch.equal, one._psi, other._psi))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -469,6 +589,8 @@ def test_a_mixed_step_moves_each_partition_by_its_own_mean_loss(stripes, net):
         ({"proportions": (1.0,) * 256}, "1 to 255"),
         ({"parameter_proportions": (0.5, 0.5)}, "equally many"),
         ({"mixed": True}, "node scheme only"),
+        ({"hyper_share": 0.2, "hyper_every": 2}, "in every pass"),
+        ({"hyper_share": 0.2, "batch_size": 1}, "2 or more"),
         ({"scheme": "node", "defaults": "initial"}, "zero defaults"),
         ({"hypers": {"weight_decay": 0.1}}, "does not enter"),
         ({"hypers": {"label_smoothing": 0.1}}, "does not enter"),

@@ -66,7 +66,7 @@ def test_the_merged_net_predicts_what_all_partitions_predicted(context, net):
     learner.net.eval()
     x = learner.train_data.take(torch.arange(20))[0]
     before = learner.predict(x, learner.generator("test"))
-    learner.parts.merged()
+    learner.merged()
     after = SupervisedLearner.predict(learner, x, learner.generator("test"))
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5)
 
@@ -74,7 +74,7 @@ def test_the_merged_net_predicts_what_all_partitions_predicted(context, net):
 @pytest.mark.parametrize("net", list(NETS))
 def test_the_release_moves_every_weight_and_no_hyper(context, net):
     learner = _until_release(_released(context, net))
-    learner.parts.merged()
+    learner.merged()
     weights = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
     hypers = copy.deepcopy(learner.hypers.state_dict())
     rows = [learner.advance(), learner.advance()]

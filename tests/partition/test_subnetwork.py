@@ -11,6 +11,7 @@ from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.partition.assign import Role
+from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training import checkpoint
 
@@ -247,32 +248,69 @@ def test_held_layers_belong_to_no_partition_and_alone_get_hyper_gradients(digits
     assert not view.tensors["conv1.weight"].requires_grad
 
 
+class _Mixer(nn.Module):
+    """Attention, an embedding, recurrence, PReLU, RMSNorm and a bare parameter in one net."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(9, 8)
+        self.shift = nn.Parameter(torch.randn(5, 8))
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.RMSNorm(8)
+        self.recurrent = nn.LSTM(8, 6, num_layers=2, batch_first=True)
+        self.act = nn.PReLU()
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, tokens):
+        h = self.embedding(tokens) + self.shift
+        h = self.norm(h + self.attention(h, h, h, need_weights=False)[0])
+        return self.head(self.act(self.recurrent(h)[0][:, -1]))
+
+
+@pytest.mark.parametrize("defaults", ["zero", "initial"])
+def test_any_layer_is_dealt_out_by_the_random_scheme(defaults):
+    with seeding.isolated(0, "init"):
+        net = _Mixer().double()
+    tokens = torch.arange(15).view(3, 5) % 9
+    parts = Partitioned(net, proportions=(0.5, 0.3, 0.2), seed=0, defaults=defaults)
+    start = copy.deepcopy(net)
+    assert {n for n, r in parts.roles.items() if r is not Role.ENTRIES} == {"norm.weight"}
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7)))
+    for level in (1, 2, 3):
+        written = copy.deepcopy(net)
+        written.norm.weight.data = start.norm.weight.data  # its parts are apart, and did not move
+        with torch.no_grad():
+            for name, parameter in written.named_parameters():
+                if name != "norm.weight":
+                    later = parts.map_of(name) > level
+                    default = start.get_parameter(name) if defaults == "initial" else 0.0
+                    parameter.copy_(torch.where(later, default, parameter))
+        view = parts.view(level, trainable=True)
+        out = parts.run(view, tokens)
+        torch.testing.assert_close(out, written(tokens), rtol=1e-12, atol=1e-12)
+        for share, leaf in zip(parts.shares(level), view.leaves, strict=True):
+            (grad,) = torch.autograd.grad(out.sum(), leaf, retain_graph=True)
+            expected = torch.autograd.grad(written(tokens).sum(), written.get_parameter(share.name))
+            torch.testing.assert_close(share.gather(grad), share.gather(expected[0]))
+
+
 @pytest.mark.parametrize(
     ("layer", "kind"),
     [(nn.PReLU(), "PReLU"), (nn.Embedding(5, 6), "Embedding"), (nn.LSTM(6, 6), "LSTM")],
 )
-def test_a_layer_that_cannot_be_partitioned_is_refused_by_name(layer, kind):
+def test_a_layer_without_units_is_refused_by_name_in_the_node_scheme(layer, kind):
     net = nn.Sequential()
     net.add_module("body", nn.Sequential(nn.Linear(6, 6), layer))
     with pytest.raises(ConfigError, match=rf"`body\.1` is a {kind}"):
-        Partitioned(net, proportions=PROPORTIONS, seed=0)
+        Partitioned(net, proportions=PROPORTIONS, seed=0, scheme="node", example=torch.zeros(1, 6))
 
 
-def test_a_bare_parameter_is_refused_and_a_frozen_one_is_held():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
-            self.gain = nn.Parameter(torch.ones(4))
-
-        def forward(self, x):
-            return self.linear(x) * self.gain
-
-    net = Net()
-    with pytest.raises(ConfigError, match=r"the net itself.*gain"):
-        Partitioned(net, proportions=PROPORTIONS, seed=0)
-    net.gain.requires_grad_(False)
-    assert Partitioned(net, proportions=PROPORTIONS, seed=0).roles["gain"] is Role.HELD
+def test_a_frozen_parameter_is_held():
+    net = nn.Sequential(nn.Linear(4, 4), nn.PReLU())
+    net[1].weight.requires_grad_(False)
+    assert Partitioned(net, proportions=PROPORTIONS, seed=0).roles["1.weight"] is Role.HELD
 
 
 def test_other_norms_and_scalars_are_known():
@@ -332,8 +370,69 @@ def test_tied_weights_are_read_alike_under_all_their_names():
     assert not torch.equal(parts(x, level=2), before)
 
 
-def test_tied_weights_are_refused_in_the_node_scheme():
-    with pytest.raises(ConfigError, match=r"`0.weight` is also `2.weight`"):
-        Partitioned(
-            _tied(), proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
-        )
+def test_a_tied_weight_belongs_to_the_latest_unit_of_its_places_in_the_node_scheme():
+    net = _tied()
+    parts = Partitioned(
+        net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
+    )
+    units = parts.wiring.layers
+    expected = torch.ones(6, 6, dtype=torch.uint8)
+    for layer in ("0", "2"):
+        for o in range(6):
+            for i in range(6):
+                latest = max(units[layer].out_labels[o], units[layer].in_labels[i])
+                expected[o, i] = max(expected[o, i], latest)
+    assert torch.equal(parts.map_of("0.weight"), expected)
+    assert (expected == 1).any()
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
+    before = parts(x, level=1)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            parameter.masked_fill_(parts.map_of(name) == 2, 9.0)
+    assert torch.equal(parts(x, level=1), before)
+    with pytest.raises(ConfigError, match=r"`0.weight` is used by several layers"):
+        MixedBatch(parts, torch.ones(5, dtype=torch.long))
+
+
+class _Heads(nn.Module):
+    """Class logits that two layers make, of which neither is called last."""
+
+    def __init__(self):
+        super().__init__()
+        self.deep, self.wide, self.hidden = nn.Linear(8, 4), nn.Linear(6, 4), nn.Linear(6, 8)
+        self.gate = nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = self.hidden(x).relu()
+        logits = self.deep(h) + self.wide(x)
+        return (logits * self.gate(h)).log_softmax(1)
+
+
+def test_the_layers_that_make_the_outputs_are_found_by_probing():
+    with seeding.isolated(0, "init"):
+        net = _Heads()
+    parts = Partitioned(
+        net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
+    )
+    labels = {name: set(units.out_labels.tolist()) for name, units in parts.wiring.layers.items()}
+    assert labels == {"hidden": {1, 2}, "deep": {1}, "wide": {1}, "gate": {1}}
+    assert list(labels)[-1] == "gate"  # one unit has one label, whatever it is called after
+
+
+def test_a_weight_that_no_layer_calls_stays_in_the_first_partition():
+    class Cosine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.head = nn.Linear(6, 8), nn.Linear(8, 4, bias=False)
+
+        def forward(self, x):
+            h = self.hidden(x).relu()
+            return nn.functional.linear(h, nn.functional.normalize(self.head.weight))
+
+    net = Cosine()
+    parts = Partitioned(
+        net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
+    )
+    assert (parts.map_of("head.weight") == 1).all()
+    with pytest.raises(ConfigError, match=r"`head.weight` is used by several layers, or by none"):
+        MixedBatch(parts, torch.ones(5, dtype=torch.long))

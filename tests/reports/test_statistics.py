@@ -14,9 +14,9 @@ from tuneparts.reports.statistics import (
     equivalent_trials,
     estimate,
     expected_best_interval,
-    paired_difference,
+    paired_contrast,
     student_interval,
-    welch_difference,
+    welch_contrast,
 )
 
 
@@ -39,19 +39,20 @@ def test_student_interval_agrees_with_scipy():
 
 def test_welch_agrees_with_scipy():
     a, b = [1.0, 2.0, 4.0, 3.5], [0.5, 1.0, 0.7]
-    ours = welch_difference(a, b)
+    ours = welch_contrast(a, b)
     theirs = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert (ours.interval.low, ours.interval.high) == pytest.approx((theirs.low, theirs.high))
+    interval = ours.interval(0.95)
+    assert (interval.low, interval.high) == pytest.approx((theirs.low, theirs.high))
 
 
 def test_paired_matches_by_seed_and_not_by_order():
     a, b = {2: 0.9, 0: 0.7, 1: 0.8}, {0: 0.6, 1: 0.7, 2: 0.8, 9: 0.0}
-    gap = paired_difference(a, b)
+    gap = paired_contrast(a, b)
     assert gap.mean == pytest.approx(0.1)
     assert gap.num == 3
-    assert gap.interval.low == pytest.approx(0.1)  # the same gap in each seed
+    assert gap.interval(0.95).low == pytest.approx(0.1)  # the same gap in each seed
     with pytest.raises(ConfigError, match="seed"):
-        paired_difference({0: 1.0}, {1: 1.0})
+        paired_contrast({0: 1.0}, {1: 1.0})
 
 
 def test_difference_is_paired_when_it_can_be():
@@ -68,7 +69,7 @@ def test_coverage_of_student_and_welch():
     for _ in range(num):
         a, b = rng.normal(2, 1, 5), rng.normal(1, 3, 4)
         hits[0] += 2.0 in student_interval(a)
-        hits[1] += 1.0 in welch_difference(a, b).interval
+        hits[1] += 1.0 in welch_contrast(a, b).interval(0.95)
     four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
     assert hits[0] / num == pytest.approx(0.95, abs=four_sigma)  # exact for normal data
     assert hits[1] / num == pytest.approx(0.95, abs=four_sigma + 0.01)  # approximate by design

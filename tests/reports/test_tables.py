@@ -49,6 +49,18 @@ def test_label_says_unit_once():
     assert tables.label("cost/passes") == "passes"
 
 
+def test_weight_steps_are_shown_where_they_are_not_the_passes(trials, steps, metadata):
+    def headers(frame):
+        return [c.header for c in RunData(metadata, frame, steps).tables[0].columns]
+
+    assert "weight steps per seed" not in headers(trials)
+    assert "weight steps per seed" not in headers(
+        trials.assign(**{"cost/weight_steps": trials["cost/passes"]})
+    )
+    halved = trials.assign(**{"cost/weight_steps": trials["cost/passes"] / 2})
+    assert "weight steps per seed" in headers(halved)
+
+
 def test_failures_are_shown(built):
     assert cells(built[0], "trials")[1] == "22/24 (1 failed, 1 missing)"
     assert any("loss was nan at pass 160" in note for note in built[0].notes)
@@ -127,13 +139,15 @@ def test_csv_reads_back_at_full_precision(summary, metadata):
     assert set(back["digest"]) == {metadata.digest}
 
 
-def test_families_of_hypers_stay_in_the_csv(trials, metadata):
+def test_of_a_family_of_hypers_the_table_shows_the_range(trials, metadata):
     trials["hyper/keep.0"] = 0.5
     trials["hyper/keep.1"] = 0.7
     summary = summarise(trials, metadata)
     table = RunData(metadata, trials, pd.DataFrame()).tables[1]
-    assert [c.header for c in table.columns] == ["arm", "rotation (rad)"]
-    assert "2 values" in table.notes[0]
+    family = table.columns[-1]
+    assert [c.header for c in table.columns] == ["arm", "rotation (rad)", "keep.*, 2 values"]
+    assert {cell.text for cell in family.cells} == {"0.500 to 0.700"}
+    assert "each value is in the CSV file" in table.notes[0]
     assert "hyper/keep.1" in tables.to_csv(summary, metadata)
 
 

@@ -9,9 +9,12 @@ import optuna
 import pytest
 
 from tuneparts import schema
+from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
+from tuneparts.search.states import States
 from tuneparts.seeding import derive, numpy_generator
 from tuneparts.testing import AlgorithmContract
 
@@ -25,19 +28,40 @@ Score = Callable[[Segment], float | None]
 
 def batches(arm: Arm, score: Score, *, seed: int = 0, metric: schema.Metric = ACCURACY) -> list:
     """All batches of a replicate when each segment ends with this score, or fails: None."""
-    asked = arm.algorithm.proposals(arm, seed, metric)
+    return batches_of_results(arm, lambda one: result(score(one), metric), seed, metric)
+
+
+def batches_of_results(
+    arm: Arm, outcome: Callable[[Segment], Result], seed: int = 0, metric: schema.Metric = ACCURACY
+) -> list[Batch]:
+    replicate = Replicate(arm, seed, States(metric))
+    replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
     found: list[Batch] = []
     results: Any = None
     while True:
         try:
-            found.append(asked.send(results))
+            found.append(replicate.check(replicate.proposals.send(results)))
         except StopIteration:
             return found
-        results = {one.trial: result(score(one), metric) for one in found[-1].run}
+        replicate.begin(found[-1])
+        for one in list(replicate.running.values()):
+            replicate.end(one, outcome(one))
+        results = replicate.next_news().results
 
 
 def result(score: float | None, metric: schema.Metric) -> Result:
     return Result({}, "boom") if score is None else Result({metric.name: score})
+
+
+def rounds(found: list[Batch]) -> list[Batch]:
+    """The same work as if there were a barrier after each round."""
+    run = sorted((one for b in found for one in b.run), key=lambda one: (one.round, one.trial))
+    last = {one.trial: one.round for one in run}
+    stop = sorted(trial for b in found for trial in b.stop)
+    return [
+        Batch(tuple(own), tuple(trial for trial in stop if last[trial] == number - 1))
+        for number, own in itertools.groupby(run, key=lambda one: one.round)
+    ]
 
 
 def index(one: Segment) -> int:
@@ -153,7 +177,7 @@ def test_asha_is_successive_halving_in_trial_order(null_arm, metric, score: Scor
         found = score(one)
         return None if found is None else sign * found
 
-    found = batches(arm, score, metric=metric)
+    found = rounds(batches(arm, score, metric=metric))
     drawn = {index(one): one for one in found[0].run}
     expected = list(halved(16, [2, 4, 8], reward))
     assert len(found) == len(expected)
@@ -239,21 +263,11 @@ def without_metric(one: Segment) -> Result:
     return Result({}) if index(one) in {0, 5} else Result({ACCURACY.name: scrambled(one)})
 
 
-def batches_of_results(arm: Arm, outcome: Callable[[Segment], Result]) -> list[Batch]:
-    asked = arm.algorithm.proposals(arm, 0, ACCURACY)
-    found = [next(asked)]
-    while True:
-        try:
-            found.append(asked.send({one.trial: outcome(one) for one in found[-1].run}))
-        except StopIteration:
-            return found
-
-
 @pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
 def test_asha_stops_a_trial_without_a_score_and_no_other_for_it(null_arm, metric) -> None:
     algorithm = Asha(num_trials=16, min_passes=2, reduction=2)
     arm = null_arm("asha", algorithm=algorithm, space=SPACE)
-    first, second, _ = batches(arm, with_nan, metric=metric)
+    first, second, _ = rounds(batches(arm, with_nan, metric=metric))
     assert {0, 5} <= {trial.index for trial in second.stop}
     kept = [index(one) for one in first.run if index(one) not in {0, 5}]
     sign = 1 if metric is ACCURACY else -1
@@ -308,7 +322,15 @@ class TestGridSearch(AlgorithmContract):
 
 
 class TestTpe(AlgorithmContract):
+    algorithm = Tpe(num_trials=11, window=3, num_startup=4)
+
+
+class TestTpeInBatches(AlgorithmContract):
     algorithm = Tpe(num_trials=11, batch=3, num_startup=4)
+
+
+class TestFreeTpe(AlgorithmContract):
+    algorithm = Tpe(num_trials=11, window=3, num_startup=4, timing="free")
 
 
 class TestAsha(AlgorithmContract):
@@ -317,6 +339,26 @@ class TestAsha(AlgorithmContract):
 
 class TestAshaByLoss(TestAsha):
     metric = "val/nll"
+
+
+class TestFreeAsha(AlgorithmContract):
+    algorithm = Asha(num_trials=13, min_passes=2, reduction=2, timing="free")
+
+
+class TestSuccessiveHalving(AlgorithmContract):
+    algorithm = SuccessiveHalving(num_trials=13, min_passes=2, reduction=2)
+
+
+class TestSuccessiveHalvingByLoss(TestSuccessiveHalving):
+    metric = "val/nll"
+
+
+class TestHyperband(AlgorithmContract):
+    algorithm = Hyperband(num_trials=23, min_passes=2, reduction=2)
+
+
+class TestSmallHyperband(AlgorithmContract):
+    algorithm = Hyperband(num_trials=2, min_passes=2, reduction=2)
 
 
 class TestPbt(AlgorithmContract):

@@ -1,6 +1,7 @@
 """The code that a search brings along, and what it may not be."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +137,23 @@ def test_an_environment_in_the_folder_of_a_search_is_not_its_code(tmp_path) -> N
         assert sys.modules["beside"].installed_there is kept
     with code.importable(tmp_path / ".venv"):
         assert "beside" not in sys.modules
+
+
+def test_copies_are_as_private_as_the_user_wants_them(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    (package / "inner" / "__pycache__").mkdir(parents=True)
+    (package / "inner" / "__pycache__" / "x.pyc").touch()
+    (package / "inner" / "part.py").write_text("x = 1\n")
+    (tmp_path / "one.py").write_text("y = 2\n")
+    for path in (tmp_path / "one.py", package, package / "inner", package / "inner" / "part.py"):
+        path.chmod(0o755)
+    goal = tmp_path / "goal"
+    before = os.umask(0o077)
+    try:
+        goal.mkdir()
+        code.copy([package, tmp_path / "one.py"], goal)
+    finally:
+        os.umask(before)
+    found = {str(path.relative_to(goal)): path for path in goal.rglob("*")}
+    assert set(found) == {"one.py", "package", "package/inner", "package/inner/part.py"}
+    assert [name for name, path in found.items() if path.stat().st_mode & 0o077] == []

@@ -58,8 +58,8 @@ def test_trials_seeds_and_fields_can_be_changed() -> None:
     ("change", "message"),
     [
         ("nobody.lr=1", "nobody"),
-        ("random=1", "arm.field=value"),
-        ("random.lr", "arm.field=value"),
+        ("random=1", "ARM.FIELD=VALUE"),
+        ("random.lr", "ARM.FIELD=VALUE"),
         ("random.optimiser.momentom=1", "Did you mean `momentum`"),
         ("random.batch_size=-1", "batch_size"),
     ],
@@ -163,3 +163,55 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
     assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
     assert "rotated_digits" in found
     assert not {"gone", "pipe"} & set(found)
+
+
+def test_a_change_reaches_the_algorithm_and_the_resources_of_an_arm() -> None:
+    changes = [
+        "tpe.algorithm.sampler=gp",
+        'tpe.algorithm.options={"n_startup_trials": 3}',
+        "pbt.algorithm.population=6",
+        "asha.resources.gpus=0.5",
+    ]
+    search = load.load("random_vs_partitioned", scale="smoke", trials=7, changes=changes)
+    tpe = search.arm("tpe").algorithm
+    assert (tpe.sampler, tpe.options, tpe.num_trials) == ("gp", {"n_startup_trials": 3}, 7)
+    assert search.arm("asha").resources.gpus == 0.5
+    assert search.arm("pbt").trials_per_seed == 6
+    with pytest.raises(UnknownNameError, match=r"`gpp` is not a known sampler. Did you mean `gp`"):
+        load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.sampler=gpp"])
+    with pytest.raises(ConfigError, match=r"`smapler` is not a field of Optuna. Did you mean `sam"):
+        load.load("random_vs_partitioned", scale="smoke", changes=["tpe.algorithm.smapler=gp"])
+
+
+def test_a_search_file_may_refuse_a_change():
+    for name in ("invariances", "random_vs_partitioned_mnist", "rotated_mnist"):
+        assert load.load(name, scale="smoke", changes=["data.num_train=50"]).data.num_train == 50
+        with pytest.raises(ConfigError, match=r"trains a net for digits.*Use `invariances_cifar`"):
+            load.load(name, scale="smoke", changes=["data.name=cifar10", "data.pool=1"])
+
+
+def test_limits_are_set_as_all_else_is() -> None:
+    changes = ["random.stop.patience=8", "random.at_once=2", "stop.hours=1.5", "stop.passes=90"]
+    search = load.load("rotated_digits", scale="smoke", changes=changes)
+    assert search.arm("random").stop.patience == 8
+    assert search.arm("random").at_once == 2
+    assert (search.stop.hours, search.stop.passes) == (1.5, 90)
+    with pytest.raises(ConfigError, match=r"`hour` is not a field of Stop. Did you mean `hours"):
+        load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
+    with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):
+        load.load("rotated_digits", scale="smoke", changes=["hours=2"])
+
+
+def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    shipped = load.find("rotated_digits")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "searches").mkdir()
+    mine = tmp_path / "searches" / "rotated_digits.py"
+    mine.write_text('"""Mine."""\n')
+    monkeypatch.chdir(tmp_path)
+    assert load.find("rotated_digits").resolve() == mine
+    assert f"`rotated_digits` is {mine}, which hides" in capsys.readouterr().err
+    assert load.find(str(shipped.absolute())) == shipped.absolute()
+    assert capsys.readouterr().err == ""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import BusyError
+from tuneparts.errors import BusyError, SecurityError
+from tuneparts.journal import Journal
 from tuneparts.search import locks
 from tuneparts.search.locks import lock
 
@@ -106,3 +107,18 @@ def test_other_errors_of_the_file_system_are_told(monkeypatch, tmp_path) -> None
     monkeypatch.setattr(fcntl, "flock", broken)
     with pytest.raises(OSError, match="broken"), lock(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("name", ["lock", "journal.jsonl", "ray.log", "trials"])
+def test_links_in_a_run_s_folder_are_not_followed(tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious content without an end of line")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / name).symlink_to(precious)
+    with pytest.raises(SecurityError, match="link"), locks.lock(folder):
+        pytest.fail("it was locked")
+    if name == "journal.jsonl":
+        with pytest.raises(SecurityError, match="link"):
+            Journal(folder / name)
+    assert precious.read_text() == "precious content without an end of line"

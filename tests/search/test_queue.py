@@ -135,5 +135,5 @@ def test_the_order_fills_the_workers(null_search, null_arm, tmp_path, monkeypatc
 
 
 def _first_in_first_out(self, segment: Segment, **_: object) -> None:
-    rank = (False, 0, next(self._arrivals))
+    rank = (False, 0, 0, next(self._arrivals))
     heapq.heappush(self._heaps[segment.trial.arm], (rank, segment))

@@ -1,10 +1,17 @@
 import json
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tuneparts.errors import ConfigError, DataMissingError, StorageError
+from tuneparts.errors import (
+    ConfigError,
+    DataMissingError,
+    SecurityError,
+    StorageError,
+    TunepartsError,
+)
 from tuneparts.search import runs
 
 
@@ -86,3 +93,56 @@ def test_results_that_cannot_be_written_are_an_error_that_names_them(
     (tmp_path / "results").write_text("a file")
     with pytest.raises(StorageError, match=r"no run can begin in .*results"):
         runs.create(tmp_path / "results", null_search(null_arm("a")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"search": None}, {"digest": 3}, {"command": ["x"]}, {"storage": 7}, {"versions": []},
+        {"versions": {"a": 1}}, {"created": "now"}, {"commit": {}},
+    ],
+)  # fmt: skip
+def test_a_card_of_wrong_types_is_refused(tmp_path, null_search, null_arm, change) -> None:
+    run = runs.create(tmp_path, null_search(null_arm("a")))
+    path = run.folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(TunepartsError):
+        _ = runs.named(tmp_path, run.name).card
+
+
+def test_a_card_that_lacks_what_a_report_tells_is_read(tmp_path, null_search, null_arm) -> None:
+    run = runs.create(tmp_path, null_search(null_arm("a")))
+    found = runs.named(tmp_path, run.name)
+    assert (found.card["command"], found.card["commit"], found.card["versions"]) == ("", None, {})
+
+
+def test_the_storage_of_a_copied_run_is_confirmed_once(tmp_path, null_search, null_arm) -> None:
+    made = runs.create(tmp_path / "a", null_search(null_arm("a")), storage="/elsewhere/trials")
+    place = f"/elsewhere/trials/{made.name}"
+    assert runs.named(tmp_path / "a", None).storage == made.storage == place
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    copy = runs.named(tmp_path / "b", None)
+    with pytest.raises(SecurityError, match=r"resume null/.* --storage /elsewhere/trials/null/.*`"):
+        _ = copy.storage
+    with pytest.raises(ConfigError, match="began with"):
+        runs.confirm_storage(copy, "/another")
+    runs.confirm_storage(copy, place)
+    assert runs.named(tmp_path / "b", None).storage == place
+
+
+def test_runs_that_begin_in_one_second_get_folders_of_their_own(
+    tmp_path, null_search, null_arm
+) -> None:
+    search = null_search(null_arm("a"))
+    with ThreadPoolExecutor(3) as pool:
+        made = list(pool.map(lambda _: runs.create(tmp_path, search), range(3)))
+    assert len({run.name for run in made}) == 3
+    assert len(runs.listing(tmp_path)) == 3
+
+
+def test_runs_that_share_a_storage_have_folders_of_their_own(tmp_path, null_search, null_arm):
+    search = null_search(null_arm("fixed"))
+    first = runs.create(tmp_path / "one", search, storage="s3://bucket/trials/")
+    assert first.storage == f"s3://bucket/trials/{first.name}"
+    again = runs.named(tmp_path / "one", first.name)
+    assert again.storage == first.storage

@@ -111,3 +111,13 @@ def test_a_key_in_a_uri_is_refused_and_not_repeated() -> None:
     with pytest.raises(SecurityError, match="carries no key") as caught:
         Folder("s3://name:hunter2@bucket/trials")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_link_in_the_place_of_a_half_written_file_is_not_followed(tmp_path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious content")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".state.partial").symlink_to(precious)
+    Folder(str(tmp_path / "store")).write("state", b"1")
+    assert precious.read_text() == "precious content"
+    assert (tmp_path / "store" / "state").read_bytes() == b"1"

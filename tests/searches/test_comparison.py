@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from studies import reach
 from studies.comparison import Comparison, Trials, space
 from tuneparts.models import DigitsCnn
 from tuneparts.search.load import load
@@ -42,15 +43,26 @@ def test_only_arms_that_search_leave_the_validation_data_out(name):
         assert arm.config.train_on == ("train" if is_search else "all"), arm.name
 
 
-def test_hyper_rates_allow_the_same_travel_in_either_length(comparison):
-    by_name = {arm.name: arm.config for arm in comparison.learners()}
-    for whole, shorter in (
-        ("partitioned", "released"),
-        ("validation", "validation_finetuned"),
-    ):
-        whole_steps, shorter_steps = 400 / 2, 0.75 * 400 / 2
-        assert by_name[whole].hyper_lr * whole_steps == pytest.approx(18)
-        assert by_name[shorter].hyper_lr * shorter_steps == pytest.approx(18)
+def test_every_learner_can_travel_as_far(comparison):
+    configs = {arm.name: arm.config for arm in comparison.learners()}
+    assert {round(reach.reach(config), 6) for config in configs.values()} == {18.0}
+    assert configs["validation_finetuned"].hyper_lr > configs["validation"].hyper_lr
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_the_reach_is_said_in_the_notes(name):
+    search = load(name)
+    assert "Reach (hyper rate times hyper steps): partitioned, " in search.notes
+    assert "laplace, last_layer 18." in search.notes
+
+
+@pytest.mark.parametrize("name", NAMES[1:3])
+def test_rates_are_as_printed_at_paper_scale(name):
+    search = load(name, scale=Scale.PAPER)
+    rates = {arm.name: getattr(arm.config, "hyper_lr", None) for arm in search.arms}
+    assert rates["partitioned"] == rates["validation"] == 1e-3
+    assert rates["augerino"] == 0.05
+    assert "partitioned, validation 30" in search.notes
 
 
 def test_all_learners_start_at_the_same_ranges_and_end_alike(comparison):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tuneparts.search.algorithms import Asha, RandomSearch, draw, stretch, whole_trial
-from tuneparts.search.segment import Batch
+from tuneparts.search.algorithms import Asha, RandomSearch, draw, drawn_trials, stretch, whole_trial
+from tuneparts.search.segment import ANY, Batch
 from tuneparts.testing import AlgorithmContract
 
 
@@ -34,6 +34,16 @@ class Arrival(RandomSearch):
         yield Batch((whole_trial(arm, seed=seed, index=self.num_trials - 1, values=values),))
 
 
+class Hasty(RandomSearch):
+    """Decides by the trial that ends first, and does not say that its timing is free."""
+
+    def proposals(self, arm: Any, seed: int, metric: Any) -> Any:
+        *some, last = drawn_trials(arm, seed, range(self.num_trials))
+        (told,) = yield Batch(tuple(some), awaits=ANY)
+        values = draw(arm, seed, told.index)
+        yield Batch((whole_trial(arm, seed=seed, index=last.trial.index, values=values),))
+
+
 class Endless(RandomSearch):
     def proposals(self, arm: Any, seed: int, metric: Any) -> Any:
         while True:
@@ -48,7 +58,7 @@ class Miscounted(RandomSearch):
 class Thrifty(RandomSearch):
     """Says that it costs less than it does."""
 
-    def expected_passes(self, arm: Any) -> int:
+    def most_passes(self, arm: Any) -> int:
         return 1
 
 
@@ -92,7 +102,8 @@ class Deaf(RandomSearch):
     [
         (Whim, "it_repeats_itself"),
         (Whim, "it_leaves_global_random_numbers_alone"),
-        (Arrival, "it_repeats_itself"),
+        (Arrival, "it_does_not_matter_who_is_faster"),
+        (Hasty, "it_does_not_matter_who_is_faster"),
         (Endless, "it_repeats_itself"),
         (Miscounted, "it_runs_as_many_trials_as_it_says"),
         (Thrifty, "it_spends_no_more_than_it_says"),

@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from tuneparts import doorkeeper
 from tuneparts.credentials import Login
 from tuneparts.errors import ConfigError, SecurityError
 from tuneparts.tracking import serving, store
@@ -16,11 +18,20 @@ from tuneparts.tracking import serving, store
 LOGIN = Login("chief", "planted-password-1")
 
 
-def test_loopback_needs_nothing(tmp_path: Path) -> None:
+def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     server = serving.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
-    assert server.command == store.ui_command(uri, 5001)
-    assert server.environment == {}
+    assert server.command == [*store.ui_command(uri, 5001), "--app-name", "tuneparts"]
+    assert server.token is not None
+    assert server.environment == {doorkeeper.VARIABLE: server.token}
+    assert server.token not in " ".join(server.command)
+    again = serving.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
+    assert again.token != server.token
+
+
+def test_mlflow_finds_the_app_that_asks_for_it() -> None:
+    found = {point.name: point.value for point in metadata.entry_points(group="mlflow.app")}
+    assert found["tuneparts"] == "tuneparts.tracking.guarded:create_app"
 
 
 def test_a_wide_door_is_refused_unless_forced(tmp_path: Path) -> None:
@@ -29,6 +40,7 @@ def test_a_wide_door_is_refused_unless_forced(tmp_path: Path) -> None:
         serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=False)
     server = serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=True)
     assert server.command[server.command.index("--host") + 1] == "0.0.0.0"
+    assert server.token is None
 
 
 def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -> None:
@@ -42,12 +54,13 @@ def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -
     written = tmp_path / "mlflow_auth.ini"
     assert LOGIN.password not in written.read_text()
     assert "admin_username = chief" in written.read_text()
-    assert written.stat().st_mode & 0o077 == 0
+    for name in ("mlflow_auth.ini", "mlflow_auth.db"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
 
 def test_a_database_password_is_not_on_the_command_line() -> None:
     uri = "postgresql://me:planted-password-2@db/mlflow"
-    server = serving.plan(uri, host="127.0.0.1", port=1, login=None, forced=False)
+    server = serving.plan(uri, host="127.0.0.1", port=1, login=None, forced=True)
     assert "planted" not in " ".join(server.command)
     assert server.environment == {"MLFLOW_BACKEND_STORE_URI": uri}
 
@@ -79,9 +92,8 @@ def guarded(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator
 @pytest.mark.mlflow
 @pytest.mark.slow
 def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> None:
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_AUTH", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
     login = tmp_path / "login"
     login.touch(mode=0o600)
     login.write_text(f"{LOGIN.user}:{LOGIN.password}")
@@ -92,8 +104,24 @@ def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> 
         time.sleep(0.3)
     login.write_text(f"{LOGIN.user}:wrong-password")
     assert "401" in str(store.unreachable(guarded))
+    assert LOGIN.password not in " ".join(os.environ.values())  # which every trial inherits
     monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN")
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-        monkeypatch.delenv(name)
+    monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
     reason = str(store.unreachable(guarded))
     assert "401" in reason or "not authenticated" in reason
+
+
+@pytest.mark.mlflow
+def test_mlflow_s_client_is_logged_in_without_a_password_in_the_environment(
+    tmp_path: Path, monkeypatch
+) -> None:
+    from mlflow.tracking.request_auth.registry import fetch_auth
+
+    login = tmp_path / "login"
+    login.touch(mode=0o600)
+    login.write_text(f"{LOGIN.user}:{LOGIN.password}")
+    monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN", raising=False)
+    assert fetch_auth("tuneparts") is None
+    monkeypatch.setenv("TUNEPARTS_TRACKING_LOGIN", str(login))
+    auth = fetch_auth("tuneparts")
+    assert (auth.username, auth.password) == (LOGIN.user, LOGIN.password)

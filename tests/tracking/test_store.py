@@ -10,7 +10,9 @@ from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
 from tuneparts.errors import ConfigError
+from tuneparts.journal import TrialId, TrialRunning
 from tuneparts.tracking import store
+from tuneparts.tracking.tracker import SearchCard, Tracker
 
 
 def test_the_default_is_a_sqlite_file_in_the_results(
@@ -168,3 +170,32 @@ def test_each_kind_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) 
         problems.add("other", "reason")
     assert problems.lines() == ["left out (6): number 0", "other (1): reason"]
     assert len(caplog.records) == 2
+
+
+@pytest.mark.mlflow
+def test_a_search_hears_of_a_store_that_is_none(tmp_path: Path) -> None:
+    """The thread of the tracker opens it; the driver must not train for hours before it knows."""
+    (tmp_path / "mlflow.db").write_text("this is no database, but long enough to be read as one")
+    tracker = Tracker(
+        f"sqlite:///{tmp_path / 'mlflow.db'}",
+        folder=tmp_path / "run",
+        search=SearchCard("toy", "smoke", "", "", "{}"),
+        interval=0.01,
+    )
+    assert tracker.flush()
+    with pytest.raises(ConfigError, match="file is not a database"):
+        tracker.on_event(TrialRunning(TrialId("a", 0, 0), 0.0))
+    assert "nothing is tracked" in tracker.close("FAILED")[0]
+
+
+def test_a_process_whose_folder_is_gone_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    store._leave_removed_folder()
+    assert Path.cwd() == tmp_path / "gone"
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store._leave_removed_folder()
+    assert Path.cwd() == tmp_path

@@ -21,7 +21,7 @@ BEST = TrialId("random", 0, 0)
 
 @pytest.fixture
 def card(card: SearchCard) -> SearchCard:
-    data = DataFacts("digits", "abc123", '{"name": "digits"}')
+    data = DataFacts("digits", lambda: "abc123", '{"name": "digits"}')
     return dataclasses.replace(card, question="Which?", metadata="{}", data=data)
 
 

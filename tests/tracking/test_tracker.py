@@ -411,7 +411,7 @@ def _counting(calls: list[str], name: str, original: Any) -> Any:
 def test_descriptions_colours_data_and_tags_reach_the_store(
     feed: Feed, uri: str, folder: Path, card: SearchCard, events: list[Event]
 ) -> None:
-    data = DataFacts("digits", "abc123", '{"name": "digits", "num_val": 100}')
+    data = DataFacts("digits", lambda: "abc123", '{"name": "digits", "num_val": 100}')
     card = dataclasses.replace(
         card, question="Which is best?", metadata="{}", colours={"random": "#123456"}, data=data
     )

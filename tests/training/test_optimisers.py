@@ -3,6 +3,8 @@ import math
 import pytest
 import torch
 
+from tuneparts.config import parse
+from tuneparts.errors import ConfigError
 from tuneparts.models import FixupResNet, Mlp
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 
@@ -51,3 +53,13 @@ def test_steps_multiply_the_rate_at_each_milestone() -> None:
     config = OptimiserConfig(lr=0.1, schedule="steps", milestones=(0.3, 0.6), step_factor=0.2)
     rates = [config.lr_at(progress) for progress in (0.0, 0.29, 0.3, 0.6, 1.0)]
     assert rates == pytest.approx([0.1, 0.1, 0.02, 0.004, 0.004])
+
+
+def test_a_cosine_may_end_before_the_budget_does():
+    config = OptimiserConfig(lr=0.1, schedule="cosine", final_lr=0.001, annealed_over=0.75)
+    whole = OptimiserConfig(lr=0.1, schedule="cosine", final_lr=0.001)
+    assert config.lr_at(0.3) == pytest.approx(whole.lr_at(0.4))
+    assert config.lr_at(0.75) == config.lr_at(0.9) == config.lr_at(1.0) == pytest.approx(0.001)
+    assert "annealed_over" not in whole.model_dump()
+    with pytest.raises(ConfigError, match=r"`warmup` is 0\.5 and `annealed_over` 0\.5"):
+        parse(OptimiserConfig, {"warmup": 0.5, "annealed_over": 0.5})

@@ -14,7 +14,8 @@ Example:
     True
 """
 
+from tuneparts.api.extending import extend
 from tuneparts.api.results import Results, load
 from tuneparts.api.running import resume, run
 
-__all__ = ["Results", "load", "resume", "run"]
+__all__ = ["Results", "extend", "load", "resume", "run"]

@@ -3,7 +3,8 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,21 +12,25 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tuneparts import frames, redaction, schema, settings
-from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import TrialId, records
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
+from tuneparts.journal import TrialId, TrialRecord, records, stops
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
     from tuneparts.data.config import DataConfig
+    from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
+FEWEST_TRIALS = 4
+"""Trials of a replicate from which on figures of the space say something."""
 LONGEST_DESCRIPTION = 7000
 """Characters of a description; MLflow keeps 8,000 of a tag."""
 
@@ -51,7 +56,7 @@ class Results:
 
     @property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began."""
+        """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
 
     @property
@@ -73,6 +78,24 @@ class Results:
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each arm and seed, chosen by the search's metric."""
         return self.data.selected
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `search.drawn`."""
+        return self.data.drawn
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """The trials on the Pareto front of their arm and seed; none where there is one objective.
+
+        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
+        """
+        from tuneparts.reports import fronts
+
+        if not self.search.objectives:
+            return pd.DataFrame()
+        known = fronts.members(self.trials, self.data.metadata)
+        return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
 
     @property
     def answer(self) -> str:
@@ -102,6 +125,7 @@ class Results:
         from tuneparts.reports import sample_grid
         from tuneparts.reports.run_data import RunData
         from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.drawn import drawn
         from tuneparts.search.storage import Folder
 
         journal = self.run.folder / "journal.jsonl"
@@ -110,12 +134,42 @@ class Results:
             frames.trials(journal, self.run_ids),
             frames.steps(journal),
             schedules=frames.schedules(journal),
+            drawn=drawn(self.search, journal),
             find=ArtifactStore(Folder(self.run.storage)).find,
         )
         if "samples" not in data.metadata.figures:
             return data
         grids, note = sample_grid.of(self.search, data.selected)
         return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+
+    def compare(
+        self,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        *,
+        against: str | None = None,
+        metric: str = "test/accuracy",
+        within: float | None = None,
+    ) -> "list[Comparison]":
+        """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+
+        Args:
+            pairs: the comparisons; they are adjusted for each other.
+            against: compare this arm with every other one instead. Without either, the arm with the
+                best validation score is.
+            metric: by which arms are compared.
+            within: margin of equivalence, in units of the metric.
+        """
+        from tuneparts.reports import compare
+
+        if pairs is None:
+            first = against or self.best_arm()
+            pairs = [(first, arm.name) for arm in self.search.arms if arm.name != first]
+        elif against is not None:
+            raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
+        if not pairs:
+            raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+        data = self.data
+        return compare.compare(data.selected, data.metadata, pairs, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -190,6 +244,7 @@ class Results:
         """
         import numpy as np
 
+        from tuneparts.executors.worker import trial_data
         from tuneparts.tracking import models, store
 
         uri = store.resolve(settings.current().tracking_uri)
@@ -205,7 +260,8 @@ class Results:
         code = self.run.folder / "code"
         with self.run.code.importable():
             module = self.learner(trial).final_module()  # an objective has none, and says so
-            example = np.asarray(self.search.load_data().test.inputs[:4])
+            task = trial_data(self.search, trial, self._record(trial).config)
+            example = np.asarray(task.test.inputs[:4])
             brought = sorted(code.iterdir()) if code.is_dir() else []
             return models.log(uri, run_id, module, example, code=brought)
 
@@ -217,13 +273,17 @@ class Results:
         """
         from tuneparts.executors.worker import restore_learner
 
+        config = self._record(trial).config
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, config)
+
+    def _record(self, trial: TrialId) -> TrialRecord:
         record = records(self.run.folder / "journal.jsonl").get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
             )
-        with self.run.code.importable():
-            return restore_learner(self.search, self.run.storage, trial, record.config)
+        return record
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
@@ -232,6 +292,17 @@ class Results:
 
         folder = self.run.folder / "report"
         return write(self.data, folder) | static_export.write(folder)
+
+    def export(self, to: str, out: Path | None = None) -> list[Path]:
+        """Write the run for other programs; see `tuneparts.api.export`.
+
+        Args:
+            to: optuna, csv, parquet or table.
+            out: File, or folder of the files; in the run's folder `export` when None.
+        """
+        from tuneparts.api.export import export
+
+        return export(self, to, out)
 
     def description(self) -> str:
         """The answer and as many tables in Markdown as MLflow takes."""
@@ -255,16 +326,23 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         notes=redactor.text(search.notes),
         scale=str(search.scale),
         metric=search.metric,
+        objectives=search.objectives,
+        selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
-        figures=search.figures,
+        figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
         command=facts["command"],
         versions=facts["versions"],
+        stops=tuple(
+            StopMetadata(arm, seed, stop.message, stop.is_all)
+            for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+        ),
+        history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric for metric in _declared(search) if metric.name not in schema.BUILT_IN
+                metric for metric in declared_metrics(search) if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(
@@ -275,20 +353,30 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 seeds=search.seeds_of(arm),
                 follows=arm.follows,
                 is_adaptive=arm.algorithm.is_adaptive,
+                is_free=arm.algorithm.is_free,
                 passes=arm.config.passes,
-                budget_note=redactor.text(arm.budget_note),
+                budget_note=redactor.text(arm.bill_note),
+                judged_on=redactor.text(arm.judged_on),
             )
             for arm in search.arms
         ),
     )
 
 
-def _declared(search: "Search") -> Iterator[schema.Metric]:
-    """What the target and the methods of a search report."""
-    if search.data is not None:
-        yield from search.data.target.reported()
-    for arm in search.arms:
-        yield from arm.config.declared_metrics()
+def _figures(search: "Search") -> tuple[str, ...]:
+    """What a search asks for, and what follows from its space and its objectives."""
+    found = list(search.figures)
+    if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
+        found += ["parallel", "importance", "slices"]
+    if search.objectives:
+        found += ["pareto", "hypervolume"]
+    return tuple(dict.fromkeys(found))
+
+
+def _rule(search: "Search") -> dict[str, Any]:
+    """The selection of a search as JSON; nothing where it is the usual one."""
+    found = search.selection.model_dump(mode="json")
+    return {} if found == {"kind": "best"} else found
 
 
 def tracking_card(run: runs.Run) -> "SearchCard":
@@ -307,12 +395,19 @@ def tracking_card(run: runs.Run) -> "SearchCard":
         question=search.question,
         metadata=told.to_json(),
         colours={arm: style.colour for arm, style in arm_styles(told).items()},
-        data=None if search.data is None else _data_facts(search.data),
+        data=None if search.data is None else _data_facts(search.data, run.folder),
         metric=schema.lookup(search.metric),
         params=_parent_params(search),
         user=facts.get("user", ""),
         source=facts["command"],
+        extended="; ".join(told.history),
     )
+
+
+def _told(step: Mapping[str, Any]) -> str:
+    """One extension of a run in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(step["time"]))
+    return f"{when}: {'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
 
 
 def _parent_params(search: "Search") -> dict[str, Any]:
@@ -343,12 +438,17 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
     return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
-def _data_facts(data: "DataConfig") -> "DataFacts":
+def _data_facts(data: "DataConfig", folder: Path) -> "DataFacts":
+    from tuneparts.search import data_record
     from tuneparts.tracking.card import DataFacts
 
     config = data.model_dump_json()
-    return DataFacts(
-        name=f"rotated_{data.name}" if data.rotated else data.name,
-        digest=hashlib.sha256(config.encode()).hexdigest()[:12],
-        config=config,
-    )
+
+    def digest() -> str:
+        known = data_record.read(folder)
+        if known is not None:
+            return str(known["digest"])
+        return hashlib.sha256(config.encode()).hexdigest()[:12]  # of a run of an earlier release
+
+    name = f"rotated_{data.name}" if data.rotated else data.name
+    return DataFacts(name=name, digest=digest, config=config)

@@ -4,11 +4,11 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from tuneparts import executors, provenance, settings
+from tuneparts import executors, provenance, schema, settings
 from tuneparts.api.results import Results, log_reader, tracking_card
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.journal import TrialId
@@ -17,6 +17,7 @@ from tuneparts.reports.figures import gallery
 from tuneparts.reports.live import LiveView
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
+from tuneparts.search.declared import declared_metrics
 from tuneparts.search.storage import refuse_keys
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def run(
         )
     else:
         resolved = search
+    resolved = fitted(resolved, executor=executor, address=address, workers=workers, cpus=cpus)
     made = create(resolved, storage=storage)
     return execute(
         made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
@@ -121,6 +123,24 @@ def resume(
     )
 
 
+def fitted(
+    search: "Search",
+    *,
+    executor: Executor,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: float | None = None,
+) -> "Search":
+    """A search whose algorithms know how many of their trials can run side by side.
+
+    It is what `run` creates: what such algorithms find depends on the width, so the run keeps it,
+    and is the same wherever it is resumed.
+    """
+    from tuneparts.executors.width import fitted as fitted_to  # brings torch
+
+    return fitted_to(search, executor=executor, address=address, workers=workers, cpus=cpus)
+
+
 def check(search: "Search") -> None:
     """Refuse a search that cannot run or be reported here; nothing is written.
 
@@ -129,9 +149,10 @@ def check(search: "Search") -> None:
     """
     from tuneparts.search.check import check as check_arms  # brings torch
 
-    for figure in search.figures:
-        gallery.parse(figure)
-    check_arms(search)
+    with schema.using(*declared_metrics(search)):  # refuses two metrics of one name
+        for figure in search.figures:
+            gallery.parse(figure)
+        check_arms(search)
 
 
 def create(search: "Search", *, storage: str | None = None) -> runs.Run:
@@ -144,12 +165,19 @@ def create(search: "Search", *, storage: str | None = None) -> runs.Run:
     return runs.create(
         settings.current().results_dir,
         search,
-        command=redact(shlex.join(["tuneparts", *sys.argv[1:]])),
-        commit=provenance.commit(),
-        versions=provenance.versions(),
-        user=provenance.user(),
+        **origin(),
         storage=None if storage is None else refuse_keys(storage),
     )
+
+
+def origin() -> dict[str, Any]:
+    """Who asks for something, by which command and with which code; for the card of a run."""
+    return {
+        "command": redact(shlex.join(["tuneparts", *sys.argv[1:]])),
+        "commit": provenance.commit(),
+        "versions": provenance.versions(),
+        "user": provenance.user(),
+    }
 
 
 def execute(
@@ -179,7 +207,7 @@ def execute(
 
     console = console or Console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
-    with executors.lock(made.folder):
+    with executors.lock(made.folder), schema.using(*declared_metrics(made.search)):
         if retry_failed:
             _retry_failed(made, console)
         tracker = Tracker(
@@ -197,7 +225,7 @@ def execute(
                     executor="ray" if address is not None else executor,
                     observers=[tracker, view],
                     address=address,
-                    storage=made.card["storage"],
+                    storage=made.storage,
                     workers=workers,
                     cpus=cpus,
                 )
@@ -243,8 +271,11 @@ def _publish(
     show(results)
     tracker.log_artifact(made.folder / "report")
     tracker.describe(results.description())
-    for trial in results.selected["trial"]:
-        tracker.tag_trial(TrialId.parse(trial), {SELECTED_TAG: "yes"})
+    selected = {TrialId.parse(trial) for trial in results.selected["trial"]}
+    for trial in sorted(selected):
+        tracker.tag_trial(trial, {SELECTED_TAG: "yes"})
+    for trial in tracker.tagged(SELECTED_TAG, "yes") - selected:  # of a run that grew since
+        tracker.tag_trial(trial, {SELECTED_TAG: "no"})
     if made.search.keep_models:
         _keep_models(results, tracker, console)
     return results

@@ -49,7 +49,8 @@ class ConstrainedParameter(nn.Module):
 
     Args:
         values: initial values (learnable) or the values (fixed).
-        link: range of the numbers; learnable ones must lie inside it, fixed ones may touch it.
+        link: range of the numbers; fixed ones may touch its ends. Of several learnable ones those
+            that start at an end are held there, and the others learnt.
         learnable: whether gradient steps move them.
         names: of the numbers, for error messages.
 
@@ -64,6 +65,7 @@ class ConstrainedParameter(nn.Module):
 
     raw: nn.Parameter | None
     fixed: Tensor
+    held: Tensor
 
     def __init__(
         self, values: Sequence[float], *, link: Link, learnable: bool, names: Sequence[str]
@@ -72,24 +74,36 @@ class ConstrainedParameter(nn.Module):
         self.link = link
         self.learnable = learnable
         self.given = tuple(float(value) for value in values)
-        for name, value in zip(names, self.given, strict=True):
-            _check(name, value, link, learnable=learnable)
+        held = [learnable and not link.low < value < link.high for value in self.given]
+        if all(held):
+            held = [False] * len(held)  # refused below: nothing would be learnt
+        for name, value, is_held in zip(names, self.given, held, strict=True):
+            _check(name, value, link, learnable=learnable and not is_held)
+        self._has_held = any(held)
         if learnable:
-            self.raw = nn.Parameter(torch.tensor([link.raw(value) for value in self.given]))
+            pairs = zip(self.given, held, strict=True)
+            raw = [0.0 if is_held else link.raw(value) for value, is_held in pairs]
+            self.raw = nn.Parameter(torch.tensor(raw))
+            if self._has_held:
+                self.register_buffer("held", torch.tensor(held), persistent=False)
+                self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
         else:
             self.raw = None
             self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
 
     def tensor(self) -> Tensor:
         """The numbers (K,), differentiable when learnable."""
-        return self.fixed if self.raw is None else self.link.value(self.raw)
+        if self.raw is None:
+            return self.fixed
+        value = self.link.value(self.raw)
+        return torch.where(self.held, self.fixed, value) if self._has_held else value
 
     def numbers(self) -> list[float]:
         """The numbers as floats; fixed ones exactly as given."""
         if self.raw is None:
             return list(self.given)
         with torch.no_grad():
-            return [float(value) for value in self.link.value(self.raw).tolist()]
+            return [float(value) for value in self.tensor().tolist()]
 
 
 def _check(name: str, value: float, link: Link, *, learnable: bool) -> None:

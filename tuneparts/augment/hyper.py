@@ -25,7 +25,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 
 Place = Literal["inputs", "activations", "outputs", "loss", "weights"]
 PLACES: tuple[Place, ...] = ("inputs", "activations", "outputs", "loss", "weights")
-Each = Literal["input", "slot", "output"]
+Each = Literal["input", "slot", "output", "tensor"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Shapes:
     """Dropout layers of the net: the places where hypers reach activations."""
     num_outputs: int | None = None
     """Outputs of the net (K); None where nobody asked."""
+    num_tensors: int = 0
+    """Parameter tensors of the net."""
 
     def count(self, each: Each) -> int:
         """How many numbers a hyper has that has one for each of these."""
@@ -46,9 +48,12 @@ class Shapes:
                 "a hyper with a number for each output needs to know how many there are, but "
                 "`num_outputs` is None. Give it to `HypersConfig.build`."
             )
-        return {"input": prod(self.in_shape), "slot": self.num_slots}.get(
-            each, self.num_outputs or 0
-        )
+        return {
+            "input": prod(self.in_shape),
+            "slot": self.num_slots,
+            "output": self.num_outputs or 0,
+            "tensor": self.num_tensors,
+        }[each]
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class Number:
         meaning: What it is, for tables and figures.
         unit: Likewise.
         identity: The value at which it does nothing, if there is one.
-        each: One number for each input feature, dropout slot or output; the field then is a
-            number for all, or a tuple. None for a single number.
+        each: One number for each input feature, dropout slot, output or parameter tensor; the
+            field then is a number for all, or a tuple. None for a single number.
         metric: Name in reports; None for the name of the hyper, followed by that of the field
             where the hyper has several.
 

@@ -87,10 +87,10 @@ class AugerinoLearner(
         self._augmentation = self.generator("augment")
 
     def widths(self) -> Tensor:
-        """The learnable ranges (6,), as the parametrisation has them before any cap."""
+        """The learnable ranges (6,), as they act."""
         affine = self.hypers.affine
         if isinstance(affine, Lila):
-            return affine.maxima.tensor()
+            return affine.ranges()
         if isinstance(affine, Benton):
             return affine.widths.tensor()
         raise ConfigError(f"Augerino needs `lila` or `benton` widths, but got {affine}.")

@@ -1,14 +1,16 @@
 """Generalised Gauss-Newton curvature of a net's weights, and Laplace's evidence from it.
 
-The diagonal of H = sum_n J_n^T (diag(p_n) - p_n p_n^T) J_n, with J_n the Jacobian of the logits of
-example n (Immer et al. 2021), is computed exactly and can be differentiated by whatever the inputs
-depend on, such as augmentation ranges (Immer et al. 2022): J is that of the prediction averaged
-over augmentation samples.
+It is H = sum_n J_n^T (diag(p_n) - p_n p_n^T) J_n, with J_n the Jacobian of the logits of example n
+(Immer et al. 2021); J is that of the prediction averaged over augmentation samples. Its diagonal
+is computed exactly here and can be differentiated by whatever the inputs depend on, such as
+augmentation ranges (Immer et al. 2022). Its Kronecker factors stand in `kronecker`.
 
 Shapes: B examples, S samples of each, N = B * S, K classes, n entries of a parameter.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,9 @@ from tuneparts.errors import ConfigError
 from tuneparts.models.reweighted import reweighted
 
 Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
+Curvature: TypeAlias = Tensor | tuple[Tensor, ...]
+"""Of one parameter: its diagonal, or square matrices whose Kronecker product it is. What grows with
+the data is the diagonal or the last matrix; one before it is a mean."""
 
 
 def check_memory(
@@ -91,6 +96,90 @@ def diagonal_ggn(
     return (logits_BK if differentiable else logits_BK.detach()), diagonal
 
 
+def detached(h: Curvature) -> Curvature:
+    """The same without its graph."""
+    return tuple(f.detach() for f in h) if isinstance(h, tuple) else h.detach()
+
+
+def mixed(h: Curvature, known: Curvature, kept: float) -> Curvature:
+    """A running mean after one more estimate, of which it keeps this share of what was known."""
+    if isinstance(h, tuple):
+        pairs = zip(h, known, strict=True)
+        return tuple(torch.lerp(new, old, kept) for new, old in pairs)
+    assert isinstance(known, Tensor)
+    return torch.lerp(h, known, kept)
+
+
+def added(h: Curvature, other: Curvature) -> Curvature:
+    """The sum, factor by factor."""
+    if isinstance(h, tuple):
+        return tuple(one + two for one, two in zip(h, other, strict=True))
+    assert isinstance(other, Tensor)
+    return h + other
+
+
+def grown(h: Curvature, ratio: float) -> Curvature:
+    """The curvature of so many times the data."""
+    return (*h[:-1], h[-1] * ratio) if isinstance(h, tuple) else h * ratio
+
+
+def averaged(h: Curvature, share: float) -> Curvature:
+    """The curvature of a share of the data, of which sums give that of all."""
+    return (*(f * share for f in h[:-1]), h[-1]) if isinstance(h, tuple) else h
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues and eigenvectors of the curvature of one parameter, factor by factor."""
+
+    factors: tuple[Tensor, ...]
+    """Eigenvalues of each factor; the diagonal itself where there is one."""
+    bases: tuple[Tensor, ...] = ()
+    """Eigenvectors of each factor, as columns; none of a diagonal."""
+
+    @property
+    def values(self) -> Tensor:
+        """All eigenvalues."""
+        found = self.factors[0]
+        return torch.outer(found, self.factors[1]) if len(self.factors) > 1 else found
+
+    def slope(self, h: Curvature, precision: Tensor) -> Tensor:
+        """A number whose gradient by `h` is that of log det(H + P) at this spectrum.
+
+        Args:
+            h: what moves, with the structure of the spectrum; of one batch, say.
+            precision: P is this number times the identity.
+        """
+        if not isinstance(h, tuple):
+            return (h / (self.values + precision)).sum()
+        inverse = 1 / (self.values + precision)
+        total = torch.zeros_like(precision)
+        for i, (factor, basis) in enumerate(zip(h, self.bases, strict=True)):
+            diagonal = (basis * (factor @ basis)).sum(0)
+            others = [values for j, values in enumerate(self.factors) if j != i]
+            weight = inverse if not others else (inverse if i == 0 else inverse.T) @ others[0]
+            total = total + (weight * diagonal).sum()
+        return total
+
+
+def decomposed(h: Curvature) -> Spectrum:
+    """The spectrum of a parameter's curvature."""
+    if not isinstance(h, tuple):
+        return Spectrum((h,))
+    found = [_eigen(factor) for factor in h]
+    return Spectrum(tuple(v.clamp_min(0) for v, _ in found), tuple(basis for _, basis in found))
+
+
+def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of a symmetric matrix without negative eigenvalues."""
+    try:
+        values, basis = torch.linalg.eigh(factor)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        # Factors with many inputs that are always 0 do that. Their singular values are the same.
+        basis, values, _ = torch.linalg.svd(factor)
+    return values, basis
+
+
 def log_evidence(
     log_likelihood: Tensor,
     weights: Mapping[str, Tensor],
@@ -99,12 +188,12 @@ def log_evidence(
 ) -> Tensor:
     """Laplace's approximation of log p(D), with a Gaussian prior per parameter tensor.
 
-    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2 with H diagonal.
+    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone.
 
     Args:
         log_likelihood: log p(D | w), summed over the data.
         weights: w, by name.
-        curvature: the diagonal of H over all data, by name.
+        curvature: eigenvalues of H over all data, by name; of a diagonal itself.
         log_precision: log of the prior's precision, a scalar by name.
     """
     total = log_likelihood

@@ -5,6 +5,7 @@ compared by log p(D) of a Laplace approximation at the trained weights. The curv
 laplace-torch (Daxberger et al. 2021); nothing is learnt from it.
 """
 
+import copy
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,9 +36,12 @@ class PosthocConfig(StandardConfig):
     """Precisions per layer that maximise log p(D) (Immer et al. 2021), or weight decay times N."""
     lml_every: int = Field(default=1_000_000, gt=0)
     """Intervals between two evaluations; the last interval always has one."""
+    select_by_lml: bool = False
+    """End with the weights of the interval that had the largest log p(D), as far as evaluated."""
     max_gb: float = Field(default=4.0, gt=0)
     """Refuse to start if the Jacobians of one batch need more."""
     classes_only = "its evidence is that of a softmax"
+    later_fields = ("select_by_lml",)
 
     @model_validator(mode="after")
     def _check_has_prior(self) -> Self:
@@ -60,13 +64,14 @@ class PosthocConfig(StandardConfig):
         return PosthocLearner(self, context)
 
 
-class PosthocLearner(StandardLearner):
+class PosthocLearner(StandardLearner, values=("_best",)):
     """Evaluates log p(D) at the weights of the moment."""
 
     config: PosthocConfig
 
     def __init__(self, config: PosthocConfig, context: Context) -> None:
         super().__init__(config, context)
+        self._best: dict[str, Any] | None = None
         drawn = self.hypers.drawn()
         if drawn:
             raise ConfigError(
@@ -116,12 +121,21 @@ class PosthocLearner(StandardLearner):
         return float(found)
 
     def evaluate(self) -> dict[str, float]:
-        metrics = super().evaluate()
         reports = -(-self.passes // self.config.interval)
-        if self.finished or reports % self.config.lml_every == 0:
-            total = self.evidence()
-            metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
-        return metrics
+        is_due = self.finished or reports % self.config.lml_every == 0
+        found = self._select(self.evidence()) if is_due else {}
+        return {**super().evaluate(), **found}  # the weights may have been changed to the best
+
+    def _select(self, total: float) -> dict[str, float]:
+        """Remember the best weights, and end with them if the config says so."""
+        if self.config.select_by_lml:
+            if self._best is None or total > self._best["total"]:
+                net = copy.deepcopy(dict(self.net.state_dict()))
+                self._best = {"total": total, "net": net}
+            if self.finished:
+                self.net.load_state_dict(self._best["net"])
+                total = float(self._best["total"])
+        return {"lml/total": total, "lml/per_example": total / len(self.train_data)}
 
 
 def _library() -> Any:

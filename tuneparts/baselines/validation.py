@@ -44,13 +44,15 @@ class ValidationConfig(SupervisedConfig):
     """Share of the data that only hypers are learnt from."""
     hyper_lr: float = Field(default=1e-3, gt=0)
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
     finetune: ReleaseConfig | None = None
     """Last stage on all data at frozen hypers; None for no such stage."""
     through_step: bool = False
     """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
     steps costs four passes instead of two."""
     penalises_weights = True
-    later_fields = ("through_step",)
+    later_fields = ("through_step", "hyper_every")
 
     @model_validator(mode="after")
     def _check_step_is_differentiable(self) -> Self:
@@ -130,9 +132,19 @@ class ValidationLearner(
         if self.config.through_step:
             return self._linked_steps()
         losses = {"train/loss": self.weight_step()}
-        if self._hyper_optimiser is not None and self.passes + 1 < self.searched_passes:
+        has_pass_left = self.passes + 1 < self.searched_passes
+        if self._is_due(cost=1) and has_pass_left:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
+
+    def _is_due(self, *, cost: int) -> bool:
+        """Whether the present weight step is the last of its cycle, and a hyper step follows.
+
+        Args:
+            cost: passes that the hyper step adds to those of the weight steps.
+        """
+        every = self.config.hyper_every
+        return self._hyper_optimiser is not None and self.passes % (every + cost) == every - 1
 
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
@@ -172,8 +184,8 @@ class ValidationLearner(
 
     def _linked_steps(self) -> Step:
         """A weight step, and a hyper step by the gradient through it where passes are left."""
-        is_linked = self.passes + LINKED_PASSES <= self.searched_passes
-        if self._hyper_optimiser is None or not is_linked:
+        has_passes_left = self.passes + LINKED_PASSES <= self.searched_passes
+        if not (self._is_due(cost=LINKED_PASSES - 1) and has_passes_left):
             return Step(passes=1, losses={"train/loss": self.weight_step()})
         loss, gradients = self._differentiable_gradients()
         for weight, gradient in zip(self._weights().values(), gradients, strict=True):

@@ -1,15 +1,17 @@
 """Bench of an arm with barriers: successive halving on our pool beside Ray's own scheduler.
 
-Both run the same configs on the same number of logical slots, and intervals only sleep, from 0.4 to
-4 seconds. Ours decides a rung when all of it is there, Ray's as trials arrive.
+Both run the same configs on the same number of logical slots, and intervals only sleep, from 0.3 to
+3 seconds. Ours decides a rung when all of it is there, Ray's as trials arrive.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tuneparts.bench.null import NullConfig
+from tuneparts.bench.null_trials import quiet
 from tuneparts.journal import Event, Row, TrialId, TrialStarted
 
 
@@ -19,7 +21,7 @@ class Case:
 
     trials: int = 64
     slots: int = 8
-    shortest: float = 0.4
+    shortest: float = 0.3
     """Seconds of the shortest interval; the longest takes ten times as long."""
     passes: int = 16
 
@@ -59,14 +61,24 @@ class Intervals:
         }
 
 
-def rows(case: Case, folder: Path) -> list[dict[str, Any]]:
-    """Run both ways on the Ray that this process has joined; one row each."""
-    found = []
-    for way, run in (("ours, ASHA", _ours), ("ray, ASHA", _stock)):
+def compare(
+    case: Case, folder: Path, *, tell: Callable[[dict[str, Any]], None]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Run both ways on the Ray that this process has joined.
+
+    Args:
+        case: how large.
+        folder: for what both write.
+        tell: is called with each row, as it comes.
+    """
+    rows = []
+    for way, run in (("ours_asha", _ours), ("ray_asha", _stock)):
         intervals, start = Intervals(), time.perf_counter()
-        run(case, folder / way.partition(",")[0], intervals)
-        found.append(intervals.row(way, case.slots, time.perf_counter() - start))
-    return found
+        run(case, folder / way, intervals)
+        rows.append(intervals.row(way, case.slots, time.perf_counter() - start))
+        tell(rows[-1])
+    ours, stock = (row["first to last interval s"] for row in rows)
+    return rows, {"ray_asha_over_ours": stock / ours}
 
 
 def search(case: Case) -> Any:
@@ -116,7 +128,7 @@ def _stock(case: Case, folder: Path, intervals: Intervals) -> None:
 
     arm = search(case).arm("asha")
     configs = [{**draw(arm, 0, i), "passes": case.passes} for i in range(case.trials)]
-    tune.Tuner(
+    tuner = tune.Tuner(
         _train,
         param_space={"drawn": tune.grid_search(configs)},
         tune_config=tune.TuneConfig(
@@ -129,7 +141,9 @@ def _stock(case: Case, folder: Path, intervals: Intervals) -> None:
         run_config=tune.RunConfig(
             name="stock", storage_path=str(folder), verbose=0, callbacks=[Listener()]
         ),
-    ).fit()
+    )
+    with quiet():
+        tuner.fit()
 
 
 def _train(config: dict[str, Any]) -> None:

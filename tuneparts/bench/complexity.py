@@ -1,8 +1,9 @@
 """Bench of one step of each method as the net grows (Mlodozeniec et al. 2023, appendix D).
 
 Partitioned and Augerino steps grow like a standard step, in time and memory. A step of
-differentiable Laplace carries Jacobians of a batch, K times the weights for each example. The
-learners themselves are measured, on one thread, interleaved; times are CPU time of this process,
+differentiable Laplace with an exact diagonal carries Jacobians of a batch, K times the weights for
+each example; with Kronecker factors it carries those by the outputs of the layers. The learners
+themselves are measured, on one thread, interleaved; times are CPU time of this process,
 memory is the largest sum of bytes of live tensors. Where Laplace refuses for lack of memory the row
 says so.
 """
@@ -63,6 +64,7 @@ def _rows(name: str, width: int, net: NetConfig, *, rounds: int) -> list[dict[st
         "augerino": lambda: _steps(_build(AugerinoConfig, net)).step,
         "laplace_weights": lambda: _laplace(net).weight_step,
         "laplace_hypers": lambda: _laplace(net).evidence_step,
+        "kronecker_hypers": lambda: _laplace(net, curvature="kronecker").evidence_step,
     }
     steps, refusals = {}, {}
     for method, make in ways.items():
@@ -133,8 +135,8 @@ def _partitioned(net: NetConfig) -> PartitionedLearner:
     return learner
 
 
-def _laplace(net: NetConfig) -> LaplaceLearner:
-    learner = _build(LaplaceConfig, net, evidence_batch=_BATCH, max_gb=_MAX_GB)
+def _laplace(net: NetConfig, **fields: Any) -> LaplaceLearner:
+    learner = _build(LaplaceConfig, net, evidence_batch=_BATCH, max_gb=_MAX_GB, **fields)
     assert isinstance(learner, LaplaceLearner)
     return learner
 

@@ -21,6 +21,8 @@ from tuneparts.training.learner import Context, Learner
 
 _AFFINE = {"kind": "lila", "rotation": 0.5}
 _SAMPLES = (20, 1)
+_JOINT_SHARE = 0.2
+"""Share of the batch that moves the hypers in a joint step."""
 _PROBE = 8
 """Batch by which the cost of an example is estimated."""
 
@@ -48,7 +50,7 @@ _CASES = {
 
 
 def run(*, quick: bool = False) -> dict[str, Any]:
-    """Ratios of one weight, hyper and mixed step, and of peak memory, to a standard step."""
+    """Ratios of a weight, hyper, mixed and joint step, and of peak memory, to a standard step."""
     limit, rounds = (0.2, 3) if quick else (2.0, 9)
     ratios: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
@@ -57,8 +59,8 @@ def run(*, quick: bool = False) -> dict[str, Any]:
             for samples in _SAMPLES:
                 batch_size, seconds = _timed(case, samples, limit=limit, rounds=rounds)
                 for step in [step for step in seconds if step != "standard"]:
-                    key = "mixed_step." + name if step == "mixed_step" else ""
-                    key = key or f"{step}.{name}.S{samples}"
+                    is_once = step in ("mixed_step", "joint_step")
+                    key = f"{step}.{name}" if is_once else f"{step}.{name}.S{samples}"
                     row = _row(key, seconds, step) | {"batch": batch_size}
                     if batch_size < case.batch_size:
                         row["note"] = f"batch below {case.batch_size}: steps above {limit} s"
@@ -98,6 +100,10 @@ def _ways(case: _Case, samples: int, batch_size: int) -> dict[str, Callable[[], 
     if samples == 1:  # where masks weigh most against the net
         mixed = _partitioned(case, samples, batch_size, scheme="node", mixed=True)
         ways["mixed_step"] = mixed.weight_step
+        joint = _partitioned(
+            case, samples, batch_size, scheme="node", mixed=True, hyper_share=_JOINT_SHARE
+        )
+        ways["joint_step"] = joint.joint_step
     return ways
 
 

@@ -15,11 +15,13 @@ from tuneparts.reports import rendering
 from tuneparts.reports.rendering import Table
 
 BENCHES = {
+    "algorithms": "regret of every search algorithm beside Optuna's and Ray's, nothing trained",
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "trials, barriers and the start of a search beside stock Ray Tune and Optuna",
     "superweights": "a step with composed weights against ordinary ones, and composing alone",
+    "timing": "wall clock of adaptive searches on 8 and 32 slots beside stock Ray Tune",
     "tracking": "a point through our writer and Ray's MLflow callback",
 }
 
@@ -29,6 +31,7 @@ def bench(
     *,
     as_json: bool,
     quick: bool,
+    only: str | None = None,
     simulate: bool = False,
     trials: int | None = None,
     plot: Path | None = None,
@@ -39,6 +42,7 @@ def bench(
         name: the bench; None lists them.
         as_json: print the result as it is.
         quick: smaller, for trying out.
+        only: of `search`, one of its cases.
         simulate: of `search`, many trials that sleep.
         trials: how many of them.
         plot: of `complexity`, the `.html` or `.svg` file to draw into.
@@ -53,9 +57,12 @@ def bench(
     options: dict[str, Any] = {"quick": quick}
     module = name
     if simulate or trials is not None:
-        _belongs("--simulate and --trials", "search", name)
+        _belongs("--simulate or --trials", "search", name)
         module = "scale"
         options |= {"trials": trials, "report": _report}
+    if only is not None:
+        _belongs("--only", "search", name)
+        options["only"] = only
     if plot is not None:
         from tuneparts.cli import plots
 
@@ -83,7 +90,7 @@ def show(result: Mapping[str, Any], *, as_json: bool) -> None:
 
 def _belongs(option: str, owner: str, name: str) -> None:
     if name != owner:
-        raise ConfigError(f"{option} belong to `bench {owner}`, not to `bench {name}`.")
+        raise ConfigError(f"{option} belongs to `bench {owner}`, not to `bench {name}`.")
 
 
 def _report(run: Any) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from rich.console import Console
@@ -30,9 +31,9 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
     import ray
 
     logging.getLogger("ray").handlers = [logging.NullHandler()]  # the table is the answer
-    with console.status("joining the cluster"):
-        cluster.connect(address)
-    try:
+    with ExitStack() as around:
+        with console.status("joining the cluster"):
+            around.enter_context(cluster.joined(address))
         found = ray.nodes()
         show(console, node_table(found))
         free = ray.available_resources()
@@ -42,8 +43,6 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
             highlight=False,
         )
         nodes = list(cluster.nodes().values())
-    finally:
-        ray.shutdown()
     if search is not None:
         _print_use(search, nodes, console)
 

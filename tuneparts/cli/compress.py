@@ -69,7 +69,7 @@ def table(small: "Compressed", *, on: str) -> Table:
 def _found(source: str, *, arm: str | None, data: str | None, changes: Sequence[str]) -> _Source:
     from tuneparts.pwfn.pretrained import TORCHVISION, load_into, torchvision_net
 
-    own, of_data = split_changes(changes)
+    own, of_data = split_changes(changes, "pwfn")
     is_file = Path(source).is_file()
     if not is_file and not source.startswith(TORCHVISION):
         if data is not None or of_data:

@@ -1,4 +1,4 @@
-"""`tuneparts dashboard`: the live view in a browser, on this machine only."""
+"""`tuneparts dashboard`: the live view in a browser, on this machine and for its user only."""
 
 import importlib.util
 import os
@@ -6,24 +6,27 @@ import sys
 from pathlib import Path
 
 import tuneparts
-from tuneparts import binding
+from tuneparts import binding, doorkeeper
 from tuneparts.errors import ConfigError
 
 _OPTIONS = {
     "server.address": binding.LOOPBACK,
     "server.headless": "true",
     "server.fileWatcherType": "none",
+    "logger.hideWelcomeMessage": "true",  # its link is without the token
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
     "theme.base": "light",
     "theme.primaryColor": "#0072B2",  # Streamlit's own red would look like failure
 }
+_HOSTS = (binding.LOOPBACK, "localhost")
+"""Names that a browser may call it by: a web page elsewhere cannot pass for it."""
 
 
 def app() -> Path:
-    """The file of the app: beside the package in a checkout, inside it when installed."""
+    """The file that serves the app: beside the package in a checkout, inside it when installed."""
     package = Path(tuneparts.__file__).parent
-    places = [package.parent / "dashboards" / "app.py", package / "_dashboards" / "app.py"]
+    places = [package.parent / "dashboards" / "door.py", package / "_dashboards" / "door.py"]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise ConfigError(f"the dashboard is a file, but neither {places[0]} nor {places[1]} is.")
@@ -31,7 +34,7 @@ def app() -> Path:
 
 
 def command(port: int) -> list[str]:
-    """What serves the dashboard; telemetry off, loopback only."""
+    """What serves the dashboard; telemetry off, loopback only. It needs a token to start."""
     if importlib.util.find_spec("streamlit") is None:
         raise ConfigError(
             "the dashboard needs Streamlit, which is not installed. "
@@ -39,11 +42,13 @@ def command(port: int) -> list[str]:
         )
     options = {**_OPTIONS, "server.port": str(port)}
     words = [f"--{name}={value}" for name, value in options.items()]
+    words += [f"--server.allowedHosts={host}" for host in _HOSTS]
     return [sys.executable, "-m", "streamlit", "run", str(app()), *words]
 
 
 def dashboard(port: int) -> None:
     """Serve it in place of this process."""
-    words = command(port)
-    print(f"Dashboard on http://{binding.LOOPBACK}:{port} (Ctrl-C ends it)", flush=True)
-    os.execv(words[0], words)
+    words, token = command(port), doorkeeper.new_token()
+    address = f"http://{binding.LOOPBACK}:{port}/?token={token}"
+    print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
+    os.execve(words[0], words, {**os.environ, doorkeeper.VARIABLE: token})

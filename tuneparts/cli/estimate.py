@@ -1,15 +1,21 @@
 """What a search will cost, from a few passes of each arm on this machine."""
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from tuneparts.cpus import usable_cpus
+from tuneparts.errors import DataMissingError
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
+from tuneparts.search import draws
 from tuneparts.search.spec import Arm
 from tuneparts.seeding import numpy_generator
+
+if TYPE_CHECKING:
+    from tuneparts.search.spec import Search
 
 
 def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
@@ -30,8 +36,9 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
     """Two short intervals and one longer one separate training from evaluation."""
-    rng = numpy_generator(0, "measure")  # a draw, for the config may lack what the space gives
-    config = arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
+    # A draw, for the config may lack what the space gives.
+    values = draws.sample(arm, numpy_generator(0, "measure"))
+    config = arm.config.replaced(arm.of_config(values))
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
@@ -46,38 +53,72 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
 
 
 def print_plan(search: Any) -> None:
-    """Trials, passes, resources and estimated time of each arm."""
+    """Trials, passes and resources of each arm, and the time where the data is there."""
     console = Console()
-    costs = seconds_per_arm(search, console)
-    rows, total = [], 0.0
+    console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
+    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
+    try:
+        costs, why_not = seconds_per_arm(search, console), ""
+    except DataMissingError as error:
+        costs, why_not = None, str(error)
+    show(console, plan_table(search, costs))
+    if costs is None:
+        console.print(f"no time is given: {why_not}", highlight=False, markup=False)
+        return
+    passes = {arm.name: expected_and_most(search, arm) for arm in search.arms}
+    total, most = (sum(costs[arm] * both[i] for arm, both in passes.items()) / 60 for i in (0, 1))
+    console.print(
+        f"about {total:,.1f} minutes on one CPU, {total / usable_cpus():,.1f} on this machine, "
+        f"from a few passes of each arm; at that speed at most {most:,.1f} and "
+        f"{most / usable_cpus():,.1f}",
+        highlight=False,
+    )
+
+
+def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
+    """Passes of all trials of an arm: as expected, and the most that they can be.
+
+    What failed and is tried again from a checkpoint is not counted twice.
+    """
+    num_seeds = len(search.seeds_of(arm))
+    most = num_seeds * arm.algorithm.most_passes(arm)
+    return min(num_seeds * arm.algorithm.expected_passes(arm), most), most
+
+
+def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
+    """What each arm will take.
+
+    Args:
+        search: resolved.
+        costs: seconds of a pass of each arm; None leaves out the time.
+    """
+    rows = []
     for arm in search.arms:
         seeds = search.seeds_of(arm)
-        trials = arm.trials_per_seed * len(seeds)
-        passes = arm.algorithm.expected_passes(arm) * len(seeds)
-        total += costs[arm.name] * passes
+        expected, most = expected_and_most(search, arm)
         needs = f"{arm.resources.cpus:g} CPU"
-        if arm.resources.gpus:
-            needs += f", {arm.resources.gpus:g} GPU"
+        needs += f", {arm.resources.gpus:g} GPU" if arm.resources.gpus else ""
+        hours = [] if costs is None else [f"{costs[arm.name] * expected / 3600:.3f}"]
         rows.append(
             [
                 arm.name,
                 arm.config.model_dump()["method"],
                 arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
                 ",".join(map(str, seeds)),
-                trials,
-                f"{passes:,}",
+                arm.trials_per_seed * len(seeds),
+                f"{expected:,}",
+                f"{most:,}",
                 needs,
-                f"{costs[arm.name] * passes / 3600:.3f}",
+                *hours,
             ]
         )
-    console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
-    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
-    headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "needs", "hours (1 CPU)"]
-    numbers = ["trials", "passes", "hours (1 CPU)"]
-    notes = [f"Passes of all trials; {PASS_IN_SHORT}."]
-    show(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
-    console.print(
-        f"about {total / 60:.1f} minutes on one CPU, {total / 60 / usable_cpus():.1f} on this "
-        "machine, from a few passes of each arm; where trials are stopped early, as expected",
-        highlight=False,
-    )
+    hours = [] if costs is None else ["hours (1 CPU)"]
+    counts = ["trials", "passes", "at most"]
+    headers = ["arm", "method", "algorithm", "seeds", *counts, "needs", *hours]
+    notes = [
+        f"Passes of all trials, as expected and at most where trials are stopped early; "
+        f"{PASS_IN_SHORT}."
+    ]
+    if search.stop is not None or any(arm.stop for arm in search.arms):
+        notes.append("Rules of `stop` may end it before.")
+    return Table.of_rows(headers, rows, numbers=[*counts, *hours], notes=notes)

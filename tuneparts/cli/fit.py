@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tuneparts import catalog, schema
-from tuneparts.errors import ConfigError
 from tuneparts.reports.rendering import Table, show
-from tuneparts.search.load import given_value
+from tuneparts.search.load import parse_change
 
 
 def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
@@ -19,7 +18,7 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
 
-    own, of_data = split_changes(changes)
+    own, of_data = split_changes(changes, method)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
@@ -35,19 +34,20 @@ def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
     show(console, _table(rows))
 
 
-def split_changes(changes: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`field=value` of the method and `data.field=value` of the data."""
+def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read changes as a search does; the name of the method may be left out.
+
+    Example:
+        >>> changes = ["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"]
+        >>> split_changes(changes, "standard")
+        ({'optimiser.lr': 0.1, 'passes': 200}, {'rotated': True})
+    """
     own: dict[str, Any] = {}
     of_data: dict[str, Any] = {}
     for change in changes:
-        path, equals, text = change.partition("=")
-        if not equals:
-            raise ConfigError(f"a change reads `field=value`, but got `{change}`.")
-        value = given_value(text)
-        if path.startswith("data."):
-            of_data[path.removeprefix("data.")] = value
-        else:
-            own[path] = value
+        is_named = change.startswith((f"{method}.", "data."))
+        owner, path, value = parse_change(change if is_named else f"{method}.{change}")
+        (of_data if owner == "data" else own)[path] = value
     return own, of_data
 
 

@@ -1,6 +1,7 @@
 """The `tuneparts` command: verbs only, each imports what it needs when it is called."""
 
 import errno
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -95,12 +96,84 @@ def resume(
     ray: RayOption = False,
     retry_failed: RetryOption = False,
     cpus: CpusOption = None,
+    storage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Trust a run from elsewhere with this storage, which its card names."),
+    ] = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
     place = verb.Place(address, is_local=local, is_ray=ray, cpus=cpus)
-    verb.resume(run, place=place, retry_failed=retry_failed)
+    verb.resume(run, place=place, retry_failed=retry_failed, storage=storage)
+
+
+@app.command(epilog=words("arm", "trial", "replicate"))
+def extend(
+    run: Annotated[
+        str, typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run.")
+    ],
+    trials: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
+    ] = None,
+    seeds: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="More replicates of every arm, as in 5,6,7."),
+    ] = None,
+    arms: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="New arms of the search file, as in gp,tpe, with those they follow."),
+    ] = None,
+    search: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The search file of the new arms; that of the run when not given."),
+    ] = None,
+    address: AddressOption = None,
+    local: LocalOption = False,
+    ray: RayOption = False,
+    cpus: CpusOption = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+) -> None:
+    """Add trials, seeds and arms to a run, and run only what is new.
+
+    The table is then that of one search of the final size. What would change trials that have run
+    is refused. An interrupted extension goes on with `tuneparts resume`.
+    """
+    from tuneparts.cli import extend as verb
+    from tuneparts.cli.search import Place
+
+    verb.extend(
+        run,
+        trials=trials,
+        seeds=seeds,
+        arms=arms,
+        search=search,
+        place=Place(address, is_local=local, is_ray=ray, cpus=cpus),
+        dry_run=dry_run,
+    )
+
+
+@app.command(epilog=words("arm", "trial"))
+def stop(
+    run: Annotated[
+        str, typer.Argument(help="SEARCH/TIME-DIGEST, or a search's name for its newest run.")
+    ],
+    arm: Annotated[Optional[str], typer.Option(help="Stop this arm only.")] = None,  # noqa: UP045
+    trial: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Stop this trial only, as in random/seed0/00003."),
+    ] = None,
+) -> None:
+    """Stop a run, an arm or a trial from another terminal, wherever it runs; for good.
+
+    What has finished counts, what runs ends as stopped, and what had not started is counted as
+    such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
+    then can be resumed.
+    """
+    from tuneparts.cli import stop as verb
+
+    verb.stop(run, arm=arm, trial=trial)
 
 
 @app.command()
@@ -126,6 +199,66 @@ def report(
     from tuneparts.cli import report as verb
 
     verb.report(run, open_page=open_page)
+
+
+@app.command(epilog=words("arm", "replicate"))
+def compare(
+    run: RunArgument = None,
+    pairs: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Pairs of arms, as in partitioned:random,validation:random."),
+    ] = None,
+    against: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Compare this arm with all others; by default the best by validation."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
+    within: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Margin within which two arms count as equivalent, as in 0.005."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which arms are better, worse, equivalent, or cannot be told apart."""
+    from tuneparts.cli import report as verb
+
+    verb.compare(run, pairs=pairs, against=against, metric=metric, within=within, as_json=as_json)
+
+
+@app.command(epilog=words("arm", "trial"))
+def export(
+    run: RunArgument = None,
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet or table.")] = "optuna",
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="File, or folder for csv and parquet; in the run's when not given."),
+    ] = None,
+) -> None:
+    """Write a run for other programs; by default the newest.
+
+    `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
+    (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
+    steps. `table` is the learning curves of the finished trials, to try algorithms on.
+    """
+    from tuneparts.cli import export as verb
+
+    verb.export(run, to=to, out=out)
+
+
+@app.command(epilog=words("trial"))
+def verify(
+    run: RunArgument = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many trials, chosen at random.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
+) -> None:
+    """Train trials of a run again and compare every number they reported; by default the newest.
+
+    Exits with 1 if a number differs. On a CPU of the same kind, with the same versions, none
+    should; a GPU promises that only where its algorithms are deterministic. Seconds are excepted.
+    """
+    from tuneparts.cli import verify as verb
+
+    verb.verify(run, trials=trials, seed=seed)
 
 
 @app.command(epilog=words("arm"))
@@ -155,8 +288,8 @@ def fit(
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
-    `--set` takes fields of the method (`--set passes=200`) and of the data
-    (`--set data.rotated=true`).
+    `--set` takes fields of the method (`--set standard.passes=200`, or `--set passes=200`) and of
+    the data (`--set data.rotated=true`).
     """
     from tuneparts.cli import fit as verb
 
@@ -270,6 +403,10 @@ def bench(
     name: Annotated[Optional[str], typer.Argument(help="Which bench; none lists them.")] = None,  # noqa: UP045
     as_json: JsonOption = False,
     quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
+    only: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="`search`: trials, barrier or start.", metavar="CASE"),
+    ] = None,
     simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
     trials: Annotated[Optional[int], typer.Option(help="How many, with --simulate.")] = None,  # noqa: UP045
     plot: Annotated[
@@ -284,6 +421,7 @@ def bench(
         name,
         as_json=as_json,
         quick=quick,
+        only=only,
         simulate=simulate,
         trials=trials,
         plot=plot,
@@ -298,17 +436,29 @@ def main() -> None:
     from tuneparts.errors import TunepartsError
     from tuneparts.redaction import redact
 
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except TunepartsError as error:
         print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        known = next((text for codes, text in _SENTENCES.items() if error.errno in codes), None)
+        if known is None:
             raise
-        cure = "Make space, then run `tuneparts resume`; nothing is lost."
-        print(f"tuneparts: the disk is full: {redact(str(error))}. {cure}", file=sys.stderr)
+        print(f"tuneparts: {known.format(redact(str(error)))}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+_SENTENCES = {
+    (errno.ENOSPC, errno.EDQUOT): "the disk is full: {}. Make space, then run `tuneparts resume`; "
+    "nothing is lost.",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "this user may not do that: {}. Ask who owns it, or "
+    "name other folders in TUNEPARTS_RESULTS and TUNEPARTS_CACHE.",
+}
+"""What is said of errors of the system that no code of ours can avoid."""
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from tuneparts.glossary import define
 ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
 TrialsOption = Annotated[
     Optional[int],  # noqa: UP045 - typer reads it at run time
-    typer.Option(help="Trials per searching arm."),
+    typer.Option(help="Trials per searching arm; a population or a grid stays as it is."),
 ]
 SeedsOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -21,7 +21,13 @@ ArmsOption = Annotated[
 ]
 SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", help="Change a field; may be repeated.", metavar="PATH=VALUE"),
+    typer.Option(
+        "--set",
+        help="Change a field, as in tpe.algorithm.sampler=gp, asha.resources.gpus=0.5, "
+        "random.stop.patience=8, none.optimiser.lr=0.1, data.num_train=500 or stop.hours=2; may be "
+        "repeated.",
+        metavar="ARM.FIELD=VALUE",
+    ),
 ]
 StorageOption = Annotated[
     Optional[str],  # noqa: UP045

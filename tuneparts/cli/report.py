@@ -1,5 +1,8 @@
 """`tuneparts report | ranks`: print what runs have found."""
 
+import dataclasses
+import json
+import math
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from tuneparts import api, settings
+from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
 
@@ -36,6 +40,45 @@ def show(results: api.Results, console: Console) -> dict[str, Path]:
         soft_wrap=True,
     )
     return paths
+
+
+def compare(
+    name: str | None,
+    *,
+    pairs: str | None,
+    against: str | None,
+    metric: str,
+    within: float | None,
+    as_json: bool,
+) -> None:
+    """Print verdicts on pairs of arms."""
+    from tuneparts.reports import compare as comparing
+    from tuneparts.reports import rendering
+
+    results = api.load(name)
+    asked = None if pairs is None else [parse_pair(text) for text in pairs.split(",")]
+    found = results.compare(asked, against=against, metric=metric, within=within)
+    if as_json:
+        rows = [dataclasses.asdict(one) for one in found]
+        for row in rows:  # JSON has no NaN
+            row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
+        print(json.dumps({"run": results.run.name, "metric": metric, "comparisons": rows}))
+        return
+    table = comparing.table(found, results.data.metadata, metric=metric, within=within)
+    rendering.show(Console(), table)
+
+
+def parse_pair(text: str) -> tuple[str, str]:
+    """Read two arms from `a:b`.
+
+    Example:
+        >>> parse_pair("partitioned:random")
+        ('partitioned', 'random')
+    """
+    one, separator, other = text.partition(":")
+    if not (one and separator and other):
+        raise ConfigError(f"a pair of arms is written as `a:b`, but got `{text}`.")
+    return one.strip(), other.strip()
 
 
 def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:

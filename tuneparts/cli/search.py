@@ -10,8 +10,9 @@ from rich.console import Console
 
 from tuneparts import settings
 from tuneparts.api import running
+from tuneparts.api.results import Results
 from tuneparts.cli import estimate, report, signals
-from tuneparts.errors import ConfigError, InterruptedRunError
+from tuneparts.errors import AllFailedError, ConfigError, InterruptedRunError
 from tuneparts.executors.choice import suited
 from tuneparts.search import load, runs
 
@@ -70,20 +71,34 @@ def search(
 ) -> None:
     """Resolve a search, then run it or print its plan; `resume` continues its newest run."""
     resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
+    executor = place.executor(resolved)  # refuses what contradicts itself, before there is a run
+    resolved = running.fitted(resolved, executor=executor, address=place.address, cpus=place.cpus)
     if dry_run:
         running.check(resolved)
         estimate.print_plan(resolved)
         return
     refuse_temporary_results()
-    place.executor(resolved)  # refuses what contradicts itself, before there is a run
     found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
-    _run(found or running.create(resolved, storage=storage), place)
+    execute(found or running.create(resolved, storage=storage), place)
 
 
-def resume(name: str | None, *, place: Place, retry_failed: bool = False) -> None:
-    """Continue a run; one that is already done only gets its report again."""
+def resume(
+    name: str | None, *, place: Place, retry_failed: bool = False, storage: str | None = None
+) -> None:
+    """Continue a run; one that is already done only gets its report again.
+
+    Args:
+        name: of the run; the newest when None.
+        place: where trials run.
+        retry_failed: whether failed trials are tried again.
+        storage: what the user knows to be the run's storage; needed once where it came from
+            elsewhere.
+    """
     refuse_temporary_results()
-    _run(runs.named(settings.current().results_dir, name), place, retry_failed=retry_failed)
+    found = runs.named(settings.current().results_dir, name)
+    if storage is not None:
+        runs.confirm_storage(found, storage)
+    execute(found, place, retry_failed=retry_failed)
 
 
 def refuse_temporary_results() -> None:
@@ -103,14 +118,15 @@ def refuse_temporary_results() -> None:
         )
 
 
-def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+def execute(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+    """Run what is left of a run, follow it, and print what it found."""
     executor = place.executor(made.search)
     console = Console()
     console.print(made.search.question, highlight=False, markup=False)
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
     with signals.as_ctrl_c() as came:
         try:
-            running.execute(
+            results = running.execute(
                 made,
                 executor=executor,
                 address=place.address,
@@ -123,3 +139,20 @@ def _run(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
             console.print(str(error), highlight=False, soft_wrap=True)
             raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
     console.print("MLflow UI   tuneparts ui", highlight=False)
+    _refuse_nothing(results)
+
+
+def _refuse_nothing(results: Results) -> None:
+    """End with an error where a search found nothing, so that a script hears of it.
+
+    Raises:
+        AllFailedError: Every trial failed.
+    """
+    trials = results.trials
+    if len(trials) and (trials["outcome"] == "failed").all():
+        first = trials.iloc[0]
+        raise AllFailedError(
+            f"a search finds something if at least one trial finishes, but all {len(trials)} "
+            f"failed; {first['trial']}: {first['error']} Logs and tracebacks lie with the run; "
+            f"`tuneparts resume {results.run.name} --retry-failed` tries again."
+        )

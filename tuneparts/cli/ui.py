@@ -16,7 +16,8 @@ def ui(*, host: str, port: int, forced: bool) -> None:
     server = serving.plan(uri, host=host, port=port, login=login, forced=forced)
     # Without the query MLflow opens its view for language models.
     where = binding.LOOPBACK if binding.is_loopback(host) else host
-    address = f"http://{where}:{port}/#/experiments?workflowType=machine_learning"
+    token = "" if server.token is None else f"?token={server.token}"
+    address = f"http://{where}:{port}/{token}#/experiments?workflowType=machine_learning"
     asks = "" if login is None else f", as {login.user}"
     print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
     serving.run(server)

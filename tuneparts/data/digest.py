@@ -27,6 +27,13 @@ def digest(task: Task) -> str:
     return found.hexdigest()[:12]
 
 
+def part_digest(part: Examples) -> str:
+    """The same of one part alone, whatever its inputs are scaled by."""
+    found = hashlib.sha256()
+    _add(part, found)
+    return found.hexdigest()[:12]
+
+
 def _add(part: Examples, found: "hashlib._Hash") -> None:
     inputs = part.inputs
     arrays = [part.labels]

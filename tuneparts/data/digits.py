@@ -3,6 +3,9 @@
 The set has no official split; 500 images, stratified and fixed for ever, are its test part.
 """
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 
 from tuneparts import seeding
@@ -27,15 +30,31 @@ def find() -> DataSource:
 
 def _read(request: Request) -> Parts:
     del request
-    from sklearn.datasets import load_digits  # slow to import
-
-    bunch = load_digits()
+    pixels, labels = _pixels_and_labels()
     # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
-    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
-    everything = Examples(images, bunch.target.astype(np.int64))
+    images = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    everything = Examples(images, labels.astype(np.int64))
     order = stratified_order(everything.labels, seeding.numpy_generator(0, "data", "digits"))
     return Parts(
         train=everything.subset(np.sort(order[NUM_TEST:])),
         test=everything.subset(np.sort(order[:NUM_TEST])),
         num_classes=10,
     )
+
+
+def _pixels_and_labels() -> tuple[np.ndarray, np.ndarray]:
+    """Ink counts, 64 a row, and classes.
+
+    scikit-learn takes one to two seconds to import, so its file is read instead; its own reader is
+    asked where a version keeps the file elsewhere.
+    """
+    package = find_spec("sklearn")
+    for place in (package.submodule_search_locations or ()) if package is not None else ():
+        path = Path(place) / "datasets" / "data" / "digits.csv.gz"
+        if path.exists():
+            table = np.loadtxt(path, delimiter=",")
+            return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels, labels

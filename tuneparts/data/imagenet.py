@@ -15,6 +15,8 @@ from tuneparts.errors import DataError
 TINY_FOLDERS = ("tiny-imagenet-200", "tinyimagenet")
 FOLDERS = ("imagenet", "ILSVRC2012")
 _GROUND_TRUTH = Path("ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt")
+_MOST_BYTES = 1 << 20
+"""Of the table of classes; the published one has 48 thousand."""
 
 
 def find_tiny(root: Path) -> DataSource | None:
@@ -115,6 +117,8 @@ def _devkit(folder: Path, classes: list[str]) -> dict[str, int]:
     truth, meta = folder / _GROUND_TRUTH, (folder / _GROUND_TRUTH).with_name("meta.mat")
     label = {name: i for i, name in enumerate(classes)}
     try:
+        if meta.stat().st_size > _MOST_BYTES:  # it is compressed, and could unpack to anything
+            raise ValueError(f"a table of classes has at most {_MOST_BYTES:,} bytes")
         synsets = loadmat(meta, squeeze_me=True)["synsets"]
         # The kit numbers the classes in an order of its own.
         wnids = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in synsets}
@@ -123,7 +127,7 @@ def _devkit(folder: Path, classes: list[str]) -> dict[str, int]:
             f"ILSVRC2012_val_{i:08d}.JPEG": label[wnids[number]]
             for i, number in enumerate(ids, start=1)
         }
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except Exception as error:  # SciPy raises many types for files of other kinds
         raise DataError(
             f"{truth} and {meta} do not give every validation image a class of {folder / 'train'}: "
             f"{error!r}. Unpack the development kit again."

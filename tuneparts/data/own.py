@@ -7,7 +7,6 @@ returns is one set, which is split here, or a mapping of parts. See `docs/extend
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,12 @@ Given = tuple[Any, npt.NDArray[Any]]
 
 
 def installed() -> dict[str, str]:
-    """Import paths of the data of installed packages, by name."""
-    return {point.name: point.value for point in metadata.entry_points(group=GROUP)}
+    """Import paths of the data of installed packages, by name.
+
+    Raises:
+        ConfigError: Two packages give one name to different data.
+    """
+    return import_path.with_installed("data set", {}, group=GROUP)
 
 
 def function(path: str) -> Callable[..., Any]:

@@ -5,7 +5,9 @@ Arrays of an archive: `jpeg` all files end to end, uint8; `offsets` where each b
 """
 
 import io
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +19,9 @@ from tuneparts.data.decoding import decode, load_or_map
 from tuneparts.data.source import DataSource, Parts
 from tuneparts.data.task import Examples
 from tuneparts.errors import DataError
+
+_MOST_UNPACKED = 64
+"""How many times its size on disk an array may have; labels in order shrink well, images do not."""
 
 
 @dataclass(frozen=True)
@@ -49,42 +54,86 @@ def find(root: Path, *, name: str, image_size: int) -> DataSource | None:
     paths = {part: root / f"{name}_jpeg_{part}.npz" for part in ("train", "test")}
     if not all(path.exists() for path in paths.values()):
         return None
-    labels = {part: _array(path, "labels") for part, path in paths.items()}
-    num_classes = len(_array(paths["train"], "classes"))
+    counts = {part: _length(path, "labels") for part, path in paths.items()}
+    num_classes = _length(paths["train"], "classes")
 
     def examples(part: str) -> Examples:
         path = paths[part]
-        offsets, data = _array(path, "offsets"), _array(path, "jpeg")
+        labels, offsets, data = (_array(path, name) for name in ("labels", "offsets", "jpeg"))
         sound = (
-            len(offsets) == len(labels[part]) + 1
+            len(offsets) == len(labels) + 1
             and bool(np.all(np.diff(offsets) > 0))
             and offsets[0] == 0
             and offsets[-1] == len(data)
-            and labels[part].max(initial=0) < num_classes
+            and labels.min(initial=0) >= 0
+            and labels.max(initial=0) < num_classes
         )
         if not sound:
             raise DataError(f"{path}: offsets, labels and data do not fit together. Get it again.")
         files = PackedFiles(path, data.tobytes(), offsets)
         images = load_or_map(decode(files, image_size=image_size, title=f"{name}-{part}"))
-        return Examples(images, labels[part].astype(np.int64))
+        return Examples(images, labels.astype(np.int64))
 
     return DataSource(
         where=str(root / f"{name}_jpeg_*.npz"),
-        num_train=len(labels["train"]),
-        num_test=len(labels["test"]),
+        num_train=counts["train"],
+        num_test=counts["test"],
         shape=(3, image_size, image_size),
         num_classes=num_classes,
         read=lambda _: Parts(examples("train"), examples("test"), num_classes),
     )
 
 
+def _length(path: Path, name: str) -> int:
+    """How long an array is, from its header; the array itself is not read."""
+    with _archive(path) as archive:
+        return _shape(path, archive, name)[0]
+
+
 def _array(path: Path, name: str) -> npt.NDArray[Any]:
+    with _archive(path) as archive:
+        _shape(path, archive, name)
+        with archive.open(f"{name}.npy") as file:
+            array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return array
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        # Opened here: where the file is no archive, numpy leaves what it opened itself open.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            array: npt.NDArray[Any] = archive[name]
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            yield archive
+    except DataError:
+        raise
     except Exception as error:  # zip, zlib and numpy raise many types for hostile files
         raise DataError(
             f"{path} is truncated or not an archive of images: {error!r:.200}. Get it again."
         ) from error
-    return array
+
+
+def _shape(path: Path, archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+    """The shape of an array, after checking that memory is asked for only what the file can hold.
+
+    Raises:
+        DataError: The array is not a row of numbers or names, or would be larger than any archive
+            of images that is as small as this one.
+    """
+    size = archive.getinfo(f"{name}.npy").file_size
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
+        begin = file.tell()
+    is_row = len(shape) == 1 and dtype.kind in ("U" if name == "classes" else "iu")
+    if not is_row or begin + shape[0] * dtype.itemsize != size:
+        raise DataError(
+            f"{path}: `{name}` is not a row of {'names' if name == 'classes' else 'whole numbers'} "
+            f"that is as long as its header says ({dtype} {shape}, {size} bytes). Get it again."
+        )
+    most = _MOST_UNPACKED * path.stat().st_size
+    if size > most:
+        raise DataError(
+            f"images are packed already, so arrays of {path} have at most {most:,} bytes, but "
+            f"`{name}` would have {size:,}. Get it again."
+        )
+    return shape

@@ -3,14 +3,14 @@
 A table is recognised by what it can do, so none of these libraries is needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.data.arrays import plain, stacked
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, TunepartsError
 
 
 def column_names(table: Any) -> list[str] | None:
@@ -54,7 +54,11 @@ def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray
         )
     labels = [_column(table, name) for name in targets]
     inputs = {name: _column(table, name) for name in features}
-    return _inputs(inputs), labels[0] if isinstance(target, str) else np.stack(labels, axis=1)
+    if isinstance(target, str):
+        return _inputs(inputs), labels[0]
+    if len({label.shape for label in labels}) != 1:
+        raise _odd(", ".join(targets), "their lengths differ")
+    return _inputs(inputs), np.stack(labels, axis=1)
 
 
 def _inputs(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -74,18 +78,35 @@ def _inputs(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
                 "inputs are columns of numbers, or one column of arrays alone, but "
                 f"`{name}` holds arrays beside {len(columns) - 1} other columns. Drop the others."
             )
-    return np.stack([column.astype(np.float64) for column in columns.values()], axis=1)
+    try:
+        return np.stack([column.astype(np.float64) for column in columns.values()], axis=1)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _odd(", ".join(columns), str(error)) from error
 
 
 def _column(table: Any, name: str) -> npt.NDArray[Any]:
     values = table[name]
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    is_array = isinstance(values, np.ndarray) and values.dtype != object
-    array = values if is_array else np.asarray(values, dtype=object)
-    if array.dtype != object:
-        return array
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise _odd(name, repr(values))
     cells = list(values)
+    if not cells:
+        raise _odd(name, "it is empty")
     if all(isinstance(cell, str) for cell in cells):
         return np.asarray(cells, dtype=str)
-    return stacked([plain(cell) for cell in cells], f"cells of column `{name}`")
+    try:
+        return stacked([plain(cell) for cell in cells], f"cells of column `{name}`")
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, TunepartsError):
+            raise
+        raise _odd(name, str(error)) from error
+
+
+def _odd(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"a column of a table holds a cell of one kind for each example, but `{name}` does not: "
+        f"{why:.200}."
+    )

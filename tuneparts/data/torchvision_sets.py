@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 in torchvision's layouts, through its readers.
+"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100 in torchvision's layouts.
 
 torchvision is imported when a set is read or downloaded, never to look whether it is there.
 """
@@ -20,6 +20,7 @@ _IDX_DIMENSIONS = {
     "t10k-images-idx3-ubyte": 3,
     "t10k-labels-idx1-ubyte": 1,
 }
+_IDX_CLASSES = 10
 CIFAR_FOLDERS = {"CIFAR10": "cifar-10-batches-py", "CIFAR100": "cifar-100-python"}
 
 
@@ -48,8 +49,8 @@ def find_idx(kind: str, root: Path) -> DataSource | None:
         num_train=shape[0],
         num_test=counts["t10k-labels-idx1-ubyte"][0],
         shape=(1, *shape[1:]),
-        num_classes=10,
-        read=lambda _: _read_idx(kind, root),
+        num_classes=_IDX_CLASSES,
+        read=lambda _: _read_idx(raw),
     )
 
 
@@ -74,14 +75,29 @@ def _idx_shape(path: Path, dimensions: int) -> tuple[int, ...]:
     return shape
 
 
-def _read_idx(kind: str, root: Path) -> Parts:
-    reader = getattr(torchvision_door.load().datasets, kind)
+def _read_idx(raw: Path) -> Parts:
+    """Read the files whose headers were checked.
 
-    def part(train: bool) -> Examples:
-        data = reader(root, train=train, download=False)
-        return Examples(data.data.numpy()[:, None], data.targets.numpy().astype(np.int64))
+    Not by torchvision, which prefers `processed/*.pt` where such files of its old versions lie
+    beside them, and checks nothing of those.
+    """
 
-    return Parts(train=part(True), test=part(False), num_classes=10)
+    def part(name: str) -> Examples:
+        images = _idx_array(raw / f"{name}-images-idx3-ubyte", 3)
+        labels = _idx_array(raw / f"{name}-labels-idx1-ubyte", 1)
+        if labels.max(initial=0) >= _IDX_CLASSES:
+            raise DataError(
+                f"labels of {raw} are digits, but its `{name}` files hold {labels.max()}. "
+                "Delete it and get the set again."
+            )
+        return Examples(images[:, None], labels.astype(np.int64))
+
+    return Parts(train=part("train"), test=part("t10k"), num_classes=_IDX_CLASSES)
+
+
+def _idx_array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
+    shape = _idx_shape(path, dimensions)
+    return np.fromfile(path, np.uint8, math.prod(shape), offset=4 + 4 * dimensions).reshape(shape)
 
 
 def find_cifar(kind: str, root: Path) -> DataSource | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tuneparts import schema
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, Observer
 from tuneparts.search.locks import lock
@@ -70,7 +71,9 @@ def execute(
     """
     from tuneparts.search import code
     from tuneparts.search.cleaner import Cleaner
+    from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
+    from tuneparts.search.requests import Inbox
     from tuneparts.search.runs import default_storage
 
     if executor == "local" and address is not None:
@@ -83,13 +86,14 @@ def execute(
     if cpus is not None and not cpus > 0:
         raise ConfigError(f"trials need CPUs to run on, but got `cpus={cpus:g}`.")
     start = time.monotonic()
-    with lock(folder):
+    with lock(folder), schema.using(*declared_metrics(search)):
         brought = code.keep(search, folder / "code")
         storage = storage or default_storage(folder)
         cleaner = None if search.keep_checkpoints else Cleaner(storage)
         journal = Journal(folder / "journal.jsonl")
         try:
-            plan = Plan(search, journal, observers, forget=cleaner.forget if cleaner else None)
+            forget = cleaner.forget if cleaner else None
+            plan = Plan(search, journal, observers, forget=forget, inbox=Inbox(folder))
             if not plan.done:
                 _run(
                     plan,

@@ -134,7 +134,8 @@ def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[R
             return
         deliver(plan, segment, report)
         yield report
-        if report.done:
+        plan.look()
+        if report.done or plan.is_over(segment):
             return
 
 
@@ -143,6 +144,7 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
     pool: list[_Worker] = []
     try:
         while not plan.done:
+            _end_given_up(plan, pool)
             while len(pool) < workers or any(worker.segment is None for worker in pool):
                 segment = plan.next()
                 if segment is None:
@@ -162,17 +164,30 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                 else:
                     plan.started(segment)  # a new worker's first report says that it is ready
                     deliver(plan, segment, report)
-            for worker in [one for one in pool if one.segment is not None]:
-                assert worker.segment is not None
-                seconds = time.monotonic() - worker.since
-                late = overdue(plan.journal, worker.segment, seconds, setting.storage)
-                if late is not None:
-                    pool.remove(worker)
-                    worker.end()
-                    deliver(plan, worker.segment, late)
+            _end_late(plan, pool, setting)
     finally:
         for worker in pool:
             worker.end()
+
+
+def _end_given_up(plan: Plan, pool: list["_Worker"]) -> None:
+    """End the workers of segments that were stopped on their way."""
+    plan.look()
+    for worker in [one for one in pool if one.segment and plan.is_over(one.segment)]:
+        pool.remove(worker)
+        worker.end()
+
+
+def _end_late(plan: Plan, pool: list["_Worker"], setting: TrialSetting) -> None:
+    """End the workers of segments that take far too long."""
+    for worker in [one for one in pool if one.segment is not None]:
+        assert worker.segment is not None
+        seconds = time.monotonic() - worker.since
+        late = overdue(plan.journal, worker.segment, seconds, setting.storage)
+        if late is not None:
+            pool.remove(worker)
+            worker.end()
+            deliver(plan, worker.segment, late)
 
 
 def _share(plan: Plan, segment: Segment) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import DATA_KEY, Search, variant_name
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
 
@@ -61,6 +61,13 @@ class TrialSetting:
     """What the search brings along; a worker imports from it."""
     system_metrics: bool = False
     """Whether rows tell what the worker used of its machine."""
+    variants: Mapping[str, Task] = field(default_factory=dict)
+    """Data of the trials that have other data than the search: `variant_name` -> task."""
+
+    def task_of(self, config: Mapping[str, Any]) -> Task:
+        """The data that a trial of this config learns from."""
+        changes = config.get(DATA_KEY)
+        return self.variants[variant_name(changes)] if changes else self.task
 
     @classmethod
     def of(
@@ -81,9 +88,10 @@ class TrialSetting:
         code = code or Code()
         with code.importable():
             task = search.load_data()
-            check(search, task)
+            variants = search.load_variants()
+            check(search, task, variants)
             if folder is not None and search.data is not None:
-                data_record.keep(task, folder)
+                data_record.keep(task, folder, variants)
         return cls(
             task=task,
             storage=storage,
@@ -91,6 +99,7 @@ class TrialSetting:
             interval_limit=settings.current().interval_limit,
             system_metrics=settings.current().system_metrics,
             code=code,
+            variants=variants,
         )
 
 
@@ -192,7 +201,7 @@ class SegmentExecution:
     def _build(self, log: TrialLog) -> Learner:
         segment, device = self._segment, available_device(self._gpus)
         context = Context(
-            task=self._setting.task,
+            task=self._setting.task_of(segment.config),
             seed=segment.trial.seed,
             device=device,
             score_test_always=self._setting.score_test_always,
@@ -272,8 +281,14 @@ class SegmentExecution:
 
 
 def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
-    """Build the learner of a trial from its config as plain values."""
-    return parse(catalog.config_class(config["method"]), config).build(context)
+    """Build the learner of a trial from its config as plain values.
+
+    What the config says of the data is in the context already.
+    """
+    cls = catalog.config_class(config["method"])
+    if DATA_KEY not in cls.model_fields:
+        config = {name: value for name, value in config.items() if name != DATA_KEY}
+    return parse(cls, config).build(context)
 
 
 def restore_learner(
@@ -291,10 +306,17 @@ def restore_learner(
             f"{storage}. The selected trial of each seed keeps its state; all do with "
             "`keep_checkpoints=True` in the search."
         )
-    context = Context(task=search.load_data(), seed=trial.seed, device=torch.device("cpu"))
+    task = trial_data(search, trial, config)
+    context = Context(task=task, seed=trial.seed, device=torch.device("cpu"))
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner
+
+
+def trial_data(search: Search, trial: TrialId, config: Mapping[str, Any]) -> Task:
+    """Load the data that a trial of a search learns from."""
+    has_variants = search.arm(trial.arm).has_variants
+    return search.load_data(config.get(DATA_KEY) if has_variants else None)
 
 
 def give_back_memory() -> None:

@@ -32,12 +32,18 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """
     copies: dict[nn.Module, nn.Module] = {}
     copy = _shallow(net, copies)
+    recurrent: dict[nn.Module, None] = {}
     for name, tensor in tensors.items():
         layer, _, parameter = name.rpartition(".")
         place = copy.get_submodule(layer)
         # Past `register_parameter`, which takes nothing but an `nn.Parameter`.
         held = place._buffers if parameter in place._buffers else place._parameters
         held[parameter] = tensor  # type: ignore[assignment]
+        if isinstance(place, nn.RNNBase):
+            recurrent[place] = None
+    for layer_copy in recurrent:  # these keep a second list of their parameters
+        names = layer_copy._flat_weights_names
+        layer_copy.__dict__["_flat_weights"] = [layer_copy._parameters[n] for n in names]  # type: ignore[union-attr]
     return copy
 
 

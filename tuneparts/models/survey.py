@@ -147,7 +147,8 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
         raise ConfigError(
-            f"the net must make logits (B, K) of inputs (B, ...), but {len(x)} inputs gave {kind}."
+            f"the net must make logits (B, K) of inputs (B, ...), but {len(x)} inputs gave {kind}. "
+            "Let its forward return the logits alone."
         )
     return logits_BK
 

@@ -9,8 +9,7 @@ One's own net and data, in ten lines:
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
     )
-    hypers = {"affine": {"rotation": 0.05}, "samples": 4}
-    found = fit(net, images, labels, hypers=hypers, hyper_lr=0.01, passes=4000)
+    found = fit(net, images, labels, hypers="affine")
     print(found.hypers["rotation"], found.lml)
     logits = found.predict(images)
 

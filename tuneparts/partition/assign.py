@@ -1,7 +1,7 @@
 """Which weights belong to which partition (Mlodozeniec et al. 2023, appendices C and I.2).
 
-Linear and convolutional weights are dealt out entry by entry: a map gives every entry of a weight
-tensor its partition, 1 to C, as one byte. The random scheme deals out each tensor by itself; the
+Weights are dealt out entry by entry: a map gives every entry of a weight tensor its partition, 1 to
+C, as one byte. The random scheme deals out each tensor by itself, whatever layer it is of; the
 node scheme labels hidden units, and a weight belongs to the later one of the two units that it
 joins. The affine parameters of norms and the scalars of FixUp have too few entries and too much
 effect for that: every partition has a scale and a shift of its own, and subnetwork k applies the
@@ -53,6 +53,13 @@ def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None
             f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
             f"entries and `parameter_proportions` {len(owned)}."
         )
+    for k, (data, weights) in enumerate(zip(proportions, owned, strict=True), start=1):
+        if weights > 0 and not data > 0:
+            raise ValueError(
+                f"a partition with weights needs a chunk to train them, but partition {k} has "
+                f"{weights:g} of the weights and chunk {k} no data: they would stay as they were "
+                f"drawn, and act in every prediction. Give chunk {k} data, or partition {k} none."
+            )
 
 
 def random_labels(
@@ -107,10 +114,9 @@ class Role(Enum):
     HELD = "belongs to no partition"
 
 
-NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _ENTRIES = (nn.Linear, _ConvNd)
 _ROLES: dict[tuple[type[nn.Module], ...], Mapping[str, Role]] = {
-    _ENTRIES: {"weight": Role.ENTRIES, "bias": Role.ENTRIES},
     NORMS: {"weight": Role.PRODUCT, "bias": Role.SUM},
     (ScalarMultiplier,): {"scale": Role.PRODUCT},
     (Bias,): {"bias": Role.SUM},
@@ -118,12 +124,13 @@ _ROLES: dict[tuple[type[nn.Module], ...], Mapping[str, Role]] = {
 
 
 def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
-    """The role of every parameter by name; refuses a layer that cannot be partitioned.
+    """The role of every parameter by name; refuses a net without weights to deal out.
 
-    Parameters that do not require gradients are held: all subnetworks read them as they are.
+    Parameters that do not require gradients are held: all subnetworks read them as they are. Those
+    of norms and of FixUp's scalar layers are shared by factors and summands, all others by entries.
 
     Args:
-        net: any module whose parameters sit in linear, convolutional, norm, and scalar layers.
+        net: any module.
         num_held: leading linear or convolutional layers, in the order of registration, that are
             held together with everything registered before the next one.
     """
@@ -137,22 +144,19 @@ def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
             seen.add(id(parameter))
             full = f"{layer_name}.{name}" if layer_name else name
             is_held = num_weighted <= num_held > 0 or not parameter.requires_grad
-            roles[full] = Role.HELD if is_held else _role(layer_name, layer, name)
+            roles[full] = Role.HELD if is_held else _role(layer, name)
     if Role.ENTRIES not in roles.values():
         raise ConfigError(
-            f"a partitioned net must have linear or convolutional weights to deal out, but "
-            f"{type(net).__name__} has {num_weighted} such layers, of which {num_held} are held. "
-            "Hold fewer layers, or let the weights require gradients."
+            f"a partitioned net must have weights to deal out, but {type(net).__name__} has "
+            f"{len(roles)} parameters, of which {list(roles.values()).count(Role.HELD)} are held "
+            "or fixed, and the others scale or shift. Hold fewer layers, or let weights require "
+            "gradients."
         )
     return roles
 
 
-def _role(layer_name: str, layer: nn.Module, name: str) -> Role:
+def _role(layer: nn.Module, name: str) -> Role:
     for types, by_name in _ROLES.items():
         if isinstance(layer, types) and name in by_name:
             return by_name[name]
-    raise ConfigError(
-        "only linear, convolutional, norm, Bias and ScalarMultiplier layers can be partitioned, "
-        f"but `{layer_name or 'the net itself'}` is a {type(layer).__name__} with a parameter "
-        f"`{name}`. Build it from those layers, or set `requires_grad=False` on what stays fixed."
-    )
+    return Role.ENTRIES

@@ -1,47 +1,105 @@
 """Partitioned training of one's own net on one's own arrays, without a search around it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from tuneparts import schema
+from tuneparts.augment.dropout_slot import DropoutSlot
 from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
+from tuneparts.models import surgery
 from tuneparts.models.given import GivenNet, given_config
-from tuneparts.models.reweighted import reweighted, under_all_names
-from tuneparts.models.survey import PROBE, check_logits, copied, is_lent
-from tuneparts.partition.assign import roles_of
+from tuneparts.models.survey import PROBE, copied
+from tuneparts.partition.dry_pass import check_arrays, check_net
+from tuneparts.partition.forms import Form, read_hypers, settings_of, why_not_mixed
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
+from tuneparts.partition.released import ReleasedConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
+from tuneparts.training.scores import EVAL_BATCH
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fitted:
     """A trained net with what was learnt besides its weights."""
 
     net: nn.Module
-    """The net that was given, trained; an ordinary net again. Dropout layers that it had act in
-    `predict` and in training here, and pass their inputs on elsewhere."""
+    """The net that was given, trained; an ordinary net again. Its dropout layers drop out in
+    training as before, at learnt rates where rates were learnt."""
     hypers: Mapping[str, float]
     """Learnt values by name: `rotation`, `dropout.0`, ..."""
     lml: float
-    """L_ML in nats at the end; NaN with a single chunk."""
-    history: list[Mapping[str, float]] = field(repr=False)
-    """What each interval reported."""
-    learner: PartitionedLearner = field(repr=False)
+    """L_ML in nats where it was last known; NaN with a single chunk."""
+    history: list[Mapping[str, float]]
+    """What each interval reported; a retrained net goes on after the first run."""
+    learner: PartitionedLearner
+    """What `predict` predicts with."""
+    settings: Mapping[str, Any]
+    """The fields that were used, those chosen from the size of the data included."""
 
     @torch.no_grad()
-    def predict(self, inputs: Arrays) -> Tensor:
-        """Outputs (B, K) for inputs like those of training, averaged over augmentation samples."""
+    def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
+        """Outputs (B, K) for inputs like those of training, averaged over augmentation samples.
+
+        Args:
+            inputs: as in training.
+            batch_size: inputs that go through the net at once; by the number of samples if None.
+        """
         learner = self.learner
-        self.net.eval()
-        x = torch.as_tensor(given_inputs(inputs), device=learner.context.device)
-        return learner.predict(x, learner.generator("predict"))
+        device = learner.context.device
+        generator = learner.generator("predict")
+        samples = learner.hypers.num_samples(training=False)
+        x = torch.as_tensor(given_inputs(inputs))
+        was_training = learner.net.training
+        learner.net.eval()
+        try:
+            batches = torch.split(x, batch_size or max(1, EVAL_BATCH // samples))
+            return torch.cat([learner.predict(part.to(device), generator) for part in batches])
+        finally:
+            learner.net.train(was_training)
+
+    def plot(self) -> "go.Figure":
+        """The learnt values, and the loss, along the passes: a figure that notebooks show."""
+        from tuneparts.partition.picture import picture
+
+        return picture(self.history, list(self.hypers))
+
+    def __repr__(self) -> str:
+        facts = [f"{name} {value}" for name, value in self._facts()]
+        return f"Fitted({', '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in self._facts()
+        )
+        return f"<table>{rows}</table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is worth a line: learnt values with units, L_ML and how it was trained."""
+        facts = []
+        for name, value in self.hypers.items():
+            unit = schema.lookup(f"hyper/{name}").unit
+            facts.append((name, f"{value:.3g} {unit}".rstrip()))
+        if not math.isnan(self.lml):
+            facts.append(("L_ML", f"{self.lml:,.1f} nats"))
+        facts.append(("passes", f"{self.history[-1]['cost/passes']:,.0f}" if self.history else "0"))
+        for name in ("form", "hyper_lr", "batch_size"):
+            value = self.settings[name]
+            facts.append((name, f"{value:.3g}" if isinstance(value, float) else str(value)))
+        return facts
 
 
 def fit(
@@ -49,6 +107,9 @@ def fit(
     inputs: Arrays,
     labels: Arrays,
     *,
+    hypers: Any = (),
+    form: Form = "released",
+    retrain: bool = False,
     target: Any = "classes",
     seed: int = 0,
     device: torch.device | str | None = None,
@@ -57,54 +118,112 @@ def fit(
 ) -> Fitted:
     """Train a net and learn its hypers in one run, on all the data.
 
+    Settings that are not given are chosen from the size of the data, and stand in `settings`.
+
     Args:
-        net: any module of linear, convolutional, norm and scalar layers, from inputs (B, ...) to
-            logits (B, K); trained in place.
+        net: any module from inputs (B, ...) to logits (B, K); trained in place.
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
             numbers, such as tokens, stay whole.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
+        hypers: what to learn: `"rotation"` or several such names, starting values by name as in
+            `{"rotation": 0.1}`, or fields of `HypersConfig`, where `affine` learns all six motions.
+        form: `released`, `joint`, `mixed` or `published`, see `tuneparts.partition.forms`. A net
+            that cannot run a mixed batch has its single weights dealt out instead of its units.
+        retrain: train the net once more from its start, as an ordinary one at the hypers found,
+            for the same passes again.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: those of `PartitionedConfig`, such as `passes`, `hypers`, `proportions`.
+        fields: of `PartitionedConfig` or `ReleasedConfig`: `passes`, `proportions`, `release`...
     """
     aim = target_from(target)
+    chosen = read_hypers(hypers)
+    check_arrays(inputs, labels, aim, chosen)
     task = given_task(given_examples(inputs, labels, aim), target=aim)
-    config = given_config(
-        PartitionedConfig, {"train_on": "train", **fields}, net=GivenNet(lambda: net)
-    )
+    config, note = _configured(net, task, form, {**fields, "hypers": chosen})
+    check_net(net, task, num_held=config.num_extractor_layers)
+    start = copy.deepcopy(net) if retrain else None
+    at = device or next(iter(net.parameters())).device
+    context = Context(task=task, seed=seed, device=torch.device(at))
+    learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
+    history = run_through(learner, what=form, passes=config.passes, report=report)
+    found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
+    learner.finish()
+    if start is not None:
+        again = _ordinary(config, start, found)
+        learner = PartitionedLearner(again, context)
+        history += run_through(learner, what="retrained", passes=again.passes, report=report)
+        net.load_state_dict(learner.merged().state_dict())
+    _restore_dropout(net, learner, found)
+    known = [row["lml/total"] for row in history if "lml/total" in row]
+    settings = {"form": form, "retrain": retrain, **_used(config), **note}
+    return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
+
+
+def _configured(
+    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any]
+) -> tuple[PartitionedConfig, dict[str, str]]:
+    """The config of the first run, and a note where the net decided on it."""
+    chosen = settings_of(form, len(task.train), fields)
+    note: dict[str, str] = {}
+    if form != "published" and not {"scheme", "mixed", "defaults"} & set(fields):
+        num_held = chosen.get("num_extractor_layers", 0)
+        reason = _why_not_mixed(net, task, num_held=num_held)
+        if reason is None:
+            chosen |= {"scheme": "node", "mixed": True}
+        else:
+            note["note"] = f"single weights are dealt out: {reason}"
+    kind = ReleasedConfig if form == "released" else PartitionedConfig
+    config = given_config(kind, {"train_on": "train", **chosen}, net=GivenNet(lambda: net))
     if config.defaults == "seed":
         raise ConfigError(
             "a net that was built elsewhere cannot be drawn again from the seed, but `defaults` is "
             "`seed`. Use `initial`."
         )
-    _check(net, task, num_held=config.num_extractor_layers)
-    at = torch.device(device or next(iter(net.parameters())).device)
-    context = Context(task=task, seed=seed, device=at)
-    learner = PartitionedLearner(config, context)
-    history = run_through(learner, what="partitioned", passes=config.passes, report=report)
-    values = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
-    lml = history[-1].get("lml/total", float("nan"))
-    return Fitted(learner.parts.merged(), values, lml, history, learner)
+    return config, note
 
 
-def _check(net: nn.Module, task: Task, *, num_held: int) -> None:
-    """Refuse a net that cannot be partitioned, before anything of it changes."""
-    copy = copied(net).cpu()
+def _why_not_mixed(net: nn.Module, task: Task, *, num_held: int) -> str | None:
     x = torch.as_tensor(task.train.inputs[:PROBE])
-    names = list(roles_of(copy, num_held=num_held))
-    check_logits(copy, x, task.num_outputs, are_classes=task.num_classes > 0)
+    try:
+        return why_not_mixed(copied(net).cpu(), x, num_held=num_held)
+    except Exception as error:  # whatever somebody else's forward raises; `check_net` refuses it
+        return str(error)
 
-    def works(names: Sequence[str]) -> bool:
-        return is_lent(
-            copy, x, names, lambda net, lent: reweighted(net, under_all_names(net, lent))
-        )
 
-    if not works(names):
-        wrong = [name for name in names if not works([name])] or names
-        raise ConfigError(
-            "a net must use its parameters through the layers that hold them, but other values in "
-            f"{', '.join(f'`{name}`' for name in wrong)} do not change its outputs as they should. "
-            "Keep layers as attributes or in an nn.ModuleList, and without hooks."
-        )
+def _ordinary(
+    config: PartitionedConfig, net: nn.Module, found: Mapping[str, float]
+) -> PartitionedConfig:
+    """Standard training at the hypers found: partitioned training with one chunk."""
+    fields = {
+        name: getattr(config, name)
+        for name in ("passes", "interval", "batch_size", "optimiser", "train_on")
+    }
+    fields["optimiser"] = config.optimiser.replaced({"schedule": "cosine"})
+    hypers = config.hypers.at(found)
+    given = {**fields, "hypers": hypers, "proportions": (1.0,)}
+    return given_config(PartitionedConfig, given, net=GivenNet(lambda: net))
+
+
+def _used(config: PartitionedConfig) -> dict[str, Any]:
+    left_out = {"net", "method", "train_on"}
+    return {
+        name: getattr(config, name) for name in type(config).model_fields if name not in left_out
+    }
+
+
+def _restore_dropout(
+    net: nn.Module, learner: PartitionedLearner, found: Mapping[str, float]
+) -> None:
+    """Put ordinary dropout layers where slots took their places."""
+    slots = surgery.find(net, DropoutSlot)
+    if not slots or learner.hypers.acts_at_slots():
+        return
+
+    def dropout(_: str, slot: DropoutSlot) -> nn.Module:
+        layer = nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
+        layer.training = net.training
+        return layer
+
+    surgery.replace(net, DropoutSlot, dropout, expected=len(slots))

@@ -43,11 +43,18 @@ class MixedBatch:
     Args:
         parts: under the node scheme; norms over the batch are refused.
         levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
+        trainable: make the weights differentiable; otherwise only held parameters are.
     """
 
-    def __init__(self, parts: Partitioned, levels_N: Tensor) -> None:
+    def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
+        if parts.unmixable is not None:
+            raise ConfigError(
+                "a mixed batch takes the gradients of each layer apart by level, but "
+                f"`{parts.unmixable}` is used by several layers, or by none. Set `mixed` to false."
+            )
         self._parts = parts
         self._levels_N = levels_N
+        self._trainable = trainable
         levels, counts = torch.unique_consecutive(levels_N, return_counts=True)
         ends = counts.cumsum(0)
         self.segments = [
@@ -57,23 +64,23 @@ class MixedBatch:
         if sorted(levels.tolist()) != levels.tolist() or not len(levels):
             raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
         self._leaves = {
-            name: parts.net.get_parameter(name).detach().requires_grad_()
+            name: parts.net.get_parameter(name).detach().requires_grad_(trainable)
             for name, role in parts.roles.items()
             if role is Role.ENTRIES
         }
         self._rows = {
-            name: parts.parts_of(name).detach().requires_grad_()
+            name: parts.parts_of(name).detach().requires_grad_(trainable)
             for name, role in parts.roles.items()
             if role in {Role.PRODUCT, Role.SUM}
         }
 
     def run(self, x: Tensor) -> Any:
         """The net's own forward on inputs (N, ...)."""
-        held = {
-            name: self._parts.net.get_parameter(name).detach()
-            for name, role in self._parts.roles.items()
-            if role is Role.HELD
-        }
+        held: dict[str, Tensor] = {}
+        for name, role in self._parts.roles.items():
+            if role is Role.HELD:
+                parameter = self._parts.net.get_parameter(name)
+                held[name] = parameter.detach() if self._trainable else parameter
         net = reweighted(self._parts.net, {**held, **self._leaves})
         for name, layer in net.named_modules():
             forward = self._forward_of(name, layer)
@@ -81,9 +88,18 @@ class MixedBatch:
                 layer.forward = forward  # of this copy alone
         return net(x)
 
+    @property
+    def leaves(self) -> list[Tensor]:
+        """What a loss of the outputs is differentiated by."""
+        return [*self._leaves.values(), *self._rows.values()]
+
     def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
+        """Differentiate a loss; returns what `grads` does."""
+        gradients(loss, self.leaves)
+        return self.grads()
+
+    def grads(self) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
-        gradients(loss, [*self._leaves.values(), *self._rows.values()])
 
         def of(name: str, level: int) -> Tensor | None:
             if name in self._leaves:
@@ -198,8 +214,10 @@ class _Masked(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = masks.inputs(_input_gradient(ctx.layer, grad, x, weight), owned=True)
         # A layer may be held in part: what has no order belongs to no partition.
-        grad_weight = torch.zeros_like(weight) if "weight" in ctx.orders else None
-        grad_bias = grad.new_zeros(weight.shape[0]) if "bias" in ctx.orders else None
+        has_weight = "weight" in ctx.orders and ctx.needs_input_grad[1]
+        has_bias = "bias" in ctx.orders and ctx.needs_input_grad[2]
+        grad_weight = torch.zeros_like(weight) if has_weight else None
+        grad_bias = grad.new_zeros(weight.shape[0]) if has_bias else None
         for segment in masks.segments:
             rows = slice(segment.start, segment.end)
             if grad_weight is not None:

@@ -60,7 +60,7 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             if self._best is not None:
                 self._load_model_state(self._best["model"])
                 self._best = None
-            self.parts.merged()
+            self.merged()
             self._released = self._release()
         return self._released.step(self.progress)
 
@@ -68,6 +68,9 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
         if self._released is None:
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
+
+    def finish(self) -> nn.Module:
+        return super().finish() if self._released is None else self.net
 
     def trained_net(self) -> nn.Module:
         return super().trained_net() if self._released is None else self.net

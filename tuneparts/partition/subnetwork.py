@@ -61,8 +61,8 @@ class View:
 class Partitioned(nn.Module):
     """A net whose weights are dealt out to C partitions.
 
-    Calling it runs subnetwork C, that is all weights. Only linear, convolutional, norm and
-    scalar layers can be partitioned; any other with parameters is refused by name.
+    Calling it runs subnetwork C, that is all weights. The random scheme deals out any weights; the
+    node scheme needs linear and convolutional layers, norms and scalars.
 
     Args:
         net: at its initial values; its linear and convolutional weights stay in place and train.
@@ -111,6 +111,8 @@ class Partitioned(nn.Module):
         for name in self._normed:
             self._separate_statistics(name)
         self._index()
+        self.unmixable = self._find_unmixable()
+        """A weight that is not of one layer alone, whose gradients no layer can take apart."""
         for k in self.filled:
             if not self.shares(k):
                 raise ConfigError(
@@ -123,6 +125,19 @@ class Partitioned(nn.Module):
     def filled(self) -> list[int]:
         """The partitions that own weights."""
         return [k for k, share in enumerate(self.proportions, start=1) if share > 0]
+
+    def _find_unmixable(self) -> str | None:
+        if self._tied:
+            return next(iter(self._tied))
+        seen = self.wiring.layers if self.wiring is not None else {}
+        return next(
+            (
+                name
+                for name, role in self.roles.items()
+                if role is Role.ENTRIES and name.rpartition(".")[0] not in seen
+            ),
+            None,
+        )
 
     def held(self) -> list[nn.Parameter]:
         """Parameters of no partition that still require gradients."""
@@ -217,6 +232,36 @@ class Partitioned(nn.Module):
                 net.get_submodule(name).training = False
         return net(x)
 
+    @property
+    def has_statistics(self) -> bool:
+        """Whether norms keep running statistics, a set for each subnetwork."""
+        return bool(self._normed)
+
+    @torch.no_grad()
+    def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
+        """A view whose norms have plain means over some inputs in place of running statistics.
+
+        Running statistics of a subnetwork move in steps of its own partition only, and lag behind
+        weights of earlier ones. The net's own are left as they are.
+
+        Args:
+            view: of a subnetwork from 1 on; everything but its norms runs in evaluation mode.
+            predict: calls the net that it is given on inputs that the subnetwork may see.
+        """
+        tensors = dict(view.tensors)
+        for name in self._normed:
+            for statistic in _STATISTICS:
+                key = f"{name}.{statistic}"
+                tensors[key] = torch.zeros_like(tensors[key])
+        net = reweighted(self.net, tensors).eval()
+        for name in self._normed:
+            norm = net.get_submodule(name)
+            assert isinstance(norm, _NormBase)
+            norm.training = True
+            norm.momentum = None  # a cumulative average
+        predict(net)
+        return View(view.level, tensors, [])
+
     def forward(self, x: Tensor, level: int | None = None) -> Any:
         """What subnetwork `level` makes of a batch; all partitions are active if None."""
         view = self.view(self.num_partitions if level is None else level)
@@ -253,19 +298,16 @@ class Partitioned(nn.Module):
                 f"a masked unit must contribute nothing, so the node scheme has zero defaults, but "
                 f"got defaults={self._defaults!r}. Use zero defaults or the random scheme."
             )
-        if self._tied:
-            name, (other, *_) = next(iter(self._tied.items()))
-            raise ConfigError(
-                "the node scheme labels the units around each weight, so layers must own their "
-                f"weights, but `{name}` is also `{other}`. Use the random scheme."
-            )
         return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
 
     def _deal_out(self, name: str, seed: int) -> None:
         parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
         if self.wiring is not None:
+            # A tied weight joins units at each of its places; the latest of them owns it.
             labels = self.wiring.labels_of(name, parameter.shape)
+            for other in self._tied.get(name, ()):
+                labels = torch.maximum(labels, self.wiring.labels_of(other, parameter.shape))
         else:
             generator = seeding.torch_generator(seed, "assign", name)
             labels = random_labels(parameter.numel(), self.proportions, generator=generator)

@@ -21,6 +21,8 @@ from tuneparts.models.layers import Bias
 from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import NORMS, Role, nested_labels, random_labels
 
+_NUM_BUMPED = 16
+"""Units of a layer, about, that are moved to see whether they are outputs."""
 _Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -65,12 +67,14 @@ class Wiring:
             example: inputs (N, ...) whose shape is used.
             seed: draws the labels.
         """
-        weighted = _weighted_layers(net, roles)
-        called = _Probe(net, weighted, {}, example, seed).run(level=None, with_biases=False)
+        weighted, held = _weighted_layers(net, roles)
+        probe = _Probe(net, weighted, {}, example, seed)
+        called = probe.run(level=None, with_biases=False)
+        outputs = probe.output_layers(list(called))
         out_labels: dict[str, Tensor] = {}
         for name in called:
             width = weighted[name].weight.shape[0]
-            is_hidden = name != list(called)[-1] and roles[f"{name}.weight"] is Role.ENTRIES
+            is_hidden = name not in outputs and name not in held
             out_labels[name] = (
                 random_labels(
                     width,
@@ -97,8 +101,13 @@ class Wiring:
         return cls(layers, groups)
 
     def labels_of(self, name: str, shape: torch.Size) -> Tensor:
-        """Partition of each entry of a weight or bias, uint8, in its shape."""
+        """Partition of each entry of a weight or bias, uint8, in its shape.
+
+        What no pass through a layer of its own uses belongs to partition 1: its units are unknown.
+        """
         layer_name, _, kind = name.rpartition(".")
+        if layer_name not in self.layers:
+            return torch.ones(shape, dtype=torch.uint8)
         units = self.layers[layer_name]
         if kind == "bias":
             return units.out_labels.clone()
@@ -147,6 +156,51 @@ class _Probe:
         self._tensors = {True: loud, False: quiet}
         self._x = positive(example[:2]) * max(1, example[0].numel())
 
+    def output_layers(self, names: Sequence[str]) -> set[str]:
+        """Layers whose units are outputs of the net, each one output: all in partition 1.
+
+        A unit that is an output moves that output alone, or all others by one amount, as before a
+        log-softmax. Where no layer is found, it is the last one that runs, if it is as wide.
+
+        Args:
+            names: of the layers that run, in order.
+        """
+        found = set()
+        usual = self._outputs()
+        widths = {name: len(self._weighted[name].get_parameter("weight")) for name in names}
+        names = [name for name in names if widths[name] == usual.shape[1]]
+        for name in names:
+            width = widths[name]
+            units = range(width) if width <= _NUM_BUMPED else range(0, width, width // _NUM_BUMPED)
+            if all(_is_own(self._outputs((name, unit)) - usual, unit) for unit in units):
+                found.add(name)
+        is_last = bool(names) and names[-1] == list(widths)[-1]
+        return found or (set(names[-1:]) if is_last else set())
+
+    @torch.no_grad()
+    def _outputs(self, bump: tuple[str, int] | None = None) -> Tensor:
+        """Outputs (N, K) of the net, with one unit of one layer moved."""
+
+        def move(_: nn.Module, __: Any, out: Tensor) -> Tensor:
+            assert bump is not None
+            out = out.clone()
+            axis = out.dim() - 1 if isinstance(self._weighted[bump[0]], nn.Linear) else 1
+            out.select(axis, bump[1]).mul_(1.5).add_(0.5)
+            return out
+
+        handles = [self._weighted[bump[0]].register_forward_hook(move)] if bump else []
+        try:
+            found = reweighted(self._net, self._tensors[True]).eval()(self._x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not isinstance(found, Tensor) or found.dim() != 2:
+            raise ConfigError(
+                "the node scheme looks for the layers that make the outputs (B, K), but the net "
+                f"returns {type(found).__name__}. Let it return one tensor of that shape."
+            )
+        return found
+
     @torch.no_grad()
     def run(self, *, level: int | None, with_biases: bool) -> dict[str, Tensor]:
         """Units (I,) that are not zero, by layer, in the order in which the layers run."""
@@ -191,20 +245,40 @@ class _Probe:
         return seen
 
 
-def _weighted_layers(net: nn.Module, roles: Mapping[str, Role]) -> dict[str, Any]:
+def _is_own(change_NK: Tensor, unit: int) -> bool:
+    """Whether moving a unit moved the output of its number, and all others by one amount."""
+    if change_NK.shape[1] == 1:
+        return False
+    others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
+    common = others.mean(1, keepdim=True)
+    size = change_NK.abs().max()
+    moved = (change_NK[:, unit] - common[:, 0]).abs().max()
+    return bool(moved > 1e-6 * (1 + size)) and bool((others - common).abs().max() <= 1e-5 * size)
+
+
+def _weighted_layers(
+    net: nn.Module, roles: Mapping[str, Role]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Linear and convolutional layers by name, and which of them are held."""
+    by_id = {id(p): roles[name] for name, p in net.named_parameters() if name in roles}
     layers: dict[str, Any] = {}
     for name, module in net.named_modules():
-        full = f"{name}.weight" if name else "weight"
-        if isinstance(module, _Weighted) and full in roles:
+        own = {key: p for key, p in module.named_parameters(recurse=False) if id(p) in by_id}
+        is_weighted = isinstance(module, _Weighted)
+        if is_weighted and "weight" in own:
             layers[name] = module
-        elif roles.get(full) is Role.ENTRIES:
-            raise ConfigError(
-                f"the node scheme labels units of linear and convolutional layers, but "
-                f"`{name}` is a {type(module).__name__}. Use the random scheme."
-            )
+        for key, parameter in own.items():
+            is_known = is_weighted and key in ("weight", "bias")
+            if by_id[id(parameter)] is Role.ENTRIES and not is_known:
+                raise ConfigError(
+                    "the node scheme labels units of linear and convolutional layers, but "
+                    f"`{name or 'the net itself'}` is a {type(module).__name__} with a parameter "
+                    f"`{key}`. Use the random scheme."
+                )
     if "" in layers:
         raise ConfigError(
             "the node scheme labels hidden units, but the net is a single layer. Use the random "
             "scheme."
         )
-    return layers
+    held = {n for n, layer in layers.items() if by_id[id(layer.weight)] is not Role.ENTRIES}
+    return layers, frozenset(held)

@@ -85,6 +85,7 @@ def _gaps(summary: pd.DataFrame) -> list[str]:
         "failed": "failed",
         "missing": "missing",
         "unfinished": "not finished",
+        "not_started": "not started",
         "unscored": "without a validation score",
     }
     counts = {words: int(summary[kind].sum()) for kind, words in kinds.items()}

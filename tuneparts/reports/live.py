@@ -10,7 +10,16 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialRunning
+from tuneparts.journal import (
+    Event,
+    ReplicateStopped,
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRetried,
+    TrialRunning,
+    TrialVoided,
+)
 from tuneparts.reports.progress import clock, share
 from tuneparts.reports.rendering import Cell, Table, to_rich
 from tuneparts.schema import lookup
@@ -24,16 +33,21 @@ _BAR = 30
 class _ArmState:
     total: int
     budget: int
+    num_seeds: int
     passes: dict[TrialId, int] = field(default_factory=dict)
     running: set[TrialId] = field(default_factory=set)
     ended: dict[TrialId, str] = field(default_factory=dict)
     best: float | None = None
+    stopped: set[int] = field(default_factory=set)
+    """Seeds under which nothing more runs."""
 
     @property
     def fraction(self) -> float:
         """Share of the arm's passes that is over."""
         spent = [passes for trial, passes in self.passes.items() if trial not in self.ended]
-        return share(spent, len(self.ended), total=self.total, budget=self.budget)
+        ended = sum(1 for trial in self.ended if trial.seed not in self.stopped)
+        ended += len(self.stopped) * self.total // self.num_seeds
+        return share(spent, ended, total=self.total, budget=self.budget)
 
     def count(self, outcome: str) -> int:
         return sum(1 for one in self.ended.values() if one == outcome)
@@ -50,7 +64,9 @@ class LiveView:
         self._fraction_at_start: float | None = None
         self._arms = {
             arm.name: _ArmState(
-                arm.trials_per_seed * len(search.seeds_of(arm)), budget=arm.config.passes
+                arm.trials_per_seed * len(search.seeds_of(arm)),
+                budget=arm.config.passes,
+                num_seeds=len(search.seeds_of(arm)),
             )
             for arm in search.arms
         }
@@ -90,8 +106,12 @@ class LiveView:
         elif isinstance(event, TrialEnded):
             arm.running.discard(event.trial)
             arm.ended[event.trial] = event.outcome
+        elif isinstance(event, TrialVoided):
+            arm.ended[event.trial] = "stopped"
         elif isinstance(event, TrialRetried):
             arm.ended.pop(event.trial, None)
+        elif isinstance(event, ReplicateStopped):
+            arm.stopped.add(event.trial.seed)
 
     @property
     def fraction(self) -> float:

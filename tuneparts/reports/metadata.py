@@ -1,15 +1,19 @@
 """What a report must know of a search besides its numbers: question, arms, budgets, provenance.
 
-It is made from a `Search`, which was validated, and nothing is checked twice.
+It is made from a `Search`, which was validated; what is read back from a store is checked again.
 """
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tuneparts import schema
-from tuneparts.errors import UnknownNameError
+from tuneparts.errors import ConfigError, DataError, UnknownNameError
+from tuneparts.selection import Best, Selection
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,29 @@ class ArmMetadata:
     """Budget of one trial; 0 where it varies."""
     is_adaptive: bool = False
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
+    is_free: bool = False
+    """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    judged_on: str = ""
+    """What its validation and test data has other than that of the search; arms that differ here
+    are not compared."""
 
     @property
     def num_expected(self) -> int:
         """How many trials the arm was to run."""
         return self.trials_per_seed * len(self.seeds)
+
+
+@dataclass(frozen=True)
+class StopMetadata:
+    """A replicate that ran nothing more though trials were left, and why."""
+
+    arm: str
+    seed: int
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,10 @@ class ReportMetadata:
     """Selection metric; may be empty when no arm has anything to select."""
     quantity: str = "accuracy"
     """What the answer, and figures that say nothing else, are about: `test/accuracy`, ..."""
+    objectives: tuple[str, ...] = ()
+    """Metrics that are weighed against each other, the selection metric first; or none."""
+    selection: Mapping[str, Any] = field(default_factory=dict)
+    """The rule that selects, as JSON; the best by the metric where it is empty."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""
@@ -57,8 +81,22 @@ class ReportMetadata:
     command: str = ""
     ui_command: str = "tuneparts ui"
     versions: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """How the run was extended since it began: when, by what, at whose command."""
+    stops: tuple[StopMetadata, ...] = ()
+    """What was stopped; trials that had not started then are counted as such."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
+
+    @property
+    def rule(self) -> Selection:
+        """The rule that selects one trial of each replicate."""
+        return Selection.made_from(self.selection) if self.selection else Best()
+
+    @property
+    def weighed(self) -> tuple[schema.Metric, ...]:
+        """The objectives; the selection metric alone where there is one."""
+        return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
     def arm(self, name: str) -> ArmMetadata:
         """The arm of this name."""
@@ -72,6 +110,8 @@ class ReportMetadata:
         chain: list[str] = []
         leader = self.arm(name).follows
         while leader is not None:
+            if leader in chain:
+                raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
             chain.append(leader)
             leader = self.arm(leader).follows
         return tuple(chain)
@@ -85,12 +125,25 @@ class ReportMetadata:
 
     @classmethod
     def from_json(cls, text: str) -> "ReportMetadata":
-        """Read what `to_json` wrote, and declare the metrics of the search in this process."""
-        tree: dict[str, Any] = json.loads(text)
-        arms = tuple(ArmMetadata(**{**arm, "seeds": tuple(arm["seeds"])}) for arm in tree["arms"])
-        metrics = tuple(
-            schema.Metric(**{**metric, "direction": schema.Direction[metric["direction"]]})
-            for metric in tree.get("metrics", ())  # earlier versions wrote none
-        )
-        schema.declare(*metrics)
-        return cls(**{**tree, "arms": arms, "figures": tuple(tree["figures"]), "metrics": metrics})
+        """Read what `to_json` wrote, and declare the metrics of the search in this process.
+
+        Raises:
+            DataError: Something else wrote it.
+        """
+        try:
+            tree: dict[str, Any] = json.loads(text)
+            # Earlier versions wrote no metrics.
+            for metric in tree.setdefault("metrics", []):
+                metric["direction"] = schema.Direction[metric["direction"]]
+            found = _adapter().validate_python(tree)
+            for arm in found.arms:
+                found.leaders(arm.name)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"this does not describe a search: {error!s:.300}") from None
+        schema.declare(*found.metrics)
+        return found
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[ReportMetadata]:
+    return TypeAdapter(ReportMetadata)

@@ -13,6 +13,7 @@ from importlib import resources
 import pandas as pd
 from plotly.offline import get_plotlyjs
 
+from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
 from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
@@ -129,7 +130,7 @@ def _figure(name: str, drawing: Drawing | Note) -> str:
 
 
 def _troubles(trials: pd.DataFrame) -> str:
-    rows = trials[trials["outcome"].eq("failed") | ~trials["outcome"].isin(OUTCOMES)]
+    rows = trials[~trials["outcome"].isin({*OUTCOMES, NOT_STARTED} - {"failed"})]
     if rows.empty:
         return ""
     items = [
@@ -157,6 +158,7 @@ def _provenance(run_data: RunData) -> str:
     metadata = run_data.metadata
     facts = {
         "command": metadata.command,
+        **{f"extended ({n})": told for n, told in enumerate(metadata.history, start=1)},
         "parent run": metadata.parent_run_id,
         "config digest": metadata.digest,
         "commit": metadata.commit,

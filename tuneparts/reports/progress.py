@@ -6,6 +6,7 @@ from datetime import datetime
 import pandas as pd
 
 from tuneparts import schema
+from tuneparts.frames import NOT_STARTED
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import OUTCOMES, column
 
@@ -34,7 +35,7 @@ def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
     metric = schema.lookup(metadata.metric) if metadata.metric else None
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
-        ended = own["outcome"].isin(OUTCOMES)
+        ended = own["outcome"].isin([*OUTCOMES, NOT_STARTED])
         scores = column(own, metric.name).dropna() if metric else pd.Series(dtype=float)
         is_up = metric is not None and metric.direction is schema.Direction.UP
         rows.append(

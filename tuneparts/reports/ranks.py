@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
@@ -39,6 +38,8 @@ class Ranks:
         num_tasks, num_arms = self.ranks_TA.shape
         if num_tasks < 2 or num_arms < 3 or np.ptp(self.ranks_TA) == 0:
             return math.nan
+        from scipy import stats  # takes more than a second to import
+
         return float(stats.friedmanchisquare(*self.ranks_TA.T).pvalue)
 
 
@@ -63,6 +64,8 @@ def ranks(scores: Mapping[str, Mapping[str, float]], *, larger_is_better: bool) 
         )
     values_TA = np.array([[of_task[arm] for arm in arms] for of_task in scores.values()])
     signed_TA = -values_TA if larger_is_better else values_TA
+    from scipy import stats
+
     return Ranks(tuple(scores), tuple(arms), stats.rankdata(signed_TA, axis=1))
 
 

@@ -2,19 +2,21 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
 import pandas as pd
 
+from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
-from tuneparts.reports import answer, tables
-from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports import answer, fronts, tables
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.select import select, summarise
 from tuneparts.reports.verdict import Verdict, judge
+from tuneparts.search.drawn import DRAWN_COLUMNS
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
@@ -44,36 +46,63 @@ class RunData:
     """Why there are no sample grids."""
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
     """Values that changed on the way of each trial; see `frames.schedules`."""
+    drawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DRAWN_COLUMNS))
+    """What each trial drew from its arm's space; see `search.drawn`."""
     find: ArtifactReader | None = None
     """Reads the tables that trials left; None where they are out of reach."""
 
     @cached_property
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each (arm, seed): the best by validation."""
-        return select(self.trials, self.metadata)
+        with schema.using(*self.metadata.metrics):
+            return select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
-        return summarise(self.trials, self.metadata, self.selected)
+        with schema.using(*self.metadata.metrics):
+            return summarise(self.trials, self.metadata, self.selected)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
-        return tables.build(self.summary, self.metadata, self.verdict, found)
+        with schema.using(*self.metadata.metrics):
+            built = tables.build(self.summary, self.metadata, self.verdict, found)
+            return built + fronts.build(self.trials, self.metadata, self.selected)
 
     @cached_property
     def answer(self) -> str:
         """The question answered in one sentence, by test data if any trial has seen them."""
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
-        has_no_test = usual not in self.trials and own in self.trials
-        return answer.answer(self.verdict(own if has_no_test else usual), self.summary)
+        metric = own if usual not in self.trials and own in self.trials else usual
+        with schema.using(*self.metadata.metrics):
+            return self._answer(metric)
+
+    def _answer(self, metric: str) -> str:
+        """One sentence for the arms of each set of examples that arms are judged on."""
+        groups: dict[str, list[ArmMetadata]] = {}
+        for arm in self.metadata.arms:
+            groups.setdefault(arm.judged_on, []).append(arm)
+        if len(groups) <= 1:
+            return answer.answer(self.verdict(metric), self.summary)
+        answers = []
+        for judged_on, arms in groups.items():
+            names = [arm.name for arm in arms]
+            verdict = judge(
+                self.selected[self.selected["arm"].isin(names)],
+                replace(self.metadata, arms=tuple(arms)),
+                metric,
+            )
+            text = answer.answer(verdict, self.summary[self.summary["arm"].isin(names)])
+            answers.append(f"With {judged_on or 'the data as it is'}: {text}")
+        return " ".join(answers)
 
     def verdict(self, metric: str) -> Verdict:
         """The arms compared by a metric of the selected trials."""
         if metric not in self._verdicts:
-            self._verdicts[metric] = judge(self.selected, self.metadata, metric)
+            with schema.using(*self.metadata.metrics):
+                self._verdicts[metric] = judge(self.selected, self.metadata, metric)
         return self._verdicts[metric]
 
     @cached_property

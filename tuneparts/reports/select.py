@@ -12,12 +12,12 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError
+from tuneparts.frames import NOT_STARTED
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
-from tuneparts.schema import best_index
 
 OUTCOMES = ("finished", "stopped", "failed")
-_COSTS = ("cost/passes", "cost/seconds")
+_COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
 EXCHANGED = ("communication/", "federated/")
@@ -60,7 +60,7 @@ def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
 
 def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
     """Return the row of the best candidate of one (arm, seed)."""
-    if len(candidates) == 1:
+    if len(candidates) == 1 and not metadata.selection:
         return int(candidates.index[0])
     if not metadata.metric:
         first = candidates.iloc[0]
@@ -68,9 +68,20 @@ def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
             f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
             f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
         )
-    scores = dict(zip(candidates["index"], column(candidates, metadata.metric), strict=True))
-    index = best_index(scores, schema.selection_metric(metadata.metric))
+    schema.selection_metric(metadata.metric)  # refuses test data
+    shown = {str(n): column(candidates, str(n)) for n in candidates if _is_weighed(str(n))}
+    rows = {
+        int(index): {name: float(values[label]) for name, values in shown.items()}
+        for label, index in zip(candidates.index, candidates["index"], strict=True)
+    }
+    index = metadata.rule.choose(rows, metadata.weighed)
     return None if index is None else int(candidates.index[candidates["index"] == index][0])
+
+
+def _is_weighed(name: str) -> bool:
+    """Whether a column is a metric that a selection may look at."""
+    metric = schema.find(name) if "/" in name else None
+    return metric is not None and not metric.reads_test
 
 
 def summarise(
@@ -85,10 +96,10 @@ def summarise(
 
     Returns:
         Columns arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
-    expected, finished, stopped, failed, unfinished, missing, unscored (counts of trials),
-    first_error, passes and seconds (mean over seeds of what all trials of a seed cost), the same
-    with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where anything was
-    sent), and for each metric its mean over seeds under the schema name, with the
+    expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
+    trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
+    the same with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where
+    anything was sent), and for each metric its mean over seeds under the schema name, with the
     standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
     chosen = select(trials, metadata) if selected is None else selected
@@ -103,7 +114,7 @@ def summarise(
             "follows": arm.follows or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
-            **_counts(own, arm, metadata.metric),
+            **_counts(own, arm, metadata),
             "first_error": _first_error(own),
         }
         for cost in _COSTS:
@@ -170,16 +181,20 @@ def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
         )
 
 
-def _counts(own: pd.DataFrame, arm: ArmMetadata, metric: str) -> dict[str, int]:
+def _counts(own: pd.DataFrame, arm: ArmMetadata, metadata: ReportMetadata) -> dict[str, int]:
     present = own["seed"].value_counts()
-    missing = sum(max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds)
+    metric = metadata.metric
+    absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
+    stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
+    not_started = own["outcome"] == NOT_STARTED
     finished = own[own["outcome"] == "finished"]
     needs_metric = arm.trials_per_seed > 1 and metric != ""
     return {
         "expected": arm.num_expected,
         **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
-        "unfinished": int((~own["outcome"].isin(OUTCOMES)).sum()),
-        "missing": missing,
+        "unfinished": int((~own["outcome"].isin(OUTCOMES) & ~not_started).sum()),
+        "missing": sum(count for seed, count in absent.items() if seed not in stopped),
+        "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
         "unscored": int(column(finished, metric).isna().sum()) if needs_metric else 0,
     }
 

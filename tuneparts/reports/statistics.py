@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from tuneparts.errors import ConfigError
 
@@ -72,52 +71,85 @@ def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | N
     return _t_interval(point.mean, point.se, point.num - 1, level)
 
 
-def paired_difference(
-    a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95
-) -> Difference:
-    """Return the mean of a - b over the seeds that both have, with Student's interval.
+@dataclass(frozen=True)
+class Contrast:
+    """A difference of means with its standard error, from which intervals and tests follow."""
+
+    mean: float
+    se: float
+    """NaN where one seed leaves it unknown."""
+    freedom: float
+    num: int
+    """Seeds on the smaller side."""
+    is_paired: bool
+
+    def interval(self, level: float) -> Interval | None:
+        """Student's interval of this level."""
+        if math.isnan(self.se):
+            return None
+        return _t_interval(self.mean, self.se, self.freedom, level)
+
+    def above(self, bound: float) -> float:
+        """P value of the one-sided test that the difference is not above a bound."""
+        from scipy import stats
+
+        if math.isnan(self.se):
+            return 1.0
+        if self.se == 0:
+            return float(self.mean <= bound)
+        return float(stats.t.sf((self.mean - bound) / self.se, self.freedom))
+
+    def below(self, bound: float) -> float:
+        """P value of the one-sided test that the difference is not below a bound."""
+        turned = Contrast(-self.mean, self.se, self.freedom, self.num, self.is_paired)
+        return turned.above(-bound)
+
+
+def paired_contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Contrast:
+    """Return the mean of a - b over the seeds that both have.
 
     Args:
         a: score by seed.
         b: score by seed.
-        level: of the interval.
     """
     seeds = sorted(set(a) & set(b))
     if not seeds:
         raise ConfigError(
             "a paired difference needs a seed that both sides have, but got "
-            f"{sorted(a)} and {sorted(b)}. Use `welch_difference`."
+            f"{sorted(a)} and {sorted(b)}. Use `welch_contrast`."
         )
-    gaps = [a[seed] - b[seed] for seed in seeds]
-    return Difference(
-        float(np.mean(gaps)), student_interval(gaps, level), len(gaps), is_paired=True
-    )
+    point = estimate([a[seed] - b[seed] for seed in seeds])
+    return Contrast(point.mean, point.se, point.num - 1, point.num, is_paired=True)
 
 
-def welch_difference(a: npt.ArrayLike, b: npt.ArrayLike, level: float = 0.95) -> Difference:
-    """Return the difference of two means with the interval of Welch (1947), for unmatched seeds."""
+def welch_contrast(a: npt.ArrayLike, b: npt.ArrayLike) -> Contrast:
+    """Return the difference of two means of unmatched seeds (Welch 1947)."""
     first, second = estimate(a), estimate(b)
-    gap, num = first.mean - second.mean, min(first.num, second.num)
-    if math.isnan(first.se) or math.isnan(second.se):
-        return Difference(gap, None, num, is_paired=False)
     u, v = first.se**2, second.se**2
-    if u + v == 0:
-        return Difference(gap, Interval(gap, gap, level), num, is_paired=False)
-    freedom = (u + v) ** 2 / (u**2 / (first.num - 1) + v**2 / (second.num - 1))
-    return Difference(gap, _t_interval(gap, math.sqrt(u + v), freedom, level), num, is_paired=False)
+    freedom = math.nan
+    if u + v > 0:
+        freedom = (u + v) ** 2 / (u**2 / (first.num - 1) + v**2 / (second.num - 1))
+    gap, num = first.mean - second.mean, min(first.num, second.num)
+    return Contrast(gap, math.sqrt(u + v), freedom, num, is_paired=False)
+
+
+def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Contrast:
+    """Compare two arms: paired over seeds when they share at least two, else by Welch's error."""
+    if len(set(a) & set(b)) >= 2:
+        return paired_contrast(a, b)
+    return welch_contrast(list(a.values()), list(b.values()))
 
 
 def difference(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Difference:
-    """Compare two arms: paired over seeds when they share at least two, else by Welch's interval.
+    """Compare two arms, with an interval of this level.
 
     Example:
         >>> gap = difference({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.6})
         >>> round(gap.mean, 6), gap.is_paired
         (0.2, True)
     """
-    if len(set(a) & set(b)) >= 2:
-        return paired_difference(a, b, level)
-    return welch_difference(list(a.values()), list(b.values()), level)
+    found = contrast(a, b)
+    return Difference(found.mean, found.interval(level), found.num, found.is_paired)
 
 
 def best_of_weights(num_trials: int) -> Floats:
@@ -197,5 +229,9 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, larger_is_better: bool) ->
 
 
 def _t_interval(mean: float, se: float, freedom: float, level: float) -> Interval:
+    if se == 0:
+        return Interval(mean, mean, level)
+    from scipy import stats  # takes more than a second to import
+
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * se
     return Interval(mean - half, mean + half, level)

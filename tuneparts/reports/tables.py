@@ -122,13 +122,31 @@ def _scores_and_costs(
 
 
 def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
-    single = [name for name in names if name in schema.METRICS]
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(schema.lookup(name).name, []).append(name)
     note = "Hypers of the selected trials: mean ± standard error over seeds."
-    if len(single) < len(names):
-        hidden = len(names) - len(single)
-        note += f" {hidden} values of families such as `{names[-1]}` are in the CSV file only."
-    columns = (_arms(summary), *(_scores(summary, name) for name in single))
-    return Table("Hypers", columns, (note,))
+    if any(name.endswith(".*") for name in families):
+        note += " Of a family, such as one value per class, the smallest and the largest mean are "
+        note += "shown; each value is in the CSV file."
+    columns = [
+        _range(summary, family, members) if family.endswith(".*") else _scores(summary, members[0])
+        for family, members in families.items()
+    ]
+    return Table("Hypers", (_arms(summary), *columns), (note,))
+
+
+def _range(summary: pd.DataFrame, family: str, members: list[str]) -> Column:
+    """The smallest and the largest mean of a family of hypers, for each arm that has it."""
+    metric = schema.lookup(family)
+    cells = []
+    for row in summary.to_dict("records"):
+        means = [row[name] for name in members if not math.isnan(row[name])]
+        ends = (min(means), max(means)) if means else (math.nan,)
+        texts = dict.fromkeys(number(end, metric.decimals) for end in ends)
+        cells.append(Cell(" to ".join(texts)))
+    header = f"{label(family)}, {len(members)} values"
+    return Column(header, tuple(cells), tip=metric.meaning)
 
 
 def _schedule(arm: str, rows: pd.DataFrame) -> Table:
@@ -179,8 +197,8 @@ def _with_failures(column: Column, summary: pd.DataFrame) -> Column:
 
 
 def _state(row: Mapping[Hashable, object], of: str = "") -> str:
-    kinds = ["failed", "missing", "unfinished", "stopped", "unscored"]
-    parts = [f"{kind}: {row[kind]}{of}" for kind in kinds if row[kind]]
+    kinds = ["failed", "missing", "unfinished", "not_started", "stopped", "unscored"]
+    parts = [f"{kind.replace('_', ' ')}: {row[kind]}{of}" for kind in kinds if row[kind]]
     return ", ".join(parts) or "no finished trial"
 
 
@@ -189,8 +207,8 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
     for row in summary.to_dict("records"):
         seeds.append(Cell(f"{row['seeds']}/{row['seeds_expected']}"))
         rest = [
-            f"{row[kind]} {kind}"
-            for kind in (*OUTCOMES[1:], "unfinished", "missing", "unscored")
+            f"{row[kind]} {kind.replace('_', ' ')}"
+            for kind in (*OUTCOMES[1:], "unfinished", "missing", "not_started", "unscored")
             if row[kind]
         ]
         text = f"{row['finished']}/{row['expected']}"
@@ -204,12 +222,18 @@ def _counts(summary: pd.DataFrame) -> list[Column]:
 
 def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
-    for name, decimals in (("passes", 0), ("seconds", 1)):
+    shown = [("passes", 0), ("weight_steps", 0), ("seconds", 1)]
+    summary = summary.assign(weight_steps=summary["weight_steps"].replace(0.0, float("nan")))
+    steps = summary["weight_steps"]
+    if steps.isna().all() or steps.equals(summary["passes"]):
+        shown = [(name, decimals) for name, decimals in shown if name != "weight_steps"]
+    for name, decimals in shown:
         cells = (Cell(number(value, decimals)) for value in summary[name])
         tip = GLOSSARY["pass"] if name == "passes" else ""
         detail = 5 if name == "seconds" else 0
-        columns.append(Column(f"{name} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
-        if summary["follows"].astype(bool).any():
+        words = name.replace("_", " ")
+        columns.append(Column(f"{words} per seed", tuple(cells), detail=min(detail, 1), tip=tip))
+        if name != "weight_steps" and summary["follows"].astype(bool).any():
             total = (Cell(number(value, decimals)) for value in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(Column(header, tuple(total), detail=detail, tip=GLOSSARY["leader"]))
@@ -266,18 +290,42 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
     return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
+def stop_notes(metadata: ReportMetadata) -> list[str]:
+    """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
+    notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for stop in metadata.stops:
+        if not stop.is_all:
+            reasons.setdefault((stop.arm, stop.message), []).append(stop.seed)
+    for (arm, message), seeds in reasons.items():
+        words = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        notes.append(f"{arm} was stopped under {words}: {message}.")
+    return notes
+
+
 def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
     chosen = (
-        f"of the trial selected by {metadata.metric} within each seed" if metadata.metric else ""
+        f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )
     notes = [
         f"Mean ± standard error over seeds {chosen}".rstrip()
         + f"; passes and seconds are what all trials of a seed cost ({PASS_IN_SHORT})."
     ]
+    notes += [f"Extended {told}." for told in metadata.history]
+    notes += stop_notes(metadata)
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:
             error = f"; first error: {row['first_error']}" if row["first_error"] else ""
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
+        if arm.is_free:
+            notes.append(
+                f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
+                "rerun may differ."
+            )
+    if "cost/seconds" in metadata.objectives and any(arm.is_adaptive for arm in metadata.arms):
+        notes.append("Seconds are an objective: what was tried depends on the machine's speed.")
+    if len({arm.judged_on for arm in metadata.arms}) > 1:
+        notes.append("Arms that are judged on other examples are not compared with each other.")
     return notes

@@ -58,7 +58,9 @@ def judge(selected: pd.DataFrame, metadata: ReportMetadata, metric: str) -> Verd
     means = {arm: estimate(list(by_seed.values())).mean for arm, by_seed in scores.items()}
     names = [arm.name for arm in metadata.arms if arm.name in means]
     ranked = sorted(names, key=lambda name: sign * means[name])
-    others = ranked[1:]
+    # Scores on different examples are no comparison, so nobody wins.
+    is_one_task = len({arm.judged_on for arm in metadata.arms if arm.name in names}) <= 1
+    others = ranked[1:] if is_one_task else []
     gaps = {
         name: difference(scores[ranked[0]], scores[name], 1 - MISTAKES / len(others))
         for name in others

@@ -1,19 +1,24 @@
 """Refuses a search that cannot run, in the driver and before anything of it is written."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from tuneparts.data.digest import part_digest
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, TunepartsError
 from tuneparts.models import check_own_nets, own_nets
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search import draws
+from tuneparts.search.spec import Arm, Search, variant_name
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
 from tuneparts.training.supervised import SupervisedConfig
 
 
-def check(search: Search, task: Task | None = None) -> None:
+def check(
+    search: Search, task: Task | None = None, variants: Mapping[str, Task] | None = None
+) -> None:
     """Ask every method whether it can run here, and try what the search brings along.
 
     Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
@@ -22,6 +27,7 @@ def check(search: Search, task: Task | None = None) -> None:
     Args:
         search: the resolved search.
         task: its data; read here when not given, and only if something is to be tried with it.
+        variants: `search.load_variants()`; read here when not given.
 
     Raises:
         ConfigError: An arm cannot run, with its name, the reason and the cure.
@@ -33,6 +39,12 @@ def check(search: Search, task: Task | None = None) -> None:
     """
     for arm in search.arms:
         arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
+        if search.objectives and arm.algorithm.is_adaptive:
+            _try_objectives(arm, search)
+    variants = search.load_variants() if variants is None else variants
+    for arm in search.arms:
+        if arm.has_variants:
+            _check_variants(arm, search.metric, variants)
     if task is None and _brings_something(search):
         task = search.load_data()
     if task is None:
@@ -48,8 +60,37 @@ def check(search: Search, task: Task | None = None) -> None:
 
 def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
-    rng = numpy_generator(0, "try a config")
-    return arm.config.replaced({path: dim.sample(rng) for path, dim in arm.space.items()})
+    values = draws.sample(arm, numpy_generator(0, "try a config"))
+    return arm.config.replaced(arm.of_config(values))
+
+
+def _try_objectives(arm: Arm, search: Search) -> None:
+    """Let the algorithm propose its first trials; not every sampler takes several objectives."""
+    try:
+        next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(
+            f"the algorithm of `{arm.name}` weighs the objectives {', '.join(search.objectives)}, "
+            f"but it says: {error} Take `nsgaii` or `tpe`, or search by one metric."
+        ) from error
+
+
+def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:
+    """Refuse data that an arm cannot learn from, and scores that do not compare."""
+    parts: dict[str, str] = {}
+    for changes in arm.data_variants():
+        name = variant_name(changes)
+        task = variants[name]
+        _check_task(arm, task)
+        parts[f"{part_digest(task.val)} {part_digest(task.test)}"] = name
+    if len(parts) > 1:
+        one, other, *_ = parts.values()
+        raise ConfigError(
+            f"trials of `{arm.name}` are compared by {metric}, so a dimension over the data leaves "
+            f"validation and test examples as they are, but they differ between {one} and {other}. "
+            "Vary `data.num_train`, or give each variant an arm of its own: "
+            "`crossed(arms, data={...})` of tuneparts.search.crossing."
+        )
 
 
 def _brings_something(search: Search) -> bool:

@@ -10,23 +10,26 @@ import hashlib
 import importlib
 import io
 import json
+import os
 import shutil
 import sys
 import sysconfig
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuneparts
-from tuneparts import import_path
+from tuneparts import atomic, import_path
 from tuneparts.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:  # brings torch, and a listing of searches does not need it
+    from pydantic import BaseModel
+
     from tuneparts.search.spec import Search
 
 LITTER = ("__pycache__", "*.pyc", ".*")
@@ -145,14 +148,48 @@ def keep(search: "Search", folder: Path) -> Code:
     return Code.of(folder)
 
 
+def add(parts: Iterable["BaseModel"], folder: Path) -> None:
+    """Copy what new parts of a search bring along into the folder of a run, beside what is there.
+
+    Args:
+        parts: new arms.
+        folder: where the run keeps its code; made if something is brought.
+
+    Raises:
+        ConfigError: A file of that name is there with another content, which old trials ran with.
+        StorageError: It cannot be written.
+    """
+    for source in dict.fromkeys(path for part in parts for path in _sources(part)):
+        for file in _files(source):
+            goal = folder / file.relative_to(source.parent)
+            if goal.exists() and goal.read_bytes() != file.read_bytes():
+                raise ConfigError(
+                    f"trials of a run share their code, but {file} is not what the run began with. "
+                    "Bring the file back, and put new arms into one of another name."
+                )
+            try:
+                if not goal.exists():
+                    atomic.write_bytes(goal, file.read_bytes())
+            except OSError as error:
+                raise StorageError(
+                    f"the code of a search is kept in {folder}, but: {error}"
+                ) from error
+
+
 def copy(paths: list[Path], folder: Path) -> None:
-    """Copy files and package folders into a folder, side by side."""
+    """Copy files and package folders into a folder, side by side, with modes by this umask."""
+    ignore = shutil.ignore_patterns(*LITTER)
     for path in paths:
-        if path.is_dir():
-            ignore = shutil.ignore_patterns(*LITTER)
-            shutil.copytree(path, folder / path.name, ignore=ignore, dirs_exist_ok=True)
-        else:
-            shutil.copy(path, folder / path.name)
+        if not path.is_dir():
+            shutil.copyfile(path, folder / path.name)
+            continue
+        for here, folders, files in os.walk(path, followlinks=True):
+            goal = folder / path.name / Path(here).relative_to(path)
+            goal.mkdir(parents=True, exist_ok=True)
+            skipped = ignore(here, [*folders, *files])
+            folders[:] = [name for name in folders if name not in skipped]
+            for name in set(files) - skipped:
+                shutil.copyfile(Path(here) / name, goal / name)
 
 
 def neighbours(path: Path) -> list[Path]:
@@ -191,10 +228,10 @@ def _copy(sources: list[Path], folder: Path) -> None:
         half.rename(folder)
 
 
-def _sources(search: "Search") -> list[Path]:
-    """The files and package folders of all that a search names by import path."""
+def _sources(part: "BaseModel") -> list[Path]:
+    """The files and package folders of all that a search, or an arm, names by import path."""
     found: dict[Path, None] = {}
-    for path in _import_paths(json.loads(search.model_dump_json())):
+    for path in _import_paths(json.loads(part.model_dump_json())):
         source = _source(path)
         if source is not None:
             found |= dict.fromkeys([source, *neighbours(source)])

@@ -1,6 +1,7 @@
 """What a run learnt from: written down when it begins, and compared when it goes on."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,21 @@ from tuneparts.errors import DataError, StorageError
 FILE = "data.json"
 
 
-def keep(task: Task, folder: Path) -> None:
+def keep(task: Task, folder: Path, variants: Mapping[str, Task] | None = None) -> None:
     """Write the record of a run's data, or compare the data with the record that is there.
 
     Args:
         task: the data as it was loaded just now.
         folder: of the run.
+        variants: the data of trials that learn from other data, by name.
 
     Raises:
         DataError: The data is not what the run began with.
         StorageError: The record cannot be written.
     """
     now = _facts(task)
+    if variants:
+        now["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
     before = read(folder)
     if before is None:
         try:

@@ -3,10 +3,11 @@
 import ast
 import importlib.machinery
 import importlib.util
+import inspect
 import json
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,13 @@ def find(name: str) -> Path:
     known = {file.name: file.path for file in available()}
     if name not in known:
         raise UnknownNameError("search", name, known)
+    hidden = [place / f"{name}.py" for place in folders() if (place / f"{name}.py").is_file()]
+    if any(not other.samefile(known[name]) for other in hidden):
+        print(
+            f"`{name}` is {known[name].absolute()}, which hides the search of that name that "
+            "tuneparts brings along. Give a path to choose.",
+            file=sys.stderr,
+        )
     return known[name]
 
 
@@ -71,7 +79,9 @@ def load(
 ) -> Any:
     """Load a search file, and apply what was changed on the command line.
 
-    Modules and packages that lie beside the file can be imported while it is loaded.
+    Modules and packages that lie beside the file can be imported while it is loaded. A file that
+    defines `check(search)` is asked last, and raises a ConfigError for a change that would not ask
+    its question any more.
 
     Args:
         name: of a file in `searches/`, or a path.
@@ -79,7 +89,8 @@ def load(
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `arm.field=value` or `data.field=value`.
+        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`; or `NAME=VALUE` for a
+            keyword that the file's `search(scale, *, name=...)` takes.
 
     Returns:
         The search (`spec.Search`) with every value resolved and validated.
@@ -96,14 +107,42 @@ def load(
         raise UnknownNameError("scale", scale, list(Scale))
     try:
         with code.importable(path.resolve().parent, afresh=True):
-            search = _module(path).search(Scale(scale))
+            module = _module(path)
+            changes = list(changes)
+            keywords = _keywords(module.search, changes)
+            search = module.search(Scale(scale), **keywords)
             if not isinstance(search, Search):
                 raise ConfigError(
                     f"`search(scale)` of {path} must return a Search, not {type(search)}."
                 )
-            return _changed(search, trials=trials, seeds=seeds, arms=arms, changes=list(changes))
+            rest = [one for one in changes if one.partition("=")[0] not in keywords]
+            found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=rest)
+            getattr(module, "check", lambda _: None)(found)
+            return found
     except ValidationError as error:
         raise ConfigError(f"{path}: {sentence(Search, error)}") from error
+
+
+def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
+    """What changes say for the keywords of a search file's function; those with a dot are others'.
+
+    Raises:
+        UnknownNameError: It has keywords, but none of this name.
+    """
+    known = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if one.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    found = {}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals or "." in name or not known:
+            continue
+        if name not in known:
+            raise UnknownNameError("keyword of the search", name, known)
+        found[name] = given_value(text)
+    return found
 
 
 def _changed(
@@ -190,18 +229,48 @@ def given_value(text: str) -> Any:
         return text
 
 
-def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one `arm.field=value`."""
-    target, equals, text = change.partition("=")
+def parse_change(text: str) -> tuple[str, str, Any]:
+    """Read what `--set` takes, in every verb that has it: `OWNER.FIELD=VALUE`.
+
+    The owner is an arm, or the method that `fit` trains; or `data`, or `stop` of a search.
+
+    Returns:
+        Owner, dotted path of a field of it, and value.
+
+    Example:
+        >>> parse_change("tpe.algorithm.window=5")
+        ('tpe', 'algorithm.window', 5)
+    """
+    target, equals, value = text.partition("=")
     owner, dot, path = target.partition(".")
+    if not equals or not dot or not owner or not path:
+        raise ConfigError(
+            "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`, but got "
+            f"`{text}`."
+        )
+    return owner, path, given_value(value)
+
+
+_PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures"}
+"""Parts of an arm, beside its config, that can be changed on the command line."""
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    """Apply one change: to the data, the limits of the search, or an arm.
+
+    Of an arm: its config, its algorithm, its resources or its limits.
+    """
+    owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
     owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
-    if not equals or not dot:
-        raise ConfigError(f"a change reads `arm.field=value`, but got `{change}`.")
+    if owner == "stop" and owner not in arms:
+        owners["stop"] = tree["stop"] = tree.get("stop") or {}
     if owner not in owners:
-        raise UnknownNameError("arm", owner, owners)
-    value = given_value(text)
+        raise UnknownNameError("arm", owner, [*owners, "stop"])
     node = owners[owner]
+    head = path.partition(".")[0]
+    if owner in arms and head in _PARTS and head not in node:
+        node = next(arm for arm in tree["arms"] if arm["name"] == owner)
     *parents, leaf = path.split(".")
     for parent in parents:
         if not isinstance(node.get(parent), dict):

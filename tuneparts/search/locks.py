@@ -19,7 +19,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from tuneparts.errors import BusyError
+from tuneparts import atomic
+from tuneparts.errors import BusyError, SecurityError
 
 _held: ContextVar[frozenset[Path]] = ContextVar("run folders that this thread has locked")
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
@@ -62,8 +63,9 @@ def lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    _refuse_links(folder)
     path = folder / "lock"
-    with path.open("a+") as file:
+    with open(path, "a+", opener=lambda _, flags: atomic.open_in_place(path, flags)) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,6 +85,16 @@ def _locked(folder: Path) -> Iterator[None]:
     if not has_flock:
         with _created(folder):
             yield
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise if a part of a run is a link: a stranger's folder would lead us to our own files."""
+    links = [entry.name for entry in os.scandir(folder) if entry.is_symlink()]
+    if links:
+        raise SecurityError(
+            f"a run's folder holds its own files, but `{links[0]}` in {folder} is a link. Look at "
+            "where the folder comes from; checkpoints elsewhere are named with `--storage`."
+        )
 
 
 @contextmanager
@@ -126,7 +138,8 @@ def _beat(path: Path, over: threading.Event) -> None:
 def _is_alive(holder: dict[str, Any], path: Path) -> bool:
     """Whether a holder lives: its process where it is on this machine, else its heartbeat."""
     if holder.get("host") == platform.node():
-        return _process_start(int(holder.get("pid", 0))) == holder.get("process")
+        pid = holder.get("pid", 0)
+        return type(pid) is int and _process_start(pid) == holder.get("process")
     # Both times are by the clock of the file system, so that those of machines may differ.
     probe = path.with_name(f".lock.{uuid.uuid4().hex}")
     probe.touch()
@@ -170,7 +183,7 @@ def _answers(pid: int) -> str | None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return _parse(path.read_text())
+        return _parse(path.read_text("utf-8", "replace"))
     except FileNotFoundError:
         return None
 
@@ -179,7 +192,7 @@ def _parse(text: str) -> dict[str, Any]:
     """What a lock file says; an empty one is being written, and an old one is a number."""
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = {}
     return content if isinstance(content, dict) else {"pid": content}
 

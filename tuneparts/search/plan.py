@@ -2,23 +2,16 @@
 
 A replicate is one seed of one arm, and its algorithm is a generator of batches of segments. The
 plan queues the segments of a batch, collects how they ended, and asks the algorithm for the next
-batch. What the journal already holds is not run again, so a plan made from a journal continues
-where the driver died.
+batch once what it waits for has ended. What the journal already holds is not run again, so a plan
+made from a journal continues where the driver died.
 """
 
+import dataclasses
 import math
 import time
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Container,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-    Set,
-)
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from typing import Any
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import (
@@ -26,46 +19,29 @@ from tuneparts.journal import (
     Journal,
     Observer,
     Outcome,
+    ReplicateStopped,
+    ResultTold,
     RoundFailed,
     Row,
     TrialEnded,
     TrialId,
     TrialRunning,
     TrialStarted,
+    TrialVoided,
     tell,
 )
-from tuneparts.schema import best_index, selection_metric
+from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.queue import Queue, Waiting
+from tuneparts.search.replicate import Replicate
+from tuneparts.search.requests import Inbox, StopRequest, named_trial
 from tuneparts.search.segment import Batch, Result, Segment
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 from tuneparts.search.states import States
+from tuneparts.search.stopping import Stopper, Verdict
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
-
-
-@dataclass
-class _Replicate:
-    """One seed of one arm under way."""
-
-    arm: Arm
-    seed: int
-    states: States
-    proposals: Proposals | None = None
-    """The algorithm; None until whatever the arm waits for is there."""
-    running: dict[TrialId, Segment] = field(default_factory=dict)
-    """Segments of the present batch that have not ended, queued ones included."""
-    results: dict[TrialId, Result] = field(default_factory=dict)
-    """How those of the present batch that have ended did."""
-    last_batch: dict[TrialId, int] = field(default_factory=dict)
-    """The number of the last batch that each trial was in."""
-    num_batches: int = 0
-    failed: dict[TrialId, str] = field(default_factory=dict)
-    """Those of them that failed and that the algorithm may yet go on with, and why."""
-    chain: int = 0
-    """Passes that run one after another in the batches that are still to come."""
-    done: bool = False
 
 
 class Plan:
@@ -96,6 +72,7 @@ class Plan:
         observers: Sequence[Observer] = (),
         *,
         forget: Callable[[TrialId], None] | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         """Replay a journal.
 
@@ -104,6 +81,7 @@ class Plan:
             journal: what has happened so far; continued from there.
             observers: told of every event, past ones first.
             forget: told of each trial whose checkpoints nobody will need.
+            inbox: what other processes ask for.
         """
         self.search = search
         self.journal = journal
@@ -113,14 +91,27 @@ class Plan:
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
-            (arm.name, seed): _Replicate(arm, seed, States(self._metric))
+            (arm.name, seed): Replicate(
+                arm, seed, States(*search.all_objectives, selection=search.selection)
+            )
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
         self._forget = forget
+        self._inbox = inbox
+        self._stopper = Stopper(
+            search, self._metric, (one for one in journal.events if isinstance(one, Row))
+        )
+        told = [event for event in journal.events if isinstance(event, ResultTold)]
+        for replicate in self._replicates.values():
+            replicate.repeat(told)
         for event in journal.events:
             tell(observers, event)
+        for replicate in self._replicates.values():
+            self._repeat_stop(replicate)
         self._start_replicates()
+        self._stop_the_rest()
+        self.look()
         for replicate in self._replicates.values():
             self._release_states(replicate)
 
@@ -147,7 +138,8 @@ class Plan:
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
-        self._record(TrialRunning(segment.trial, time.time()))
+        if not self.is_over(segment):
+            self._record(TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -155,11 +147,15 @@ class Plan:
         A row that is news shows that the trial gets on: worker losses before it are forgotten.
         """
         # A worker counts the seconds of its own round only; a trial's are those of all rounds.
+        if self.is_over(segment):
+            return
         before = self._seconds_before(segment)
         for metrics in rows:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
-            if self._record(Row(segment.trial, int(row["cost/passes"]), row, time.time())):
+            made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
+            if self._record(made):
+                self._stopper.add(made)
                 del self._losses[segment.trial]
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
@@ -172,6 +168,8 @@ class Plan:
             finished: whether its trial has spent its whole budget.
             failure: why the trial cannot go on, if it cannot.
         """
+        if self.is_over(segment):
+            return
         failure = failure or self._unscored(segment)
         if failure is not None:
             self._fail(segment, failure)
@@ -180,6 +178,7 @@ class Plan:
         self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        self.look()
         self._ask_algorithm(replicate)
         self._start_replicates()
         self._release_states(replicate)
@@ -198,6 +197,8 @@ class Plan:
         Returns:
             Whether the segment is queued again.
         """
+        if self.is_over(segment):
+            return False
         self._losses[segment.trial] += 1
         count = self._losses[segment.trial]
         if count <= self.search.max_failures_of(segment.trial.arm):
@@ -207,31 +208,117 @@ class Plan:
         self.complete(segment, finished=False, failure=f"{what} {count} times{since}{why}")
         return False
 
+    def look(self) -> None:
+        """Stop what is asked for, and what its rules say; executors call it every second or so."""
+        for request in self._inbox.take() if self._inbox is not None else ():
+            self.stop(request)
+        if self._stopper.has_no_rules:
+            return
+        whole = self._stopper.of_search()
+        for (arm, seed), replicate in self._replicates.items():
+            if replicate.done:
+                continue
+            verdict = Verdict(None, whole) if whole else self._stopper.of_replicate(arm, seed)
+            verdict = verdict or self._stopper.after_trials(arm, seed, self.journal.trials)
+            if verdict is not None:
+                self._stop(replicate, verdict, is_all=whole is not None)
+
+    def stop(self, request: StopRequest) -> None:
+        """Stop what somebody asks for; what is not there, or has ended, is left alone."""
+        trial = None if request.trial is None else named_trial(request.trial)
+        if trial is not None and trial in self.journal.trials:
+            self._stop_trial(trial, request.message)
+        if request.trial is not None:
+            return
+        for (arm, _), replicate in self._replicates.items():
+            if request.arm in (None, arm) and not replicate.done:
+                is_all = request.arm is None
+                self._stop(replicate, Verdict(None, request.message), is_all=is_all)
+        self._start_replicates()
+
+    def _stop_trial(self, trial: TrialId, message: str) -> None:
+        """End a trial where it is; to its algorithm it has failed."""
+        replicate = self._replicates[trial.arm, trial.seed]
+        segment = replicate.running.get(trial)
+        if segment is None or self.journal.trials[trial].end is not None:
+            return
+        self._end_trial(trial, "stopped", message)
+        self._queue.remove(segment)
+        self._collect_result(segment)
+        self._ask_algorithm(replicate)
+        self._start_replicates()
+        self._release_states(replicate)
+
+    def is_over(self, segment: Segment) -> bool:
+        """Whether a segment that was taken is to be given up, and what it reports is ignored."""
+        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        return replicate.running.get(segment.trial) != segment
+
+    def _stop(self, replicate: Replicate, verdict: Verdict, *, is_all: bool = False) -> None:
+        """Stop a replicate for good."""
+        arm, seed = replicate.arm.name, replicate.seed
+        known = [trial.index for trial in self.journal.trials if self._is_of(replicate, trial)]
+        beyond = max(known, default=-1) + 1
+        first = beyond if verdict.num_trials is None else verdict.num_trials
+        trial = TrialId(arm, seed, first)
+        self._record(ReplicateStopped(trial, time.time(), verdict.message, is_all))
+        self._repeat_stop(replicate)
+        self._release_states(replicate)
+
+    def _stop_the_rest(self) -> None:
+        """Stop all that is not done, if a crash came while a whole search was being stopped."""
+        whole = [stop for stop in self.journal.stops.values() if stop.is_all]
+        for replicate in self._replicates.values() if whole else ():
+            if not replicate.done:
+                self._stop(replicate, Verdict(None, whole[0].message), is_all=True)
+
+    def _repeat_stop(self, replicate: Replicate) -> None:
+        """Do what follows from a stop that the journal holds, also if a crash came in between."""
+        arm, seed = replicate.arm.name, replicate.seed
+        stop = self.journal.stops.get((arm, seed))
+        if stop is None:
+            return
+        for segment in replicate.running.values():
+            self._queue.remove(segment)
+        replicate.running.clear()
+        replicate.done = True
+        for trial, record in list(self.journal.trials.items()):
+            if not self._is_of(replicate, trial):
+                continue
+            if record.end is None and record.start is not None:
+                self._end_trial(trial, "stopped", stop.message)
+            elif record.end is not None and trial.index >= stop.trial.index:
+                self._record(TrialVoided(trial, time.time(), stop.message))
+            replicate.states.add(trial, record)
+
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
         finished = {
-            trial.index: record.last.metrics.get(self.search.metric)
+            trial.index: record.last.metrics
             for trial, record in self.journal.trials.items()
             if (trial.arm, trial.seed) == (arm, seed)
             and record.end is not None
             and record.end.outcome == "finished"
             and record.last is not None
         }
-        index = best_index(finished, self._metric)
+        index = self.search.selection.choose(finished, self.search.all_objectives)
         return None if index is None else TrialId(arm, seed, index)
 
     def has_used(self, trial: TrialId) -> bool:
         """Whether something was decided by how a trial ended.
 
-        An adaptive algorithm went on with another batch, or a follower has begun to train at what
+        An adaptive algorithm was told of it and went on, or a follower has begun to train at what
         was found.
         """
         replicate = self._replicates[trial.arm, trial.seed]
-        batch = replicate.last_batch.get(trial, replicate.num_batches)
         followers = [arm.name for arm in self.search.arms if arm.follows == trial.arm]
-        records = [self.journal.trials.get(TrialId(arm, trial.seed, 0)) for arm in followers]
-        return (replicate.arm.algorithm.is_adaptive and batch < replicate.num_batches) or any(
-            record is not None and record.rows for record in records
+        records = [
+            record
+            for other, record in self.journal.trials.items()
+            if other.arm in followers and other.seed == trial.seed
+        ]
+        return (replicate.arm.algorithm.is_adaptive and trial in replicate.used) or any(
+            record.rows for record in records
         )
 
     def _start_replicates(self) -> None:
@@ -242,23 +329,23 @@ class Plan:
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
             leader = replicate.arm.follows
-            replicate.chain = replicate.arm.algorithm.sequential_passes(replicate.arm)
             if leader is None:
                 replicate.proposals = self._start_algorithm(replicate)
             elif self._replicates[leader, replicate.seed].done:
                 replicate.proposals = self._follow(replicate, leader)
             else:
                 continue
-            first = next(replicate.proposals, None)
-            if first is None:
-                replicate.done = True
-            else:
-                self._queue_batch(replicate, first)
-                self._ask_algorithm(replicate)
+            self._queue_batch(replicate, next(replicate.proposals, None))
+            self._ask_algorithm(replicate)
 
-    def _start_algorithm(self, replicate: _Replicate) -> Proposals:
+    def _start_algorithm(self, replicate: Replicate) -> Proposals:
         algorithm = replicate.arm.algorithm
-        proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
+        if self.search.objectives:
+            proposals = algorithm.front_proposals(
+                replicate.arm, replicate.seed, self.search.all_objectives
+            )
+        else:
+            proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
         if not isinstance(proposals, Generator):
             raise ConfigError(
                 f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
@@ -266,12 +353,12 @@ class Plan:
             )
         return proposals
 
-    def _follow(self, replicate: _Replicate, leader: str) -> Proposals:
+    def _follow(self, replicate: Replicate, leader: str) -> Proposals:
         """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
         found = self.selected(leader, replicate.seed)
         if found is None:
-            trial = TrialId(replicate.arm.name, replicate.seed, 0)
             config = replicate.arm.config.model_dump(mode="json")
+            trial = self._following(replicate, config, leader)
             self._record(TrialStarted(trial, config, time.time()))
             message = f"no trial of `{leader}` finished, so there is no hyper."
             self._end_trial(trial, "failed", message)
@@ -291,58 +378,81 @@ class Plan:
         }
         led = getattr(self.search.arm(leader).config, "hypers", hypers)
         adopted = hypers.joined(led).at(values).model_dump()
-        trial_at = whole_trial(
-            replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted}
-        )
-        yield Batch((trial_at,))
+        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted})
+        trial = self._following(replicate, whole.config, leader)
+        yield Batch((dataclasses.replace(whole, trial=trial),))
 
-    def _ask_algorithm(self, replicate: _Replicate) -> None:
-        """Give an algorithm the results of its batch once all have ended, and queue the next one.
+    def _following(self, replicate: Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
+        """The trial of a follower that has this config: one that is there, or the next one.
 
-        A loop, because after a restart the journal may hold the results of many batches.
+        A leader that got more trials may have selected another one since. What the follower trained
+        at the former one no longer counts, and it trains again.
         """
-        while replicate.proposals is not None and not replicate.running and not replicate.done:
-            results, replicate.results = replicate.results, {}
+        own = sorted(t for t in self.journal.trials if self._is_of(replicate, t))
+        for trial in own:
+            record = self.journal.trials[trial]
+            is_void = record.end is not None and record.end.outcome == "stopped"
+            has_nothing = record.end is None and not record.rows
+            if has_nothing or (not is_void and record.config == config):
+                return trial
+            message = f"`{leader}` has more trials now, and another one of them is selected."
+            self._record(TrialVoided(trial, time.time(), message))
+            replicate.states.add(trial, record)
+        return TrialId(replicate.arm.name, replicate.seed, own[-1].index + 1 if own else 0)
+
+    @staticmethod
+    def _is_of(replicate: Replicate, trial: TrialId) -> bool:
+        return (trial.arm, trial.seed) == (replicate.arm.name, replicate.seed)
+
+    def _ask_algorithm(self, replicate: Replicate) -> None:
+        """Tell an algorithm the results that it waits for, and queue what it asks for next.
+
+        A loop, because after a restart the journal may hold many of them.
+        """
+        while not replicate.done and (news := replicate.next_news()) is not None:
+            if news.told is not None:
+                self._record(ResultTold(news.told.trial, news.told.until, time.time()))
+            assert replicate.proposals is not None
             try:
-                batch = replicate.proposals.send(results)
+                batch = replicate.proposals.send(news.results)
             except StopIteration:
-                self._end_given_up(replicate)
-                replicate.done = True
+                batch = None
             else:
-                self._queue_batch(replicate, batch)
-
-    def _end_given_up(self, replicate: _Replicate, keep: Set[TrialId] = frozenset()) -> None:
-        """End the trials whose last round failed and that their algorithm does not go on with."""
-        for trial, message in list(replicate.failed.items()):
-            if trial not in keep:
+                replicate.used.update(news.results)
+            self._queue_batch(replicate, batch)
+        if replicate.is_exhausted and not replicate.running:
+            for trial, message in replicate.gives_up().items():
                 self._end_trial(trial, "failed", message)
-            del replicate.failed[trial]
+            replicate.done = True
 
-    def _queue_batch(self, replicate: _Replicate, batch: Batch) -> None:
-        """Queue the segments of a batch, except those that the journal shows to have ended."""
-        _check_batch(replicate, batch)
-        replicate.num_batches += 1
+    def _queue_batch(self, replicate: Replicate, batch: Batch | None) -> None:
+        """Queue the segments of a batch, except those that the journal shows to have ended.
+
+        None says that the algorithm asks for nothing more; what runs still runs to its end.
+        """
+        if batch is None:
+            replicate.is_exhausted = True
+        else:
+            replicate.check(batch)
+        batch = batch or Batch(())
         for trial in batch.stop:
             self._end_trial(trial, "stopped")
             replicate.states.add(trial, self.journal.trials[trial])
-        self._end_given_up(replicate, keep={segment.trial for segment in batch.run})
-        # What was decided on must not be lost once workers build on it.
-        self.journal.sync()
+        for trial, message in replicate.gives_up(keep=batch.run).items():
+            self._end_trial(trial, "failed", message)
+        if batch.run or batch.stop:
+            # What was decided on must not be lost once workers build on it.
+            self.journal.sync()
+        chains = replicate.begin(batch)
         for segment in batch.run:
-            replicate.running[segment.trial] = segment
-            replicate.last_batch[segment.trial] = replicate.num_batches
-            replicate.states.begin(segment)
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
-        longest = max((segment.until - segment.start for segment in batch.run), default=0)
-        chain = max(replicate.chain, longest)
-        replicate.chain = chain - longest
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.add(segment, chain=chain)
+                self._queue.add(segment, chain=chains[segment.trial])
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""
@@ -357,8 +467,8 @@ class Plan:
                 self._end_trial(segment.trial, "finished")
         if segment.start in record.failed_rounds:
             return True
-        # A stopped trial ended in an earlier round; whether this one ran is up to its rows.
-        return is_reached or (record.end is not None and record.end.outcome != "stopped")
+        # One that was stopped at somebody's request may have ended in the middle of a segment.
+        return is_reached or record.end is not None
 
     def _seconds_before(self, segment: Segment) -> float:
         """Seconds that the trial took in the rounds before this segment."""
@@ -373,21 +483,20 @@ class Plan:
         is the row at which this segment ended, not the trial's last.
         """
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
-        replicate.running.pop(segment.trial)
         record = self.journal.trials[segment.trial]
-        replicate.states.end(segment)
         replicate.states.add(segment.trial, record)
         row = record.at(segment.until)
         failure = record.failed_rounds.get(segment.start)
         if failure is not None and record.end is None:
             replicate.failed[segment.trial] = failure
-        is_failed = record.end is not None and record.end.outcome == "failed"
-        if record.end is not None and is_failed and (row is None or self._unscored(segment)):
+        outcome = None if record.end is None else record.end.outcome
+        has_failed = outcome == "failed" and (row is None or self._unscored(segment))
+        if record.end is not None and (has_failed or (outcome == "stopped" and row is None)):
             failure = record.end.message
         row = row or record.last
-        replicate.results[segment.trial] = Result(row.metrics if row is not None else {}, failure)
+        replicate.end(segment, Result(row.metrics if row is not None else {}, failure))
 
-    def _release_states(self, replicate: _Replicate) -> None:
+    def _release_states(self, replicate: Replicate) -> None:
         """Say which trials need no checkpoint any more, once their ends are on the disk."""
         if self._forget is None or len(replicate.states) == 0:
             return
@@ -433,19 +542,3 @@ class Plan:
         if is_news:
             tell(self._observers, event)
         return is_news
-
-
-def _check_batch(replicate: _Replicate, batch: object) -> None:
-    """Refuse what an algorithm must not yield, before any of it is written down."""
-    owner = replicate.arm.algorithm.kind
-    if not isinstance(batch, Batch):
-        raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
-    trials = [segment.trial for segment in batch.run]
-    strays = [t for t in trials if (t.arm, t.seed) != (replicate.arm.name, replicate.seed)]
-    doubled = [trial for trial, count in Counter(trials).items() if count > 1]
-    if strays or doubled:
-        raise ConfigError(
-            "a batch runs trials of its own arm and seed, each once, but "
-            f"`{owner}` yielded {', '.join(map(str, strays or doubled))} for "
-            f"`{replicate.arm.name}` under seed {replicate.seed}."
-        )

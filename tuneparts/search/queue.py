@@ -1,7 +1,7 @@
 """The segments that may run now, in the order in which they should.
 
-The order changes no result: algorithms see whole batches, whoever was faster. It changes how long
-a search takes. What other trials wait for goes first, so that the long chains of adaptive arms do
+The order changes no result, unless an algorithm's timing is free. It changes how long a search
+takes. What other trials wait for goes first, so that the long chains of adaptive arms do
 not run alone at the end.
 """
 
@@ -15,8 +15,9 @@ from typing import TypeAlias
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
-Rank: TypeAlias = tuple[bool, int, int]
-"""Whether nobody waits for it, minus the passes that hang on it, order of arrival."""
+Rank: TypeAlias = tuple[bool, int, int, int]
+"""Whether nobody waits for it, minus the passes that hang on it, minus those that its trial has
+spent, order of arrival."""
 
 _MOST = 2**62
 """More passes than any chain has."""
@@ -57,13 +58,14 @@ class Queue:
         """
         arm = segment.trial.arm
         is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
-        rank = (not is_waited_for, -chain - self._after[arm], next(self._arrivals))
+        arrival = next(self._arrivals)
+        rank = (not is_waited_for, -chain - self._after[arm], -segment.start, arrival)
         heapq.heappush(self._heaps[arm], (rank, segment))
 
     def put_back(self, segment: Segment) -> None:
         """Put back a segment that was taken; it is the next to run."""
         self.end(segment)
-        rank = (False, -_MOST, next(self._arrivals))
+        rank = (False, -_MOST, 0, next(self._arrivals))
         heapq.heappush(self._heaps[segment.trial.arm], (rank, segment))
 
     def take(self, arms: Container[str] | None = None) -> Segment | None:
@@ -73,6 +75,15 @@ class Queue:
                 self._running[waiting.arm] += 1
                 return heapq.heappop(self._heaps[waiting.arm])[1]
         return None
+
+    def remove(self, segment: Segment) -> None:
+        """Forget a segment, whether it waits or was taken."""
+        heap = self._heaps[segment.trial.arm]
+        left = [entry for entry in heap if entry[1] is not segment]
+        if len(left) == len(heap):
+            self.end(segment)
+        heap[:] = left
+        heapq.heapify(heap)
 
     def end(self, segment: Segment) -> None:
         """Hear that a segment that was taken runs no more."""

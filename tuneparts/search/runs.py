@@ -6,9 +6,10 @@ while they are read, and stay on disk as they are.
 
 import calendar
 import json
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from tuneparts import atomic
 from tuneparts.config import parse
-from tuneparts.errors import ConfigError, DataMissingError, StorageError, TunepartsError
+from tuneparts.errors import (
+    ConfigError,
+    DataMissingError,
+    SecurityError,
+    StorageError,
+    TunepartsError,
+)
 from tuneparts.search import code
 from tuneparts.search.code import Code
 
@@ -27,13 +34,16 @@ VERSION = 2
 """Of the card. 2: it says when the run was created, and names are in UTC."""
 _RUN = re.compile(r"[a-z][a-z0-9_]*/(\d{8}-\d{6})Z?-[0-9a-f]{12}")
 _STAMP = "%Y%m%d-%H%M%S"
+_MOST_AT_ONCE = 60
+"""Runs of one search that can be started in the same second; each waits for those before it."""
 
 
 @dataclass(frozen=True)
 class Run:
     """One run of a search, and the folder that holds everything of it.
 
-    Its card, `run.json`, is written once at the start, so it is read and parsed once too.
+    Its card, `run.json`, is written at the start and when the run is extended, so it is read and
+    parsed once too; `extend` gives a new object.
     """
 
     root: Path
@@ -55,9 +65,9 @@ class Run:
         """
         try:
             card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
-            if not isinstance(card, dict) or not isinstance(card.get("search"), dict):
+            if not isinstance(card, dict):
                 raise ValueError("it holds no search")
-            return _migrated(card, self.name)
+            return _checked(_migrated(card, self.name))
         except ConfigError:
             raise
         except (OSError, ValueError, RecursionError) as error:
@@ -74,13 +84,34 @@ class Run:
             return _named_time(self.name)
 
     @property
+    def digest(self) -> str:
+        """Of the search as it is now; of a damaged card that in the run's name."""
+        try:
+            return str(self.card["digest"])
+        except (TunepartsError, KeyError):
+            return self.name.rpartition("-")[2]
+
+    @property
     def storage(self) -> str:
-        """Path or URI where the checkpoints, artifacts and logs of its trials lie."""
-        return str(self.card["storage"] or default_storage(self.folder))
+        """Path or URI where the checkpoints, artifacts and logs of its trials lie.
+
+        Raises:
+            SecurityError: The card names a place outside the run, and was written elsewhere.
+        """
+        named: str | None = self.card["storage"]
+        if named is None:
+            return default_storage(self.folder)
+        if self.card.get("place") != _place(self.folder):
+            raise SecurityError(
+                f"a run that came from elsewhere is trusted with its own folder only, but "
+                f"{self.name} keeps its checkpoints in {named}. If you know that place, say so "
+                f"once: `tuneparts resume {self.name} --storage {named}`."
+            )
+        return named
 
     @cached_property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began."""
+        """The resolved search, as it was when the run began, or was last extended."""
         from tuneparts.search.spec import Search
 
         with self.code.importable():
@@ -90,6 +121,27 @@ class Run:
     def code(self) -> Code:
         """What the search brought along, as it was when the run began."""
         return Code.of(self.folder / "code")
+
+
+def confirm_storage(run: Run, storage: str) -> None:
+    """Trust a run with the storage that its card names, because its user has named it too.
+
+    Raises:
+        ConfigError: The card names another storage.
+    """
+    named = run.card["storage"] or default_storage(run.folder)
+    if storage != named:
+        raise ConfigError(
+            f"a run keeps the storage that it began with, but {run.name} has {named} and got "
+            f"`{storage}`."
+        )
+    run.card["place"] = _place(run.folder)
+    atomic.write_text(run.folder / "run.json", json.dumps(run.card, indent=2))
+
+
+def _place(folder: Path) -> int:
+    """What tells a folder from a copy of it, also where another machine mounts it."""
+    return folder.stat().st_ino
 
 
 def is_name(text: str) -> bool:
@@ -108,23 +160,24 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     Args:
         root: the results folder.
         search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage.
+        facts: what else the card says: command, commit, versions, storage. Several runs may
+            share a storage: each has a folder of its name there.
 
     Raises:
-        StorageError: The folder cannot be made, or is there already.
+        StorageError: The folder cannot be made.
     """
-    now = time.time()
-    stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
-    run = Run(root, f"{search.name}/{stamp}-{search.digest}")
-    card = {
-        "version": VERSION,
-        "created": now,
-        "search": search.model_dump(mode="json"),
-        "digest": search.digest,
-        **facts,
-    }
     try:
-        run.folder.mkdir(parents=True, exist_ok=False)
+        run, now = _new_folder(root, search)
+        if facts.get("storage") is not None:
+            facts["storage"] = f"{facts['storage'].rstrip('/')}/{run.name}"
+        card = {
+            "version": VERSION,
+            "created": now,
+            "search": search.model_dump(mode="json"),
+            "digest": search.digest,
+            "place": _place(run.folder),
+            **facts,
+        }
         card["code"] = code.keep(search, run.folder / "code").digest
         atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2))
     except OSError as error:
@@ -132,6 +185,60 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
     # What was just written need not be read back.
     run.__dict__.update(card=card, search=search)
     return run
+
+
+def extend(run: Run, search: "Search", news: Sequence[str], **facts: Any) -> Run:
+    """Write down that a run has grown; whoever holds its lock then runs what is new.
+
+    The card keeps what was asked for before, and when.
+
+    Args:
+        run: as it was.
+        search: as it has grown.
+        news: what is new, in words.
+        facts: who asked for it: command, commit, versions.
+
+    Raises:
+        StorageError: The card cannot be written.
+    """
+    step = {
+        "time": time.time(),
+        "news": list(news),
+        "digest": search.digest,
+        **facts,
+        "before": {"digest": run.card["digest"], "search": run.card["search"]},
+    }
+    card = {
+        **run.card,
+        "search": search.model_dump(mode="json"),
+        "digest": search.digest,
+        "history": [*run.card.get("history", []), step],
+        "code": Code.of(run.folder / "code").digest,
+    }
+    try:
+        atomic.write_text(run.folder / "run.json", json.dumps(card, indent=2), fsync=True)
+    except OSError as error:
+        raise StorageError(f"{run.name} cannot be extended: {error}") from error
+    return Run(run.root, run.name)
+
+
+def _new_folder(root: Path, search: "Search") -> tuple[Run, float]:
+    """Make a folder that is named by the time; of several that start at once each gets its own."""
+    for _ in range(_MOST_AT_ONCE):
+        now = time.time()
+        stamp = time.strftime(f"{_STAMP}Z", time.gmtime(now))
+        run = Run(root, f"{search.name}/{stamp}-{search.digest}")
+        try:
+            run.folder.mkdir(parents=True, exist_ok=False)
+            return run, now
+        except FileExistsError:
+            if not run.folder.is_dir():
+                raise
+            time.sleep(1 - now % 1 + 0.01)  # until the next second
+    raise StorageError(
+        f"every run has a second of its own, but in {root.absolute()} each of the last "
+        f"{_MOST_AT_ONCE} was taken. Start fewer at once."
+    )
 
 
 def listing(root: Path) -> list[Run]:
@@ -145,7 +252,7 @@ def listing(root: Path) -> list[Run]:
 def newest_of(root: Path, search: "Search") -> Run | None:
     """Find the newest run of this very search: the same name and digest."""
     same = [run for run in listing(root) if run.name.startswith(f"{search.name}/")]
-    same = [run for run in same if run.name.endswith(f"-{search.digest}")]
+    same = [run for run in same if run.digest == search.digest]
     return same[-1] if same else None
 
 
@@ -161,6 +268,8 @@ def named(root: Path, name: str | None) -> Run:
         ConfigError: No run has this name; a name cannot lead out of the results folder.
     """
     runs = listing(root)
+    if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
+        raise StorageError(f"runs are read from {root}, but: Permission denied.")
     if name is None:
         if not runs:
             raise DataMissingError(
@@ -185,6 +294,30 @@ def _migrated(card: dict[str, Any], name: str) -> dict[str, Any]:
         )
     for old in range(version, VERSION):
         card = _MIGRATIONS[old](card, name)
+    return card
+
+
+_FACTS: dict[str, tuple[type[Any], ...]] = {
+    "search": (dict,),
+    "created": (int, float),
+    "digest": (str,),
+    "command": (str,),
+    "commit": (str, type(None)),
+    "storage": (str, type(None)),
+    "versions": (dict,),
+}
+_UNTOLD: dict[str, Any] = {"command": "", "commit": None, "storage": None, "versions": {}}
+"""Facts that a card may lack."""
+
+
+def _checked(card: dict[str, Any]) -> dict[str, Any]:
+    """Check the facts of a card: it may be damaged, or written by someone who means harm."""
+    card = {**_UNTOLD, **card}
+    for name, types in _FACTS.items():
+        if not isinstance(card.get(name), types):
+            raise ValueError(f"`{name}` is {card.get(name)!r:.100}")
+    if not all(isinstance(version, str) for version in card["versions"].values()):
+        raise ValueError(f"`versions` is {card['versions']!r:.100}")
     return card
 
 

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tuneparts.journal import TrialId
@@ -65,10 +66,35 @@ class Result:
         value = self.metrics.get(metric.name, math.nan)
         return value if self.failure is None and math.isfinite(value) else math.nan
 
+    def scores(self, metrics: Sequence[Metric]) -> list[float]:
+        """The values of several metrics, as `score` gives each."""
+        return [self.score(metric) for metric in metrics]
+
+
+class Await(Enum):
+    """When an algorithm is asked again, where it does not name trials."""
+
+    ALL = "all"
+    """When all that run have ended; it gets the results of all."""
+    ANY = "any"
+    """When any of them has ended; it gets one result."""
+
+
+ALL, ANY = Await.ALL, Await.ANY
+
 
 @dataclass(frozen=True)
 class Batch:
-    """What an algorithm asks for: segments to run, and trials that it stops for good."""
+    """What an algorithm asks for: segments to run, and trials that it stops for good.
+
+    With the default of `awaits`, an algorithm works in whole batches, and cannot see which worker
+    was faster. With one trial named it cannot either: that is a sliding window. With several, or
+    with `ANY`, the order of arrival shows. Then either the algorithm decides the same in any order,
+    or its timing is free; a resumed search repeats the order in any case.
+    """
 
     run: tuple[Segment, ...]
     stop: tuple[TrialId, ...] = ()
+    awaits: Await | tuple[TrialId, ...] = ALL
+    """When to ask again: once all that run have ended; once any of them has; or once one of these
+    trials has. They may be of earlier batches."""

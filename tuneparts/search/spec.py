@@ -4,30 +4,45 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeVar
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from tuneparts import catalog, schema
+from tuneparts import catalog, import_path, schema
 from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.schema import selection_metric
+from tuneparts.schema import objective_metric, selection_metric
+from tuneparts.search import draws, prior
 from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
     Fixed,
     GridSearch,
+    Hyperband,
+    Optuna,
     Pbt,
     RandomSearch,
+    SuccessiveHalving,
     Tpe,
 )
-from tuneparts.search.space import Dimension
-from tuneparts.seeding import numpy_generator
+from tuneparts.search.prior import Prior
+from tuneparts.search.space import Dimension, Value
+from tuneparts.search.stopping import Stop
+from tuneparts.selection import Best, Knee, Selection
 from tuneparts.training.learner import MethodConfig
 
 __all__ = [
@@ -36,16 +51,34 @@ __all__ = [
     "Asha",
     "Fixed",
     "GridSearch",
+    "Hyperband",
+    "Optuna",
     "Pbt",
     "RandomSearch",
     "Resources",
     "Scale",
     "Search",
+    "SuccessiveHalving",
     "Tpe",
 ]
 
 T = TypeVar("T")
 NAME = r"^[a-z][a-z0-9_]*$"
+DATA = "data."
+"""Paths of a space that begin so lead into the search's data."""
+DATA_KEY = "data"
+"""Where the config of a trial has what its data has other than that of the search."""
+_LEAVE_TEST_DATA = ("num_train", "standardise")
+"""Fields of the data that leave validation and test examples as they are."""
+MOST_TASKS = 32
+"""Variants of the data that an arm may have: all of them are held in memory."""
+
+
+def _usual_metric(fields: Mapping[str, Any]) -> str:
+    if fields.get("objectives"):
+        return str(fields["objectives"][0])
+    data: DataConfig | None = fields.get("data")
+    return "" if data is None else data.target.reported()[0].name
 
 
 class Scale(StrEnum):
@@ -95,13 +128,26 @@ class Arm(Config):
         8
     """
 
+    later_fields = ("points", "warm_start", "constraint", "data")
+
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""
     algorithm: SerializeAsAny[Algorithm] = Fixed()
     """Any `Algorithm`, our own or not."""
     space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
-    """Dotted path of a field of the config (`optimiser.lr`) -> its distribution."""
+    """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
+    (`data.num_train`) -> its distribution."""
+    points: tuple[dict[str, Any], ...] = ()
+    """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
+    warm_start: Prior | None = None
+    """Name of an earlier run, `RUN` or `RUN:ARM`, whose trials an algorithm starts from. They are
+    copied into the search, so that the earlier run is not needed again."""
+    constraint: str | None = None
+    """A function of one's own, by itself or by its import path. It is called with the config of a
+    trial, and returns True where it is allowed, or a number that is at most 0 there."""
+    data: dict[str, Any] = Field(default_factory=dict)
+    """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
     seeds: tuple[int, ...] | None = None
     """A replicate runs under each; None takes those of the search."""
     follows: str | None = None
@@ -111,6 +157,8 @@ class Arm(Config):
     """As of the search, for this arm; None takes that of the search."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
+    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    """Limits of each replicate, in the place of those that the search has for all."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -135,6 +183,25 @@ class Arm(Config):
             return value
         return {path: Dimension.made_from(dim) for path, dim in value.items()}
 
+    @field_validator("points", mode="before")
+    @classmethod
+    def _parse_points(cls, value: Any) -> Any:
+        return draws.plain_points(value)
+
+    @field_validator("warm_start", mode="before")
+    @classmethod
+    def _read_prior(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, str):
+            return value
+        name, space = info.data.get("name"), info.data.get("space")
+        # What stands before it in the arm was refused; that is the error to show.
+        return None if name is None or space is None else prior.read(value, arm=name, space=space)
+
+    @field_validator("constraint", mode="before")
+    @classmethod
+    def _name_constraint(cls, value: Any) -> Any:
+        return import_path.of(value) if callable(value) else value
+
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
@@ -151,20 +218,114 @@ class Arm(Config):
                 f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
                 f"{self.resources.gpus:g}; lower its `resources.gpus`"
             )
+        self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
-        rng = numpy_generator(0, "validate a space")
-        self.config.replaced({path: dim.sample(rng) for path, dim in self.space.items()})
+        draws.check(self)
         self.algorithm.check(self)
         return self
+
+    def _check_first(self) -> None:
+        """Refuse points, a prior or a constraint where nothing is drawn, or not by us."""
+        given = [name for name in ("points", "warm_start", "constraint") if getattr(self, name)]
+        if given and not self.space:
+            raise ValueError(
+                f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
+            )
+        if self.first_points and not self.algorithm.takes_points:
+            raise ValueError(
+                f"points are tried before others are drawn, but algorithm "
+                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` and "
+                "`warm_start` out"
+            )
+        varied = [path for path in self.space if path.startswith(DATA)]
+        if self.has_variants and DATA_KEY in type(self.config).model_fields:
+            raise ValueError(
+                f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
+                f"that of the search: {', '.join(varied or self.data)}"
+            )
+        doubled = sorted({path.removeprefix(DATA) for path in varied} & set(self.data))
+        if doubled:
+            raise ValueError(
+                f"a field of the data is varied or set, but `{self.name}` does both with {doubled}"
+            )
 
     @property
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
-        return self.algorithm.trials_per_seed(self.space)
+        return self.algorithm.num_trials_of(self)
+
+    @property
+    def first_points(self) -> tuple[dict[str, Value], ...]:
+        """What is tried first: points, then the best trials of the earlier run."""
+        return self.points + (() if self.warm_start is None else self.warm_start.points)
+
+    @property
+    def bill_note(self) -> str:
+        """What a table says of this arm's budget, an earlier run's help included."""
+        if self.warm_start is None:
+            return self.budget_note
+        known = (
+            f"starts from {len(self.warm_start.trials)} trials of {self.warm_start.run}, "
+            "whose passes are not counted here"
+        )
+        return "; ".join(filter(None, [self.budget_note, known]))
+
+    @property
+    def judged_on(self) -> str:
+        """What validation and test data of this arm have other than those of the search."""
+        changes = {path: v for path, v in self.data.items() if path not in _LEAVE_TEST_DATA}
+        return ", ".join(f"{path}={value}" for path, value in sorted(changes.items()))
+
+    @cached_property
+    def constraint_function(self) -> Callable[..., Any]:
+        """What the constraint names."""
+        assert self.constraint is not None
+        return draws.constraint_named(self.constraint)
+
+    @staticmethod
+    def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
+        """Those of a trial's values that its method's config has."""
+        return {path: value for path, value in values.items() if not path.startswith(DATA)}
+
+    def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What the data of a trial has other than that of the search: path -> value."""
+        varied = {
+            path.removeprefix(DATA): value
+            for path, value in values.items()
+            if path.startswith(DATA)
+        }
+        return {**self.data, **varied}
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether some trials learn from other data than the search has."""
+        return bool(self.data) or any(path.startswith(DATA) for path in self.space)
+
+    def data_variants(self) -> Iterator[dict[str, Value]]:
+        """All changes to the search's data that trials of this arm can have."""
+        targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
+        if targets:
+            raise ValueError(
+                f"arms predict the same thing, but `{self.name}` has another target of its own; "
+                "make it a search of its own"
+            )
+        grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
+        loose = [path for path, grid in grids.items() if not grid]
+        number = math.prod(len(grid or ()) for grid in grids.values())
+        if loose or number > MOST_TASKS:
+            raise ValueError(
+                "every variant of the data is loaded before anything runs, at most "
+                f"{MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
+                f"over {'a range' if loose else number}; take a Choice of few values"
+            )
+        for values in itertools.product(*(grid or () for grid in grids.values())):
+            yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
+
+    later_fields = ("objectives", "selection")
 
     name: str = Field(pattern=NAME)
     question: str
@@ -173,7 +334,13 @@ class Search(Config):
     scale: Scale
     data: DataConfig | None = None
     """What is learnt from; None where no arm needs any."""
-    metric: str = Field(default_factory=lambda fields: _usual_metric(fields.get("data")))
+    objectives: tuple[str, ...] = ()
+    """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
+    the first is the selection metric, and none is of test data. Empty for one metric."""
+    selection: SerializeAsAny[Selection] = Best()
+    """Which trial of a replicate stands for it: `Best` by the metric, the best `Within` limits, or
+    the `Knee` of the Pareto front."""
+    metric: str = Field(default_factory=_usual_metric)
     """The metric that selects one trial of each replicate; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
     passes: int = Field(gt=0)
@@ -185,6 +352,8 @@ class Search(Config):
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of all arms that run side by side; None for as many as there is room for."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
+    stop: Stop | None = Field(default=None, exclude_if=lambda stop: stop is None)
+    """Limits at which the search, or a replicate of an arm, runs nothing more."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
     keep_checkpoints: bool = False
@@ -197,6 +366,35 @@ class Search(Config):
     def _parse_data(cls, value: Any) -> Any:
         return {"name": value} if callable(value) or isinstance(value, str) else value
 
+    @field_validator("selection", mode="before")
+    @classmethod
+    def _parse_selection(cls, value: Any) -> Any:
+        return Selection.made_from(value)
+
+    @model_validator(mode="after")
+    def _check_objectives(self) -> "Search":
+        names = self.objectives
+        if names and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(
+                f"objectives are two or more different metrics, but got {list(names)}; one metric "
+                "alone is the `metric`"
+            )
+        if names and names[0] != self.metric:
+            raise ValueError(
+                "the first objective is the selection metric, but they are "
+                f"{names[0]} and {self.metric}; leave `metric` out"
+            )
+        if type(self.selection) is Knee and not names:
+            raise ValueError("a knee is one of a front, so the search needs `objectives`")
+        for name in names:
+            objective_metric(name)
+        return self
+
+    @property
+    def all_objectives(self) -> tuple[schema.Metric, ...]:
+        """The metrics to weigh; the selection metric alone where there is one objective."""
+        return tuple(map(schema.lookup, self.objectives or (self.metric,)))
+
     @model_validator(mode="after")
     def _check_metric(self) -> "Search":
         # After the arms, because their methods may declare it.
@@ -205,6 +403,14 @@ class Search(Config):
             reported = [metric.name for metric in arm.config.declared_metrics()]
             if arm.config.needs_data and self.data is None:
                 raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+            for changes in arm.data_variants():
+                if changes and self.data is None:
+                    raise ValueError(
+                        f"`{arm.name}` varies {', '.join(changes)} of the data, but the search "
+                        "has none"
+                    )
+                if self.data is not None:
+                    self.data.replaced(changes)
             if self._lacks_metric(arm):
                 raise ValueError(
                     f"trials are compared by {self.metric}, but those of `{arm.name}` would hold "
@@ -251,6 +457,26 @@ class Search(Config):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _check_stops(self) -> "Search":
+        for arm in self.arms:
+            stop = self.stop_of(arm.name)
+            if stop is None or arm.algorithm.keeps_first_trials:
+                continue
+            is_own = arm.stop is not None
+            if stop.goes_by_trials or (is_own and stop.passes is not None):
+                raise ValueError(
+                    "a rule that looks at one trial after the other needs trials that do not "
+                    f"depend on those behind them, but those of `{arm.algorithm.kind}` do. Give "
+                    f"`{arm.name}` a `stop` of its own with `hours` or `gpu_hours`, or an empty one"
+                )
+        return self
+
+    def stop_of(self, arm: str) -> Stop | None:
+        """The limits of each replicate of an arm: its own, or those of the search."""
+        own = self.arm(arm).stop
+        return self.stop if own is None else own
+
     def _lacks_metric(self, arm: Arm) -> bool:
         """Whether several trials of an arm are to be compared by data that nobody holds out."""
         is_held_out = getattr(arm.config, "train_on", "train") == "train"
@@ -272,9 +498,20 @@ class Search(Config):
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
-    def load_data(self) -> Task:
-        """Read and split the data; a task without examples where the search has none."""
-        return NO_DATA if self.data is None else self.data.load()
+    def load_data(self, changes: Mapping[str, Value] | None = None) -> Task:
+        """Read and split the data; a task without examples where the search has none.
+
+        Args:
+            changes: what a trial has other than the search, if anything: path -> value.
+        """
+        if self.data is None:
+            return NO_DATA
+        return (self.data.replaced(changes) if changes else self.data).load()
+
+    def load_variants(self) -> dict[str, Task]:
+        """Load every variant of the data that trials have: `variant_name` -> task."""
+        changes = [one for arm in self.arms for one in arm.data_variants() if one]
+        return {name: self.load_data(one) for one in changes for name in [variant_name(one)]}
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
@@ -296,8 +533,14 @@ class Search(Config):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _usual_metric(data: DataConfig | None) -> str:
-    return "" if data is None else data.target.reported()[0].name
+def variant_name(changes: Mapping[str, Value]) -> str:
+    """What a variant of the data is called: its changes, in one order.
+
+    Example:
+        >>> variant_name({"rotated": False, "num_train": 50})
+        '{"num_train": 50, "rotated": false}'
+    """
+    return json.dumps(changes, sort_keys=True)
 
 
 def _check_reported(metric: str, target: Target) -> None:

@@ -1,6 +1,7 @@
 """A folder of files on any file system that pyarrow reaches: local, S3, GCS, HDFS."""
 
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow.fs as pafs
 
@@ -40,6 +41,8 @@ class Folder:
         _refuse_path(name)
         self._fs.create_dir(self._path, recursive=True)
         partial = f"{self._path}/.{name}.partial"
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            Path(partial).unlink(missing_ok=True)  # a link there would be followed
         try:
             with self._fs.open_output_stream(partial) as stream:
                 stream.write(content)

@@ -3,30 +3,56 @@
 import json
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
-from tuneparts.journal import TrialId
+from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import selection_metric
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms import Algorithm, whole_trial
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
+from tuneparts.search.states import States
 from tuneparts.training.learner import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""
+Pick: TypeAlias = Callable[[int], int]
+"""Which of so many running segments ends next."""
 _MOST_BATCHES = 10_000
 """An algorithm that has asked for so many does not end."""
+_NUM_ORDERS = 3
+"""In how many orders trials end, to see whether it matters."""
+
+
+def first(count: int) -> int:  # noqa: ARG001
+    """Segments end in the order in which they were asked for."""
+    return 0
+
+
+def last(count: int) -> int:
+    """The newest segment ends first."""
+    return count - 1
 
 
 def scrambled(segment: Segment) -> float:
     """A score without order or ties, another one at each budget."""
     return math.sin(37 * segment.trial.index + 11 * segment.until + 1)
+
+
+def rising(segment: Segment) -> float:
+    """Each trial is better than all before it."""
+    return segment.trial.index + segment.until / 1e6
+
+
+def falling(segment: Segment) -> float:
+    """Each trial is worse than all before it."""
+    return -rising(segment)
 
 
 def some_fail(segment: Segment) -> float | None:
@@ -53,6 +79,13 @@ def all_fail(segment: Segment) -> None:
 def _failure(score: float | None) -> str | None:
     """Why a plan takes a trial for failed: it raised, or its score is no finite number."""
     return None if score is not None and math.isfinite(score) else "boom"
+
+
+def _work(batches: Sequence[Batch]) -> tuple[list[Segment], list[TrialId]]:
+    """All segments and all trials that were stopped, in whichever order."""
+    run = [one for batch in batches for one in batch.run]
+    stop = [trial for batch in batches for trial in batch.stop]
+    return sorted(run, key=lambda one: (one.trial, one.round)), sorted(stop)
 
 
 class AlgorithmContract:
@@ -89,29 +122,52 @@ class AlgorithmContract:
         space = dict(self.space) if self.algorithm.has_space else {}
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
-    def batches(self, score: Score, *, seed: int = 0, is_reversed: bool = False) -> list[Batch]:
+    def batches(
+        self,
+        score: Score,
+        *,
+        seed: int = 0,
+        pick: Pick = first,
+        repeat: Sequence[ResultTold] = (),
+    ) -> list[Batch]:
         """All batches of a replicate.
 
         Args:
             score: what each segment ends with.
             seed: of the replicate.
-            is_reversed: tell the results of a batch in the opposite order.
+            pick: which of the running segments ends next.
+            repeat: the order in which results were told before, as a journal has it.
         """
-        name = self.metric
-        asked = self.arm.algorithm.proposals(self.arm, seed, selection_metric(name))
-        found: list[Batch] = []
+        return self.history(score, seed=seed, pick=pick, repeat=repeat)[0]
+
+    def history(
+        self, score: Score, *, seed: int, pick: Pick, repeat: Sequence[ResultTold] = ()
+    ) -> tuple[list[Batch], list[ResultTold]]:
+        """All batches of a replicate, and in which order results were told where it matters."""
+        metric = selection_metric(self.metric)
+        arm = self.arm
+        replicate = Replicate(arm, seed, States(metric))
+        replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
+        replicate.repeat(repeat)
+        batches: list[Batch] = []
+        told: list[ResultTold] = []
         results: Any = None
-        while len(found) < _MOST_BATCHES:
+        while len(batches) < _MOST_BATCHES:
             try:
-                found.append(asked.send(results))
+                batches.append(replicate.check(replicate.proposals.send(results)))
             except StopIteration:
-                return found
-            run = found[-1].run[::-1] if is_reversed else found[-1].run
-            scored = {one.trial: score(one) for one in run}
-            results = {
-                trial: Result({} if value is None else {name: value}, _failure(value))
-                for trial, value in scored.items()
-            }
+                return batches, told
+            replicate.begin(batches[-1])
+            # All that a journal holds has ended when it is read again.
+            while (repeat and replicate.running) or (news := replicate.next_news()) is None:
+                running = list(replicate.running.values())
+                one = running[pick(len(running))]
+                value = score(one)
+                row = {} if value is None else {self.metric: value}
+                replicate.end(one, Result(row, _failure(value)))
+            results = news.results
+            if news.told is not None:
+                told.append(ResultTold(news.told.trial, news.told.until, 0.0))
         raise AssertionError(f"an algorithm ends, but this one asked for {_MOST_BATCHES} batches")
 
     def test_it_survives_json(self) -> None:
@@ -122,11 +178,35 @@ class AlgorithmContract:
     def test_it_repeats_itself(self) -> None:
         """A crashed search is resumed by running the generator against the journal again."""
         for score in self.scores:
-            first = self.batches(score)
-            random.seed(len(first))
-            np.random.seed(len(first))
-            assert self.batches(score) == first
-            assert self.batches(score, is_reversed=True) == first
+            before = self.batches(score)
+            random.seed(len(before))
+            np.random.seed(len(before))
+            assert self.batches(score) == before
+
+    def test_it_does_not_matter_who_is_faster(self) -> None:
+        """Unless its timing is free: then it goes by the order that the journal repeats."""
+        for score in self.scores:
+            expected = _work(self.batches(score))
+            for number in range(_NUM_ORDERS):
+                pick = random.Random(number).randrange if number else last
+                batches, told = self.history(score, seed=0, pick=pick)
+                if not self.algorithm.is_free:
+                    assert _work(batches) == expected
+                again = first if number else last
+                assert self.batches(score, pick=again, repeat=told) == batches
+
+    def test_it_tries_the_points_of_its_arm_first(self) -> None:
+        """The first trials are at the points, in their order, unless it takes none."""
+        if not (self.algorithm.has_space and self.algorithm.takes_points):
+            return
+        rng = np.random.default_rng(0)
+        points = tuple({p: dim.sample(rng) for p, dim in self.space.items()} for _ in range(2))
+        arm = parse(Arm, {**self.arm.model_dump(), "points": points})
+        proposals = arm.algorithm.proposals(arm, 0, selection_metric(self.metric))
+        found = {one.trial.index: one.config for one in next(proposals).run}
+        for index, point in enumerate(points[: len(found)]):
+            expected = whole_trial(arm, seed=0, index=index, values=point).config
+            assert found[index] == expected, "make the values of a trial with `draw`"
 
     def test_it_leaves_global_random_numbers_alone(self) -> None:
         random.seed(1)
@@ -177,25 +257,42 @@ class AlgorithmContract:
                 ended |= stopped
                 replaced = {one.trial for one in batch.run if one.donor is not None} & failed
                 assert self.algorithm.replaces_failed or not replaced
-                ended |= failed - replaced
-                assert not {one.trial for one in batch.run} & ended
-                failed = {one.trial for one in batch.run if _failure(score(one)) is not None}
+                failed -= replaced
+                assert not {one.trial for one in batch.run} & (ended | failed)
                 for one in batch.run:
                     started.add(one.trial)
-                    if one.until == one.config["passes"]:
+                    if _failure(score(one)) is not None:
+                        failed.add(one.trial)
+                    elif one.until == one.config["passes"]:
                         ended.add(one.trial)
             assert ended | failed == started
 
     def test_it_spends_no_more_than_it_says(self) -> None:
-        """An algorithm that stops trials may spend more than expected, but not more than all."""
+        """What is expected is at most the most, and that is never exceeded."""
         arm = self.arm
-        most = self.algorithm.trials_per_seed(arm.space) * arm.config.passes
-        expected = self.algorithm.expected_passes(arm)
-        assert 0 < expected <= most
-        for score in self.scores:
+        most = self.algorithm.most_passes(arm)
+        assert 0 < self.algorithm.expected_passes(arm) <= most
+        for score in (*self.scores, rising, falling):
             found = self.batches(score)
-            spent = sum(one.until - one.start for batch in found for one in batch.run)
-            assert spent <= (most if any(batch.stop for batch in found) else expected)
+            assert sum(one.until - one.start for batch in found for one in batch.run) <= most
+
+    def test_more_trials_leave_the_first_ones_alone(self) -> None:
+        """If it says so; then a run can be extended."""
+        count = self.algorithm.trials_per_seed(self.arm.space)
+        more = self.algorithm.with_trials(2 * count)
+        if not self.algorithm.keeps_first_trials or more == self.algorithm:
+            return
+        bigger: AlgorithmContract = type("Bigger", (type(self),), {"algorithm": more})()
+        for score in self.scores:
+            few, many = (
+                [
+                    {one for one in batch.stop if one.index < count}
+                    | {f"{one}" for one in batch.run if one.trial.index < count}
+                    for batch in contract.batches(score)
+                ]
+                for contract in (self, bigger)
+            )
+            assert set().union(*few) == set().union(*many)
 
     def test_trials_can_be_set(self) -> None:
         before = self.algorithm.trials_per_seed(self.arm.space)

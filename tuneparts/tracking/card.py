@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,8 +50,8 @@ class DataFacts:
     """A data set by what determines it; MLflow lists it as an input of each run."""
 
     name: str
-    digest: str
-    """Changes with anything in the config that could change an example or a split."""
+    digest: Callable[[], str]
+    """Gives the digest of the examples and splits, once a trial has begun and they were read."""
     config: str
     """The config as JSON text; with it `DataConfig` gives the same examples again."""
 
@@ -61,7 +61,7 @@ class DataFacts:
 
         data = Dataset(
             name=self.name,
-            digest=self.digest,
+            digest=self.digest(),
             source_type="code",
             source=json.dumps({"tags": json.loads(self.config)}),
             profile=self.config,
@@ -114,6 +114,8 @@ class SearchCard:
     """Who ran it."""
     source: str = ""
     """The command or file that it was run with."""
+    extended: str = ""
+    """How the search was extended since it began; a tag of the parent run, whose params stay."""
 
     def shared_tags(self) -> dict[str, str]:
         """Tags that the parent run and every trial have in common."""
@@ -135,6 +137,7 @@ class SearchCard:
             **self.shared_tags(),
             **self.origin_tags(),
             **{f"version.{name}": text for name, text in self.versions.items()},
+            **({"extended": self.extended} if self.extended else {}),
             KIND_TAG: self.kind,
             KEY_TAG: key,
             RUN_TAG: folder.name,

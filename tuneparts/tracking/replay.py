@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts import journal
-from tuneparts.journal import TrialId
+from tuneparts.journal import ReplicateStopped, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
@@ -82,8 +82,12 @@ class Replay:
         self._read_log = read_log
         self._in_doubt = is_resumed
         """Whether the store may hold runs that we do not know of."""
-        self._is_refused = False
+        self.refusal: Exception | None = None
+        """Why MLflow will never have anything of this run."""
         self._is_introduced = False
+        self._old_params: set[str] = set()
+        """Params that the parent run has from a former process."""
+        self._has_data = False
         self._experiment_id: str | None = None
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
@@ -111,6 +115,11 @@ class Replay:
         self._record.tags = {**known, trial: {**known.get(trial, {}), **tags}}
         self._record.save()
         self._requests.append(partial(self._send_tags, trial, tags))
+
+    @property
+    def tags(self) -> Mapping[TrialId, Mapping[str, str]]:
+        """All tags that were added to trials."""
+        return self._record.tags
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; one in the run's folder is remembered."""
@@ -154,7 +163,7 @@ class Replay:
         After a failure the next call goes on where this one stopped.
         """
         ending = self._ending  # what is asked for from now on is for the next call
-        if self._is_refused or not self._attach():
+        if self.refusal is not None or not self._attach():
             self._requests.clear()
             return
         self._send_dirty()
@@ -198,6 +207,8 @@ class Replay:
                 if journal.header(text) is not None:
                     continue
                 event = journal.decode(text)
+                if isinstance(event, ReplicateStopped):
+                    continue  # the ends of its trials say what there is to show
                 run = self._runs.setdefault(event.trial, TrialRun(event.trial))
                 run.fold(event, self.calls.problems, is_open=self._card.is_open)
                 self._tally.fold(event)
@@ -246,7 +257,7 @@ class Replay:
         except Exception as error:
             if store.is_curable(error):
                 raise
-            self._is_refused = True
+            self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
             return False
         self._in_doubt = False
@@ -280,6 +291,7 @@ class Replay:
         for found in self._search(""):
             if card.PARENT_TAG not in found.data.tags:
                 self.parent = str(found.info.run_id)
+                self._old_params = set(found.data.params)
                 if found.info.status != "RUNNING" and self._ending is None:
                     self._client.update_run(self.parent, status="RUNNING")
             else:
@@ -304,6 +316,8 @@ class Replay:
                 line = file.readline().decode("utf-8", "replace")
                 with suppress(Exception):  # an odd line was told of when it was first read
                     event = journal.decode(line)
+                    if isinstance(event, ReplicateStopped):
+                        continue
                     self._tally.fold(event)
                     run = self._runs.setdefault(event.trial, TrialRun(event.trial))
                     run.recall(event)
@@ -324,6 +338,7 @@ class Replay:
         run.begin(found.info.start_time / 1000)
         run.run_id, run.may_exist = str(found.info.run_id), False
         if status in STATUS.values():
+            run.ended = None if found.info.end_time is None else found.info.end_time / 1000
             run.outcome = tags.get("outcome", str(status).lower())
             run.complete()
             return
@@ -358,7 +373,8 @@ class Replay:
         known, experiment = self._card, str(self._experiment_id)
         tags = known.parent_tags(self._record.key, self._record.folder)
         tags[card.NOTE_TAG] = known.search_note(experiment, parent, self._record.answer)
-        params = _params(known.params)
+        # Those of a run that was extended since stay as they were: MLflow changes no param.
+        params = [one for one in _params(known.params) if one.key not in self._old_params]
         self.calls.log(parent, [*_tags(tags), *params[:_MOST_PARAMS]])
         for start in range(_MOST_PARAMS, len(params), _MOST_PARAMS):
             self.calls.log(parent, params[start : start + _MOST_PARAMS])
@@ -367,9 +383,6 @@ class Replay:
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
                 self.calls.make(partial(self._client.log_text, parent, text, name))
-        if known.data is not None:
-            data = [known.data.as_input()]  # MLflow keeps one that it has already
-            self.calls.make(lambda: self._client.log_inputs(parent, datasets=data))
         self._is_introduced = True
 
     # Trials.
@@ -414,9 +427,19 @@ class Replay:
             text = json.dumps(counts, sort_keys=True)
             self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
             self._sent_counts = dict(counts)
+        self._send_data(str(self.parent))
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
+
+    def _send_data(self, parent: str) -> None:
+        """Name the data as an input of the search, once trials have begun to read it."""
+        data = self._card.data
+        if data is None or self._has_data or not any(run.start for run in self._runs.values()):
+            return
+        known = [data.as_input()]  # MLflow keeps one that it has already
+        self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
+        self._has_data = True
 
     def _send_answer(self, answer: str) -> None:
         parent = str(self.parent)

@@ -1,8 +1,10 @@
-"""Start MLflow's server over a store: on loopback without accounts, or with them.
+"""Start MLflow's server over a store: for who knows its token, or with accounts.
 
-With a login (`TUNEPARTS_TRACKING_LOGIN`) the server runs MLflow's basic-auth app, whose
-administrator is that login. Nothing secret stands on the command line, which every user of a
-machine can read: it travels in the environment of the server.
+MLflow reads any file for whoever reaches it, and other users of a machine reach its loopback. So a
+server asks for a token that is made at its start (see `doorkeeper`). With a login
+(`TUNEPARTS_TRACKING_LOGIN`) it runs MLflow's basic-auth app instead, whose administrator is that
+login. Nothing secret stands on the command line, which every user of a machine can read: it
+travels in the environment of the server.
 """
 
 import importlib.util
@@ -11,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneparts import binding, settings
+from tuneparts import binding, doorkeeper, settings
 from tuneparts.credentials import Login
 from tuneparts.errors import ConfigError
 from tuneparts.redaction import has_password
@@ -33,6 +35,8 @@ class ServerCommand:
     command: list[str]
     environment: dict[str, str]
     """Variables that it needs besides the environment of this process."""
+    token: str | None = None
+    """What opens it; None where it has accounts, or asks for nothing."""
 
 
 def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -> ServerCommand:
@@ -42,15 +46,15 @@ def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -
         >>> server = plan(
         ...     "sqlite:////tmp/mlflow.db", host="127.0.0.1", port=5001, login=None, forced=False
         ... )
-        >>> server.environment
-        {}
+        >>> server.environment == {doorkeeper.VARIABLE: server.token}
+        True
 
     Args:
         uri: the store, a database.
         host: what to bind to.
         port: what to listen on.
-        login: the administrator; None for a server without accounts.
-        forced: serve others without accounts all the same.
+        login: the administrator; None for a server with a token.
+        forced: ask nobody for anything; others may then read what this user can read.
 
     Raises:
         SecurityError: Others could reach the server and it would ask for nothing.
@@ -68,7 +72,12 @@ def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -
     if login is not None:
         command += ["--app-name", "basic-auth"]
         environment |= _accounts(login, settings.current().results_dir)
-    return ServerCommand(command, environment)
+        return ServerCommand(command, environment)
+    if forced:
+        return ServerCommand(command, environment)
+    token = doorkeeper.new_token()
+    command += ["--app-name", "tuneparts"]
+    return ServerCommand(command, {**environment, doorkeeper.VARIABLE: token}, token)
 
 
 def run(server: ServerCommand) -> None:
@@ -86,8 +95,10 @@ def _accounts(login: Login, folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mlflow_auth.ini"
     database = folder / "mlflow_auth.db"
+    for file in (path, database):  # settings, and what can be guessed at: digests of passwords
+        file.touch(mode=0o600)
+        file.chmod(0o600)
     path.write_text(_AUTH_SETTINGS.format(database=database, user=login.user), encoding="utf-8")
-    path.chmod(0o600)
     return {
         "MLFLOW_AUTH_CONFIG_PATH": str(path),
         "MLFLOW_AUTH_ADMIN_PASSWORD": login.password,

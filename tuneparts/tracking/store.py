@@ -20,6 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -113,6 +114,7 @@ def prepare(uri: str) -> None:
 def client(uri: str) -> "MlflowClient":
     """Make a client of the store; this opens a database, but does not yet talk to a server."""
     quieten()
+    _leave_removed_folder()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -129,6 +131,18 @@ def client(uri: str) -> "MlflowClient":
             f"{reason}. Install its driver, try `mlflow db upgrade` after a backup, or name "
             "another store in TUNEPARTS_TRACKING_URI."
         ) from error
+
+
+def _leave_removed_folder() -> None:
+    """Go elsewhere if the folder that this process is in was removed; MLflow needs to be in one.
+
+    Ray unpacks the code of a job anew, and so removes the folder that its driver is in, where two
+    nodes keep their files on one disk.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        os.chdir(Path.home())
 
 
 def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
@@ -198,6 +212,10 @@ def quieten() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     credentials.use_tracking_login()
+    try:
+        Path.home()
+    except RuntimeError:  # MLflow cannot be imported by a user without a home, as in containers
+        os.environ["HOME"] = str(settings.current().results_dir)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -228,9 +246,14 @@ class RedactingClient:
     left as they are: they name things, and are not stored.
     """
 
-    def __init__(self, client: "MlflowClient") -> None:
-        self._client = client
+    def __init__(self, connect: Callable[[], "MlflowClient"]) -> None:
+        """Connect nowhere yet: the first call does, which imports MLflow for seconds."""
+        self._connect = connect
         self._redactor = redaction.of_process()
+
+    @cached_property
+    def _client(self) -> "MlflowClient":
+        return self._connect()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)

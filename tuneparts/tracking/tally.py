@@ -7,7 +7,7 @@ journal alone, so a replay makes the same points again, and MLflow ignores those
 import math
 from dataclasses import dataclass, field
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried
+from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
 from tuneparts.schema import Metric
 from tuneparts.tracking import store
 from tuneparts.tracking.trial_run import milliseconds
@@ -45,6 +45,8 @@ class Tally:
     """The same of trials that failed, which may be tried again."""
     _best: dict[str, dict[int, float]] = field(default_factory=dict)
     """Arm -> seed -> best score."""
+    _ended: dict[TrialId, tuple[str, float]] = field(default_factory=dict)
+    """Trial that ended -> outcome and score."""
     _num_ended: int = 0
 
     def fold(self, event: Event) -> None:
@@ -55,14 +57,18 @@ class Tally:
             self._end(event, self._last.pop(event.trial, {}))
         elif isinstance(event, TrialRetried):
             self._take_back(event)
+        elif isinstance(event, TrialVoided):
+            self._void(event)
 
     def _end(self, event: TrialEnded, last: dict[str, float]) -> None:
         self._num_ended += 1
+        score = math.nan if self.metric is None else last.get(self.metric.name, math.nan)
+        self._ended[event.trial] = event.outcome, score
         name = f"trials/{event.outcome}"
         news = {name: self.numbers.get(name, 0.0) + 1}
         news |= {cost: self.numbers.get(cost, 0.0) + last[cost] for cost in _COSTS if cost in last}
         if self.metric is not None and event.outcome == "finished":
-            news |= self._scores(self.metric, event.trial, last.get(self.metric.name, math.nan))
+            news |= self._scores(self.metric, event.trial, score)
         if event.outcome == "failed":
             self._failed[event.trial] = last
         self._say(news, event.time)
@@ -73,6 +79,25 @@ class Tally:
         self._last[event.trial] = last
         news = {"trials/failed": self.numbers.get("trials/failed", 1.0) - 1}
         news |= {cost: self.numbers[cost] - last[cost] for cost in _COSTS if cost in last}
+        self._say(news, event.time)
+
+    def _void(self, event: TrialVoided) -> None:
+        """Count a trial as stopped, and leave its score out; what it cost stays."""
+        trial = event.trial
+        if trial not in self._ended:
+            self._end(TrialEnded(trial, "stopped", event.time), self._last.pop(trial, {}))
+            return
+        outcome, _ = self._ended[trial]
+        self._ended[trial] = "stopped", math.nan
+        news = {f"trials/{outcome}": self.numbers[f"trials/{outcome}"] - 1}
+        news["trials/stopped"] = self.numbers.get("trials/stopped", 0.0) + 1
+        seeds = self._best.pop(trial.arm, {})
+        seeds.pop(trial.seed, None)
+        self._best |= {trial.arm: seeds} if seeds else {}
+        for other, (how, score) in self._ended.items():
+            is_of_seed = (other.arm, other.seed) == (trial.arm, trial.seed)
+            if is_of_seed and how == "finished" and self.metric is not None:
+                news |= self._scores(self.metric, other, score)
         self._say(news, event.time)
 
     def _say(self, news: dict[str, float], time: float) -> None:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from tuneparts.errors import ConfigError
 from tuneparts.journal import Event, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import record, store
@@ -21,6 +23,8 @@ from tuneparts.tracking.replay import Replay
 
 __all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
 
+FIRST_CALL = 60.0
+"""Seconds for opening a store, which a wait for what was sent comes on top of."""
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +57,9 @@ class Tracker:
         read_log: Callable[[TrialId], str] = lambda _: "",
         interval: float = 1.0,
     ) -> None:
-        """Open the store and start the thread; a server need not answer yet.
+        """Start the thread, which opens the store; a server need not answer yet.
+
+        Importing MLflow and opening a store takes seconds, which a search need not wait for.
 
         Args:
             uri: The store, as `store.resolve` returns it.
@@ -67,11 +73,27 @@ class Tracker:
             known.ending = None
             known.save()
         self._folder = folder
-        self._replay = _replay(uri, folder, search, known, start=time.time(), read_log=read_log)
+        uri = store.resolve(uri)
+        client = store.RedactingClient(partial(store.client, uri))
+        self._replay = Replay(
+            client,
+            uri=uri,
+            card=search,
+            record=known or record.create(folder, time.time()),
+            is_resumed=known is not None,
+            read_log=read_log,
+        )
         self._writer = Writer(self._replay, interval=interval)
 
     def on_event(self, event: Event) -> None:  # noqa: ARG002 - it is in the journal already
-        """Hear that the journal has an event more; microseconds, no I/O."""
+        """Hear that the journal has an event more; microseconds, no I/O.
+
+        Raises:
+            ConfigError: The store turned out to be none. Better now than after the last trial;
+                the run can be resumed.
+        """
+        if isinstance(self._replay.refusal, ConfigError):
+            raise self._replay.refusal
         self._writer.wake()
 
     def log_artifact(self, path: Path) -> None:
@@ -88,6 +110,10 @@ class Tracker:
         """Add tags to the run of a trial that is in the journal."""
         self._replay.tag_trial(trial, tags)
         self._writer.wake()
+
+    def tagged(self, name: str, value: str) -> set[TrialId]:
+        """List the trials that `tag_trial` gave this tag, also in a former process."""
+        return {trial for trial, tags in self._replay.tags.items() if tags.get(name) == value}
 
     def run_id(self, trial: TrialId) -> str | None:
         """MLflow's run id of a trial; None when the store has no run of it, or not yet."""
@@ -176,7 +202,17 @@ def sync(
         0
     """
     known = record.load(folder)
-    replay = _replay(uri, folder, card, known, on_progress=on_progress, read_log=read_log)
+    uri = store.resolve(uri)
+    client = store.client(uri)  # refuses what is no store at once
+    replay = Replay(
+        store.RedactingClient(lambda: client),
+        uri=uri,
+        card=card,
+        record=known or record.create(folder, None),
+        is_resumed=known is not None,
+        on_progress=on_progress,
+        read_log=read_log,
+    )
     replay.start_over()
     writer = Writer(replay)
     is_complete = writer.close(timeout)
@@ -184,28 +220,6 @@ def sync(
         _note_missing(replay, writer, folder, timeout)
     calls = replay.calls
     return Synced(replay.parent, replay.created, calls.points, is_complete, calls.problems.lines())
-
-
-def _replay(
-    uri: str,
-    folder: Path,
-    card: SearchCard,
-    known: record.Record | None,
-    *,
-    start: float | None = None,
-    on_progress: Callable[[int], None] = lambda _: None,
-    read_log: Callable[[TrialId], str] = lambda _: "",
-) -> Replay:
-    uri = store.resolve(uri)
-    return Replay(
-        store.RedactingClient(store.client(uri)),
-        uri=uri,
-        card=card,
-        record=known or record.create(folder, start),
-        is_resumed=known is not None,
-        on_progress=on_progress,
-        read_log=read_log,
-    )
 
 
 def _note_missing(replay: Replay, writer: "Writer", folder: Path, timeout: float) -> None:
@@ -281,6 +295,8 @@ class Writer:
         self._news = threading.Event()
         self._hurry = threading.Event()
         self._abandoned = threading.Event()
+        self._tried = threading.Event()
+        """Whether the store was called once; opening it may take longer than a call."""
         self._closing = False
         self._retries = 0
         self._last_error: str | None = None
@@ -301,6 +317,7 @@ class Writer:
         """Wait until everything so far has arrived; returns whether it has."""
         self.wake()
         self._hurry.set()
+        self._tried.wait(FIRST_CALL)
         with self._changed:
             wanted = self._asked
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
@@ -331,7 +348,9 @@ class Writer:
         return Stats(self._sink.calls.points, waiting, self._retries, self._last_error)
 
     def _run(self) -> None:
-        # The first attempt comes before the first event, so that the parent run is there early.
+        # A search that starts needs the interpreter itself, and importing MLflow would take it.
+        # Still, the parent run should be there early.
+        self._hurry.wait(self._interval)
         while self._deliver():
             if self._closing and self._done == self._asked:
                 return
@@ -353,6 +372,8 @@ class Writer:
             else:
                 self._recovered(asked)
                 return True
+            finally:
+                self._tried.set()
             # Whoever waits for a flush wants the next attempt now, but not a busy loop.
             self._hurry.wait(min(delay, 0.5) if self._closing else delay)
             delay = min(2 * delay, self._longest_delay)

@@ -15,6 +15,7 @@ from tuneparts.journal import (
     TrialRetried,
     TrialRunning,
     TrialStarted,
+    TrialVoided,
 )
 from tuneparts.tracking import store
 from tuneparts.tracking.card import DataFacts, flatten
@@ -67,6 +68,8 @@ class TrialRun:
     points: list[tuple[str, float, int, int]] = field(default_factory=list)
     """Metric, value, milliseconds since 1970 and step, as `mlflow.entities.Metric` takes them."""
     end: tuple[Status, float] | None = None
+    ended: float | None = None
+    """When it ended, also after the store has been told."""
 
     def fold(self, event: Event, problems: store.Problems, *, is_open: bool = False) -> None:
         """Add what an event says.
@@ -78,6 +81,8 @@ class TrialRun:
         """
         if isinstance(event, TrialRetried):
             self._reopen()
+        elif isinstance(event, TrialVoided) and self.start is not None:
+            self._void(event)
         if self.is_complete:
             return
         if isinstance(event, TrialStarted):
@@ -103,6 +108,7 @@ class TrialRun:
         elif isinstance(event, TrialEnded):
             self._begin_unsaid(event.time)
             self.end = STATUS[event.outcome], event.time
+            self.ended = event.time
             self.outcome = event.outcome
             self.tags["outcome"] = event.outcome
             if event.message:
@@ -113,6 +119,12 @@ class TrialRun:
         self.is_complete, self.end, self.outcome = False, None, "running"
         self.was_killed = True  # so that the store is told that it runs again
         self.tags |= {"outcome": "running", "error": ""}
+
+    def _void(self, event: TrialVoided) -> None:
+        """Say that what it found no longer counts; when it ended stays as it was."""
+        self.is_complete, self.outcome = False, "stopped"
+        self.end = STATUS["stopped"], self.ended or event.time
+        self.tags |= {"outcome": "stopped", "error": event.message[:_LONGEST_ERROR]}
 
     def _add_changes(self, event: TrialStarted) -> None:
         """Show numbers of the config that change as metrics: MLflow refuses a changed param."""

@@ -1,12 +1,10 @@
 """Learner state as bytes and as files: atomic to write, safe to read.
 
-Loading never unpickles code: only tensors, numbers, strings and containers of them.
+Loading reads tensors, numbers, strings and containers of them (see `archive`); it runs nothing.
 """
 
 import hashlib
 import io
-import pickletools
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,10 @@ import torch
 
 from tuneparts import atomic
 from tuneparts.errors import CheckpointError
+from tuneparts.training import archive
 
 MAGIC = b"tuneparts checkpoint 1\n"
 """First bytes of every checkpoint."""
-_TENSOR_PARTS = {
-    ("collections", "OrderedDict"),
-    ("torch._utils", "_rebuild_parameter"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-    ("torch._utils", "_rebuild_tensor_v3"),
-    ("torch.storage", "UntypedStorage"),
-}
-_INDIRECT = {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
-"""Operations that reach objects in ways which `to_bytes` never uses."""
 
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
@@ -52,9 +42,9 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
             "damaged or something else. Use the one before it, or start anew."
         )
     try:
-        _refuse_hostile(body)
-        state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many types for hostile bytes
+        # The seal tells damage from wholeness, not friend from foe: anybody can compute it.
+        state = archive.read(body)
+    except Exception as error:  # hostile bytes raise many types
         raise CheckpointError(
             f"a checkpoint holds tensors and plain values only, but {source} does not: "
             f"{type(error).__name__}. It will not be loaded."
@@ -62,35 +52,6 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"a checkpoint is a mapping, but {source} holds a {type(state)}.")
     return state
-
-
-def _refuse_hostile(body: bytes) -> None:
-    """Refuse an archive that could grow when read, or that names anything but tensors.
-
-    The seal tells damage from wholeness, not friend from foe: anybody can compute it. So records
-    must be stored as they are (a compressed one could unpack to any size), and the pickle may
-    name no callable besides those that `to_bytes` itself writes.
-    """
-    with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        records = archive.infolist()
-        grows = any(record.compress_type != zipfile.ZIP_STORED for record in records)
-        if grows or sum(record.file_size for record in records) > len(body):
-            raise ValueError("records are stored as they are, and fit the file")
-        pickles = [record for record in records if record.filename.endswith(".pkl")]
-        if len(pickles) != 1:
-            raise ValueError("there is one pickle")
-        for operation, argument, _ in pickletools.genops(archive.read(pickles[0])):
-            is_known = operation.name != "GLOBAL" or _is_tensor_part(str(argument))
-            if operation.name in _INDIRECT or not is_known:
-                raise ValueError("a pickle names nothing but parts of tensors")
-
-
-def _is_tensor_part(name: str) -> bool:
-    module, _, attribute = name.partition(" ")
-    if module == "torch":
-        kind = getattr(torch, attribute, None)
-        return attribute.endswith("Storage") or isinstance(kind, torch.dtype)
-    return (module, attribute) in _TENSOR_PARTS
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:

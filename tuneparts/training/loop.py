@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +25,13 @@ class Step:
     passes: int
     losses: Mapping[str, Tensor]
 
+    @property
+    def weight_steps(self) -> int:
+        """1 if it moved weights, and so had a training loss; 0 if it moved hypers alone."""
+        return int("train/loss" in self.losses)
 
-class LoopLearner(Stateful, ABC, values=("_passes",)):
+
+class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     """A `Learner` whose interval is a number of passes.
 
     A method implements `step` and `evaluate`, and names what `step` changes in the `parts` and
@@ -37,6 +43,7 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
         self.config = config
         self.context = context
         self._passes = 0
+        self._weight_steps = 0
 
     @abstractmethod
     def step(self) -> Step:
@@ -95,10 +102,18 @@ class LoopLearner(Stateful, ABC, values=("_passes",)):
         while not (self.finished or self.interval_is_over(start)):
             step = self.step()
             self._passes += step.passes
+            self._weight_steps += step.weight_steps
             for name, loss in step.losses.items():
                 seen.setdefault(name, []).append(loss)
         metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
-        return {**metrics, "cost/passes": float(self._passes), **self.evaluate()}
+        costs = {"cost/passes": float(self._passes)}
+        if self._weight_steps >= 0:
+            costs["cost/weight_steps"] = float(self._weight_steps)
+        return {**metrics, **costs, **self.evaluate()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        # A state from before weight steps were counted has no count, and gets none.
+        super().restore({"weight_steps": -(10**12), **state})
 
     def _mean(self, name: str, losses: list[Tensor], start: int) -> float:
         """Mean over the interval; one device synchronisation for all its steps."""

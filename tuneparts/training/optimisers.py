@@ -1,10 +1,10 @@
 """Optimisers and learning-rate schedules, as configs."""
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts.config import Config
@@ -25,6 +25,8 @@ class OptimiserConfig(Config):
     schedule: Literal["constant", "cosine", "steps"] = "constant"
     final_lr: float = Field(default=0.0, ge=0)
     """Where the cosine ends."""
+    annealed_over: float = Field(default=1.0, gt=0, le=1)
+    """Fraction of the budget at which the cosine has ended; from there on the rate stays."""
     milestones: tuple[float, ...] = ()
     """Fractions of the budget at which the schedule `steps` multiplies the rate."""
     step_factor: float = Field(default=0.2, gt=0)
@@ -34,6 +36,17 @@ class OptimiserConfig(Config):
     scalar_lr_factor: float = Field(default=0.1, gt=0)
     """Rate of FixUp's scalar biases and scales, relative to the others (Zhang et al. 2019)."""
 
+    later_fields = ("annealed_over",)
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.warmup >= self.annealed_over:
+            raise ValueError(
+                "the rate rises before it falls, but `warmup` is "
+                f"{self.warmup:g} and `annealed_over` {self.annealed_over:g}. Raise the second."
+            )
+        return self
+
     def lr_at(self, progress: float) -> float:
         """The learning rate after this fraction of the budget."""
         if progress < self.warmup:
@@ -42,7 +55,7 @@ class OptimiserConfig(Config):
             return self.lr
         if self.schedule == "steps":
             return self.lr * self.step_factor ** sum(progress >= at for at in self.milestones)
-        rest = (progress - self.warmup) / (1 - self.warmup)
+        rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
     def build(self, net: nn.Module, *, fused: bool = False) -> torch.optim.Optimizer:

@@ -13,6 +13,7 @@ from tuneparts.models import Mlp, Net
 from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
+from tuneparts.training.hyper.global_draws import draws_globally
 from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
@@ -83,6 +84,9 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         )
         self._val = self._on_device(task.val) if config.train_on == "train" else None
         self._test = self._on_device(task.test)
+        if len(self.train_data):
+            x, _ = self.train_data.take(torch.arange(min(2, len(self.train_data))))
+            self.hypers.draws_globally = draws_globally(self.net, x)
 
     def generator(self, stream: str) -> torch.Generator:
         """A named stream of this run, on the device."""

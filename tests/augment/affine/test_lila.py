@@ -75,6 +75,47 @@ def test_a_half_turn_covers_the_circle_and_keeps_areas():
     assert angles.max() > 3.1
 
 
+def learnt_at(rotation: float) -> Lila:
+    """A learnable one whose steps have brought rotation to a value."""
+    module = Lila(dict.fromkeys(NAMES, 0.3), learnable=True).double()
+    with torch.no_grad():
+        module.maxima.raw[NAMES.index("rotation")] = rotation + math.log(-math.expm1(-rotation))
+    return module
+
+
+@pytest.mark.parametrize("past", [0.01, 1.0, 3.0])
+def test_a_learnt_rotation_beyond_pi_is_reflected(past):
+    beyond, before = learnt_at(math.pi + past), learnt_at(math.pi - past)
+    torch.testing.assert_close(beyond.sample(9, stream()), before.sample(9, stream()))
+    assert beyond.values()["rotation"] == pytest.approx(math.pi - past)
+    assert learnt_at(2 * math.pi + past).values()["rotation"] == pytest.approx(past)
+
+
+@pytest.mark.parametrize("rotation", [0.05, 1.0, 3.1, 3.2, 5.0, 6.2, 7.0])
+def test_no_rotation_is_a_dead_end(rotation):
+    module = learnt_at(rotation)
+    (grad,) = torch.autograd.grad(module.sample(9, stream()).square().sum(), [module.maxima.raw])
+    assert grad.all()
+
+
+def test_a_rotation_that_overshoots_comes_back():
+    """The loss wants 2.5 radians; the first steps are so long that they pass pi."""
+    module = learnt_at(3.0)
+    optimiser = torch.optim.SGD([module.maxima.raw], lr=0.1)
+    with torch.no_grad():
+        module.maxima.raw[NAMES.index("rotation")] += 0.9
+    for _ in range(200):
+        optimiser.zero_grad()
+        (module.ranges()[NAMES.index("rotation")] - 2.5).square().backward()
+        optimiser.step()
+    assert module.values()["rotation"] == pytest.approx(2.5, abs=1e-3)
+
+
+def test_below_pi_nothing_is_changed():
+    module = learnt_at(3.0)
+    assert torch.equal(module.ranges(), module.maxima.tensor())
+
+
 def test_rotation_beyond_pi_acts_and_is_reported_as_pi():
     wide, half_turn = only(rotation=5.0), only(rotation=math.pi)
     assert torch.equal(wide.sample(20, stream()), half_turn.sample(20, stream()))
@@ -154,9 +195,23 @@ def test_names_are_metrics():
     assert [schema.lookup(f"hyper/{name}") for name in LilaConfig().build(learnable=False).values()]
 
 
-def test_a_learnable_range_cannot_start_at_zero():
-    with pytest.raises(ConfigError, match="a learnable `rotation` must start strictly between"):
-        LilaConfig(rotation=0.0).build(learnable=True)
+def test_learnable_ranges_cannot_all_start_at_zero():
+    with pytest.raises(ConfigError, match="a learnable `translate_x` must start strictly between"):
+        LilaConfig(**dict.fromkeys(NAMES, 0.0)).build(learnable=True)
+
+
+def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
+    module = LilaConfig(rotation=0.3, shear=0.0).build(learnable=True)
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(3):
+        optimiser.zero_grad()
+        module(
+            torch.rand(4, 1, 8, 8), 2, torch.Generator().manual_seed(0)
+        ).square().sum().backward()
+        assert module.maxima.raw.grad[NAMES.index("shear")] == 0
+        optimiser.step()
+    assert module.values()["shear"] == 0.0
+    assert module.values()["rotation"] != pytest.approx(0.3)
 
 
 def test_negative_ranges_are_refused():

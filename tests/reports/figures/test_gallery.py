@@ -14,7 +14,8 @@ DEFAULT_FIGURES = Search.model_fields["figures"].default
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 ASKED += ["deviations", "rounds"]
-ASKED += ["samples", "calibration", "trials", "communication", "schedule"]
+ASKED += ["parallel", "slices", "importance", "pareto", "hypervolume"]
+ASKED += ["samples", "calibration", "trials", "communication", "schedule", "subnetworks"]
 
 
 def test_every_figure_is_asked_for_below():

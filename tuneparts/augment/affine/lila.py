@@ -45,7 +45,8 @@ class LilaConfig(AffineConfig):
 
     kind: Literal["lila"] = "lila"
     rotation: Annotated[float, Number(POSITIVE, identity=0.0, metric="rotation")] = 0.05
-    """Radians; beyond pi it acts, and is reported, as pi: the whole circle."""
+    """Radians; beyond pi it acts, and is reported, as pi: the whole circle. A learnt one that
+    passes pi turns back, see `Lila`."""
     translate_x: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_x")] = 0.05
     """Half image widths."""
     translate_y: Annotated[float, Number(POSITIVE, identity=0.0, metric="translate_y")] = 0.05
@@ -64,6 +65,10 @@ class LilaConfig(AffineConfig):
 class Lila(Affine):
     """A = exp(sum_k u_k eta_k G_k), u ~ U(-1, 1)^6, eta = softplus(raw) when learnable.
 
+    Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
+    one is reflected there, pi + d acting as pi - d. A cap would be a dead end: its gradient is
+    exactly zero, so that no later step could take back one that went too far.
+
     Args:
         maxima: eta by name, all of NAMES.
         learnable: whether gradient steps move them.
@@ -72,7 +77,7 @@ class Lila(Affine):
     generators_66: Tensor
 
     def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
-        given = [maxima[name] for name in NAMES]
+        given = [min(maxima[n], math.pi) if n == "rotation" else maxima[n] for n in NAMES]
         super().__init__(learnable=learnable, is_identity=not learnable and not any(given))
         self.maxima = ConstrainedParameter(given, link=POSITIVE, learnable=learnable, names=NAMES)
         generators = torch.tensor(_GENERATORS, dtype=torch.get_default_dtype()).view(6, 6)
@@ -80,19 +85,23 @@ class Lila(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Exponentials of the generators, each times its maximum and a draw from U(-1, 1)."""
-        eta = _capped(self.maxima.tensor())
+        eta = self.ranges()
         u_N6 = eta.new_empty(num, 6).uniform_(-1, 1, generator=generator)
         return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
 
+    def ranges(self) -> Tensor:
+        """The six maxima (6,) as they act, with rotation at most pi; differentiable."""
+        eta_6 = self.maxima.tensor()
+        if not self.learnable:
+            return eta_6
+        turned = math.pi - (torch.remainder(eta_6[_ROTATION], 2 * math.pi) - math.pi).abs()
+        is_beyond = torch.zeros_like(eta_6, dtype=torch.bool)
+        is_beyond[_ROTATION] = eta_6[_ROTATION].detach() > math.pi
+        return torch.where(is_beyond, turned, eta_6)
+
     def values(self) -> dict[str, float]:
-        """The six maxima; rotation at most pi."""
-        values = dict(zip(NAMES, self.maxima.numbers(), strict=True))
-        values["rotation"] = min(values["rotation"], math.pi)
-        return values
-
-
-def _capped(eta_6: Tensor) -> Tensor:
-    """Rotation at most pi: beyond, the uniform angle would wrap and stop being uniform."""
-    cap = torch.full_like(eta_6, math.inf)
-    cap[_ROTATION] = math.pi
-    return torch.minimum(eta_6, cap)
+        """The six maxima as they act; rotation at most pi."""
+        if not self.learnable:
+            return dict(zip(NAMES, self.maxima.numbers(), strict=True))
+        with torch.no_grad():
+            return dict(zip(NAMES, self.ranges().tolist(), strict=True))

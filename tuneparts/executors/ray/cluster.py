@@ -1,12 +1,14 @@
-"""Joins a Ray cluster, or starts one that only this machine can reach."""
+"""Joins a Ray cluster, or starts one that only its user can reach."""
 
+import json
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tuneparts import credentials
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ClusterError, ConfigError, PlacementError
 from tuneparts.executors.placement import Amounts, refuse_unplaceable
+from tuneparts.executors.ray import private
 from tuneparts.redaction import redact
 
 # Read by Ray when it is imported or initialised, so they are set before.
@@ -32,14 +35,15 @@ def prepare(address: str | None) -> None:
     """Set what Ray reads from the environment; call it before Ray is imported."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    credentials.use_ray_token()
-    if address is None:
-        # Ray's switch for machines that form no cluster: it then listens on loopback only.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    if address is not None:
+        credentials.use_ray_token()
 
 
-def connect(address: str | None, *, cpus: float | None = None) -> None:
-    """Join the cluster at HOST:PORT, or start a local one when there is no address.
+@contextmanager
+def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
+    """Be in the cluster at HOST:PORT inside the block, or in a private one without an address.
+
+    A private one ends with the block (see `private`).
 
     Workers of a cluster get the driver's own code, so that it need not be in their image. A
     driver that is itself a Ray job was sent with its code, and so are its workers.
@@ -51,39 +55,53 @@ def connect(address: str | None, *, cpus: float | None = None) -> None:
     Raises:
         ConfigError: The address is not that of a cluster's head.
         ClusterError: Nobody answers there, or not to us.
+        SecurityError: The private one would be reached from other machines.
     """
     prepare(address)
+    with ExitStack() as around:
+        folder = None if address is not None else around.enter_context(private.surroundings())
+        import ray
+
+        around.callback(ray.shutdown)  # before the folder goes
+        if address is not None:
+            _join(address)
+        else:
+            before = private.wide_doors()
+            _init(address="local", num_cpus=cpus or usable_cpus(), _temp_dir=str(folder))
+            private.refuse_wide(before)
+        yield
+
+
+def _join(address: str) -> None:
     options: dict[str, Any] = {}
-    if address is None:
-        options["num_cpus"] = cpus or usable_cpus()
-    elif "://" in address:
+    if "://" in address:
         raise ConfigError(
             f"a driver joins a cluster at HOST:PORT, but got `{address}`. Give the port of the "
             "head node (6379 by default), or send the search there with `tuneparts submit`."
         )
-    elif "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         options["runtime_env"] = {"py_modules": [str(Path(tuneparts.__file__).parent)]}
-    import ray
+    from ray.exceptions import RayError
 
-    on_term = signal.getsignal(signal.SIGTERM)
     try:
-        if address is not None:
-            _knock(address)
-        # `local`: without an address Ray would join any cluster that it finds on this machine.
-        ray.init(
-            address=address or "local", log_to_driver=False, include_dashboard=False, **options
-        )
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_term)  # Ray's own leaves without putting away
-    except (OSError, RuntimeError, ray.exceptions.RayError) as error:
-        if address is None:
-            raise
+        _knock(address)
+        _init(address=address, **options)
+    except (OSError, RuntimeError, RayError) as error:
         why = redact(str(error)).strip().splitlines()[0]
         raise ClusterError(
             f"a Ray cluster answers at `{address}`, but this one did not: {why}. Check the "
             "address with `ray status` on its head node, and the token in the file that "
             "TUNEPARTS_RAY_TOKEN_FILE names."
         ) from error
+
+
+def _init(**options: Any) -> None:
+    import ray
+
+    on_term = signal.getsignal(signal.SIGTERM)
+    ray.init(log_to_driver=False, include_dashboard=False, **options)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_term)  # Ray's own leaves without putting away
 
 
 def _knock(address: str) -> None:
@@ -100,6 +118,15 @@ def nodes() -> dict[str, dict[str, float]]:
     return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
 
 
+def nodes_at(address: str) -> list[dict[str, float]]:
+    """List what each node of a cluster has; it is joined for that, unless this process has."""
+    prepare(address)
+    import ray
+
+    with nullcontext() if ray.is_initialized() else joined(address):
+        return list(nodes().values())
+
+
 def request(trials: Sequence[Sequence[Amounts]]) -> None:
     """Ask the cluster's autoscaler, if it has one, for nodes that hold all these trials at once.
 
@@ -111,6 +138,23 @@ def request(trials: Sequence[Sequence[Amounts]]) -> None:
     from ray.autoscaler.sdk import request_resources
 
     request_resources(bundles=[dict(bundle) for trial in trials for bundle in trial])
+
+
+def has_autoscaler() -> bool:
+    """Whether something may add nodes to the cluster; true where Ray does not say.
+
+    Every head node has a monitor. One that was given no description of nodes only mirrors those
+    that are there: each is of a type of its own, which is named after it.
+    """
+    from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    try:
+        report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS))["autoscaler_report"]
+        types: dict[str, str] = report["node_type_mapping"]
+    except (TypeError, ValueError, KeyError):  # it has only just started, or is of another version
+        return True
+    return not types or any(kind != f"node_{node}" for node, kind in types.items())
 
 
 def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
@@ -130,7 +174,7 @@ def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
             refuse_unplaceable(needs, list(nodes().values()))
             return
         except PlacementError as error:
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or not has_autoscaler():
                 raise
             if not has_asked:
                 has_asked = True

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from tuneparts import settings
@@ -44,23 +44,20 @@ def run(
 
     from tuneparts.executors.ray.probe import refuse_unshared
 
-    is_ours = not ray.is_initialized()
-    with _logging_to(folder / "ray.log"):
-        try:
-            if is_ours:
-                cluster.connect(address, cpus=cpus)
-            can_grow = address is not None
-            limit = settings.current().node_limit if can_grow else 0.0
-            cluster.await_room({arm.name: bundles(arm) for arm in plan.search.arms}, limit)
-            refuse_unshared(storage)
+    is_joined = ray.is_initialized()
+    with (
+        _logging_to(folder / "ray.log"),
+        nullcontext() if is_joined else cluster.joined(address, cpus=cpus),
+    ):
+        can_grow = address is not None
+        limit = settings.current().node_limit if can_grow else 0.0
+        cluster.await_room({arm.name: bundles(arm) for arm in plan.search.arms}, limit)
+        refuse_unshared(storage)
 
-            def load() -> TrialSetting:
-                return TrialSetting.of(plan.search, storage, code, folder)
+        def load() -> TrialSetting:
+            return TrialSetting.of(plan.search, storage, code, folder)
 
-            drive(plan, load, cpus=cpus, can_grow=can_grow)
-        finally:
-            if is_ours:
-                ray.shutdown()
+        drive(plan, load, cpus=cpus, can_grow=can_grow)
 
 
 def drive(
@@ -86,6 +83,10 @@ def drive(
         setting = load()
         pool.use(setting)
         while not plan.done:
+            plan.look()
+            for worker, segment, _ in pool.silent():
+                if plan.is_over(segment):
+                    pool.drop(worker)
             pool.hand_out(plan)
             for worker, segment, report in pool.news():
                 if report is None or report.leave:

@@ -13,6 +13,7 @@ _STYLES = {
     "augerino": (COLOURS[3], "solid", "diamond"),
     "laplace_weights": (COLOURS[4], "solid", "circle"),
     "laplace_hypers": (COLOURS[4], "dash", "square"),
+    "kronecker_hypers": (COLOURS[4], "dot", "diamond"),
 }
 """Colour by method as in all figures, dashes for steps of hypers."""
 _QUANTITIES = {"ms": "CPU time of a step (ms)", "MB": "peak memory (MB)"}

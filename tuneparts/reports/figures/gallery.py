@@ -20,12 +20,16 @@ from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.communication import communication
 from tuneparts.reports.figures.drawing import PANEL_HEIGHT, Drawing, Note
 from tuneparts.reports.figures.fixing import deviations, rounds
+from tuneparts.reports.figures.fronts import hypervolume, pareto
 from tuneparts.reports.figures.hypers import hypers, projections
+from tuneparts.reports.figures.importance import importance
 from tuneparts.reports.figures.matched import matched
 from tuneparts.reports.figures.members import anytime, interpolation, membership
+from tuneparts.reports.figures.partitions import subnetworks
 from tuneparts.reports.figures.samples import samples
 from tuneparts.reports.figures.schedule import schedule
 from tuneparts.reports.figures.scores import calibration, scores
+from tuneparts.reports.figures.spaces import parallel, slices
 from tuneparts.reports.figures.sweeps import heat_map, sweep
 from tuneparts.reports.figures.trials import trials
 from tuneparts.reports.run_data import RunData
@@ -43,6 +47,7 @@ FIGURES: dict[str, Figure] = {
     "anytime": anytime,
     "interpolation": interpolation,
     "membership": membership,
+    "subnetworks": subnetworks,
     "samples": samples,
     "communication": communication,
     "schedule": schedule,
@@ -50,6 +55,11 @@ FIGURES: dict[str, Figure] = {
     "trials": trials,
     "deviations": deviations,
     "rounds": rounds,
+    "parallel": parallel,
+    "slices": slices,
+    "importance": importance,
+    "pareto": pareto,
+    "hypervolume": hypervolume,
 }
 
 
@@ -88,10 +98,11 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """
-    if _is_own(request):
-        return _draw_own(request, run_data)
-    figure, arguments = parse(request)
-    return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+    with schema.using(*run_data.metadata.metrics):
+        if _is_own(request):
+            return _draw_own(request, run_data)
+        figure, arguments = parse(request)
+        return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
 
 
 def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str]:

@@ -3,23 +3,44 @@
 `base` says what an algorithm is; any subclass of `Algorithm` works in an arm.
 """
 
-from tuneparts.search.algorithms.asha import Asha, promoted, rungs
-from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
+from tuneparts.search.algorithms.asha import Asha, promoted
+from tuneparts.search.algorithms.base import (
+    Algorithm,
+    Proposals,
+    Timed,
+    draw,
+    drawn_trials,
+    stretch,
+    whole_trial,
+)
+from tuneparts.search.algorithms.halving import Hyperband, SuccessiveHalving, beside, rungs
+from tuneparts.search.algorithms.pb2 import Pb2
 from tuneparts.search.algorithms.pbt import Pbt, exploit, explore
 from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
-from tuneparts.search.algorithms.sampler import OptunaSearch, Tpe
+from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Tpe
+from tuneparts.search.algorithms.stopping import MedianStopping, PercentileStopping, StoppingRule
 
 __all__ = [
     "Algorithm",
     "Asha",
     "Fixed",
     "GridSearch",
+    "Hyperband",
+    "MedianStopping",
+    "Optuna",
     "OptunaSearch",
+    "Pb2",
     "Pbt",
+    "PercentileStopping",
     "Proposals",
     "RandomSearch",
+    "StoppingRule",
+    "SuccessiveHalving",
+    "Timed",
     "Tpe",
+    "beside",
     "draw",
+    "drawn_trials",
     "exploit",
     "explore",
     "promoted",

@@ -1,20 +1,20 @@
 """What a search algorithm is: a config with a generator of batches of segments.
 
-The generator yields a batch and receives how its segments ended. It sees results only in whole
-batches and in trial order, so what it does next depends on the search and the seed, never on which
-worker was faster. That makes a search the same after a crash: the generator is run again against
-the journal.
+The generator yields a batch and receives how segments ended: by default all of them at once, so
+that what it does next depends on the search and the seed, never on which worker was faster. After a
+crash the generator is run again against the journal, and comes to where it was.
 """
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import TrialId
 from tuneparts.named import Named
 from tuneparts.schema import Metric
+from tuneparts.search import draws
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Dimension, Value
 from tuneparts.seeding import numpy_generator
@@ -55,9 +55,15 @@ class Algorithm(Named):
         "fixed": "tuneparts.search.algorithms.plain:Fixed",
         "random": "tuneparts.search.algorithms.plain:RandomSearch",
         "grid": "tuneparts.search.algorithms.plain:GridSearch",
+        "optuna": "tuneparts.search.algorithms.sampler:Optuna",
         "tpe": "tuneparts.search.algorithms.sampler:Tpe",
+        "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
+        "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
         "asha": "tuneparts.search.algorithms.asha:Asha",
+        "median": "tuneparts.search.algorithms.stopping:MedianStopping",
+        "percentile": "tuneparts.search.algorithms.stopping:PercentileStopping",
         "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+        "pb2": "tuneparts.search.algorithms.pb2:Pb2",
     }
 
     is_adaptive: ClassVar[bool]
@@ -65,6 +71,12 @@ class Algorithm(Named):
     and figures that resample them leave the arm out."""
     has_space: ClassVar[bool] = True
     """Whether its arm has dimensions to draw from."""
+    takes_points: ClassVar[bool] = False
+    """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
+    If not, an arm with points is refused."""
+    keeps_first_trials: ClassVar[bool] = False
+    """Whether with more trials the first ones are the same, and run to the same passes. Then
+    `tuneparts extend` can add trials to a run."""
     replaces_failed: ClassVar[bool] = False
     """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
 
@@ -79,10 +91,13 @@ class Algorithm(Named):
 
     @abstractmethod
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
-        """Yield batches of segments, and receive for each how its segments ended.
+        """Yield batches of segments, and receive for each the results that it `awaits`.
 
         What is yielded may depend on the arguments, the fields and the results received so far,
         and on nothing else: no clock, no global random numbers (`tuneparts.seeding` has streams).
+        Unless its timing is free, it does not depend on the order in which results come either.
+        The generator may end while trials run; they run to the end of their segments.
+
         `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
         ended, unless `replaces_failed` and the next batch goes on with it from a donor. Any other
         must be run to its budget, or named in the `stop` of a later batch.
@@ -93,16 +108,33 @@ class Algorithm(Named):
             metric: what selects; `Result.score` reads it from a result.
         """
 
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
+        """Like `proposals`, for a search with several objectives; by default by the first alone.
+
+        `Result.scores` reads them from a result.
+        """
+        return self.proposals(arm, seed, objectives[0])
+
     @abstractmethod
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         """Number of trials in one replicate."""
 
-    def expected_passes(self, arm: "Arm") -> int:
-        """Passes of one replicate, for an estimate before anything runs.
+    def num_trials_of(self, arm: "Arm") -> int:
+        """Number of trials in one replicate of an arm; by default what its space says."""
+        return self.trials_per_seed(arm.space)
 
-        By default the most that it can cost: every trial in full.
-        """
-        return self.trials_per_seed(arm.space) * arm.config.passes
+    def expected_passes(self, arm: "Arm") -> int:
+        """Passes of one replicate, for an estimate before anything runs; by default the most."""
+        return self.most_passes(arm)
+
+    def most_passes(self, arm: "Arm") -> int:
+        """The most passes that one replicate can take; by default every trial in full."""
+        return self.num_trials_of(arm) * arm.config.passes
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it goes by the order in which trials end, so that a rerun may differ."""
+        return False
 
     def sequential_passes(self, arm: "Arm") -> int:
         """Passes of one replicate that run one after another, however many workers there are.
@@ -110,10 +142,18 @@ class Algorithm(Named):
         The queue goes by it: long chains begin first. By default one trial; where results decide
         what is tried next, all trials, as if each waited for the one before.
         """
-        return arm.config.passes * (self.trials_per_seed(arm.space) if self.is_adaptive else 1)
+        return arm.config.passes * (self.num_trials_of(arm) if self.is_adaptive else 1)
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
+
+    def for_width(self, width: int) -> Self:  # noqa: ARG002
+        """What it is on a machine or cluster that runs so many of its trials at once.
+
+        Asked once, when a run begins. By default that makes no difference, and if it does, the
+        fields of what is returned say so, because the run keeps them.
+        """
+        return self
 
     def with_trials(self, num_trials: int) -> Self:
         """What `--trials` makes of it.
@@ -125,10 +165,36 @@ class Algorithm(Named):
         return self.replaced({"num_trials": num_trials})
 
 
+class Timed(Algorithm):
+    """An algorithm whose decisions can wait for those before them, or be made at once."""
+
+    is_adaptive = True
+
+    later_fields: ClassVar[tuple[str, ...]] = ("timing",)
+
+    timing: Literal["exact", "free"] = "exact"
+    """`exact`: decisions do not depend on which trial ends first, so a rerun gives the same trials.
+    `free`: decisions are made as trials end. Their order is in the journal, so a resumed search is
+    the same, but a rerun may differ. Workers wait less."""
+
+    @property
+    def is_free(self) -> bool:
+        return self.timing == "free"
+
+
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
-    """Draw the values of one random trial; they do not depend on how many trials there are."""
+    """Draw the values of one random trial; they do not depend on how many trials there are.
+
+    The first trials are at the points of the arm.
+    """
     rng = numpy_generator(seed, "space", arm.name, index)
-    return {path: dim.sample(rng) for path, dim in arm.space.items()}
+    is_point = index < len(arm.first_points)
+    return draws.point(arm, index, rng) if is_point else draws.sample(arm, rng)
+
+
+def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
+    """Make random trials, each from its start to its end."""
+    return [whole_trial(arm, seed=seed, index=i, values=draw(arm, seed, i)) for i in indices]
 
 
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
@@ -138,12 +204,20 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
         arm: the method and its config.
         seed: of the replicate.
         index: number of the trial in the replicate.
-        values: dotted path into the config to what the trial has there.
+        values: dotted path into the config, or with `data.` into the data, to what the trial has
+            there.
     """
-    config = arm.config.replaced(values)
+    if not draws.allows(arm, values):
+        raise ConfigError(
+            f"every trial is allowed by the constraint of its arm, but `{arm.algorithm.kind}` "
+            f"proposed {dict(values)!r:.200} for `{arm.name}`. Let it draw again where "
+            "`tuneparts.search.draws.allows` says no."
+        )
+    config = arm.config.replaced(arm.of_config(values))
+    changes = arm.of_data(values)
     return Segment(
         trial=TrialId(arm.name, seed, index),
-        config=config.model_dump(mode="json"),
+        config=config.model_dump(mode="json") | ({"data": changes} if changes else {}),
         until=config.passes,
     )
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from tuneparts.schema import Metric
-from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search import draws
+from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, whole_trial
 from tuneparts.search.segment import Batch
-from tuneparts.search.space import Dimension
+from tuneparts.search.space import Dimension, Value
+from tuneparts.search.space.ranges import MOST_IN_GRID
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.spec import Arm
@@ -21,6 +23,7 @@ class Fixed(Algorithm):
 
     is_adaptive = False
     has_space = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return 1
@@ -33,6 +36,8 @@ class RandomSearch(Algorithm):
     """Trials at independent draws from the space."""
 
     is_adaptive = False
+    takes_points = True
+    keeps_first_trials = True
 
     num_trials: int = Field(gt=0)
 
@@ -40,33 +45,44 @@ class RandomSearch(Algorithm):
         return self.num_trials
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        drawn = [draw(arm, seed, i) for i in range(self.num_trials)]
-        yield Batch(
-            tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(drawn))
-        )
+        yield Batch(tuple(drawn_trials(arm, seed, range(self.num_trials))))
 
 
 class GridSearch(Algorithm):
-    """A trial for every combination of the space's choices."""
+    """A trial for every combination of the space's values that the constraint allows."""
 
     is_adaptive = False
+    keeps_first_trials = True
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         return math.prod(len(dim.grid() or ()) for dim in space.values())
 
+    def num_trials_of(self, arm: "Arm") -> int:
+        if arm.constraint is None:
+            return self.trials_per_seed(arm.space)
+        return len(self._combinations(arm))
+
     def check(self, arm: "Arm") -> None:
         loose = [path for path, dim in arm.space.items() if not dim.grid()]
         if loose:
-            raise ValueError(f"grid search needs a Choice for each dimension, not {loose}")
+            raise ValueError(
+                "grid search needs a Choice for each dimension, or a number with a `step` and at "
+                f"most {MOST_IN_GRID:,} steps, not {loose}"
+            )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        options = [dim.grid() or () for dim in arm.space.values()]
-        combinations = [
-            dict(zip(arm.space, values, strict=True)) for values in itertools.product(*options)
-        ]
         yield Batch(
             tuple(
                 whole_trial(arm, seed=seed, index=i, values=values)
-                for i, values in enumerate(combinations)
+                for i, values in enumerate(self._combinations(arm))
             )
         )
+
+    def _combinations(self, arm: "Arm") -> list[dict[str, Value]]:
+        options = [dim.grid() or () for dim in arm.space.values()]
+        combinations = itertools.product(*options)
+        return [
+            values
+            for values in (dict(zip(arm.space, one, strict=True)) for one in combinations)
+            if draws.allows(arm, values)
+        ]

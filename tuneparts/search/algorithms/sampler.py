@@ -1,53 +1,112 @@
 """Any sampler of Optuna as a search algorithm (Akiba et al. 2019), and the Parzen estimator."""
 
+import inspect
 import math
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from tuneparts import import_path
+from tuneparts.errors import UnknownNameError
 from tuneparts.schema import Direction, Metric
-from tuneparts.search.algorithms.base import Algorithm, Proposals, whole_trial
-from tuneparts.search.segment import Batch
+from tuneparts.search.algorithms.base import Proposals, Timed, whole_trial
+from tuneparts.search.algorithms.study_door import StudyDoor
+from tuneparts.search.segment import ALL, ANY, Batch
 from tuneparts.search.space import Dimension
 from tuneparts.seeding import derive
 
 if TYPE_CHECKING:
+    from optuna import Trial
     from optuna.samplers import BaseSampler
 
+    from tuneparts.journal import TrialId
     from tuneparts.search.spec import Arm
 
+SAMPLERS = {
+    "random": "RandomSampler",
+    "tpe": "TPESampler",
+    "gp": "GPSampler",
+    "cmaes": "CmaEsSampler",
+    "qmc": "QMCSampler",
+    "nsgaii": "NSGAIISampler",
+    "nsgaiii": "NSGAIIISampler",
+}
+"""Short name -> class in `optuna.samplers`."""
+_OURS: Mapping[str, Mapping[str, Any]] = {
+    "tpe": {"multivariate": True, "constant_liar": True},
+    "cmaes": {"warn_independent_sampling": False},
+    "gp": {"warn_independent_sampling": False},
+    "qmc": {"scramble": True, "warn_independent_sampling": False},
+}
+"""Options where our default is not Optuna's: dimensions of TPE belong together, and what runs
+counts; without scrambling QMC would try the same points under every seed."""
+USUAL_WINDOW = 8
+"""Trials under way where neither the search nor the run says how many."""
+_WIDER = 2.5
+"""Width of a window over that of the machine. With durations that span a factor of 10, a search
+then takes 1.07 times as long as with free timing on 8 slots and 1.2 times on 32; with a window of
+the machine's own width 1.6 and 2.1 times (simulated, 8 trials a slot). What it costs in what is
+found is in docs/decisions/0032."""
 
-class OptunaSearch(Algorithm):
-    """An Optuna sampler, asked for a whole batch of trials at a time.
 
-    A batch is told only when all of it has ended, so that the order in which trials end cannot
-    change what is asked next. A subclass defines `sampler`.
+class Sampled(Timed):
+    """Trials that a sampler of Optuna proposes, a sliding window of them at a time.
+
+    With exact timing, trial n is asked for once trials 0 to n - window have been told, in their
+    order. So the order in which trials end changes nothing, and no trial waits for a whole batch.
+    With free timing a trial is asked for as soon as any other ends.
     """
 
-    is_adaptive = True
+    takes_points = True
+    keeps_first_trials = True  # a trial is asked for with what those before it found, however many
+    later_fields = ("timing", "window", "batch")  # in older runs `batch` is always said
 
     num_trials: int = Field(gt=0)
-    batch: int = Field(default=4, gt=0)
-    """Trials per batch; they can run side by side, and each batch learns from all before it."""
+    window: int | None = Field(default=None, gt=0)
+    """Most trials that are asked for and not told. None: as many as the machine or cluster can run
+    at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
+    it changes what is found."""
+    batch: int | None = Field(default=None, gt=0)
+    """Ask for whole batches of so many trials instead, and tell when all have ended."""
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.batch is not None and (self.window is not None or self.is_free):
+            other = "`timing='free'`" if self.is_free else f"`window={self.window}`"
+            raise ValueError(
+                f"trials are asked for in whole batches or in a window, but got "
+                f"`batch={self.batch}` and {other}; leave one of them out"
+            )
+        return self
 
     @abstractmethod
-    def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.num_trials
 
     def sequential_passes(self, arm: "Arm") -> int:
-        return math.ceil(self.num_trials / self.batch) * arm.config.passes
+        at_once = self.batch or self.window or USUAL_WINDOW
+        return math.ceil(self.num_trials / at_once) * arm.config.passes
+
+    def for_width(self, width: int) -> Self:
+        if self.batch is not None or self.window is not None:
+            return self
+        # Workers that wait for the oldest trial need others to run, but trials that are asked for
+        # before anything is told are random: some more than the width, a third of all at most.
+        wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
+        return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
     def check(self, arm: "Arm") -> None:
         # Asked of the class, because to call `distribution` would import Optuna.
         missing = [
             path
             for path, dim in arm.space.items()
-            if type(dim).distribution is Dimension.distribution
+            if any(type(part).distribution is Dimension.distribution for part in dim.parts())
         ]
         if missing:
             raise ValueError(
@@ -56,32 +115,124 @@ class OptunaSearch(Algorithm):
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        return self.front_proposals(arm, seed, [metric])
+
+    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
         import optuna  # half a second that other algorithms need not pay
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        space = {path: dim.distribution() for path, dim in arm.space.items()}
         study = optuna.create_study(
-            direction="maximize" if metric.direction is Direction.UP else "minimize",
-            sampler=self.sampler(arm, seed),
+            directions=[
+                "maximize" if one.direction is Direction.UP else "minimize" for one in objectives
+            ],
+            sampler=self.make_sampler(arm, seed),
         )
-        for start in range(0, self.num_trials, self.batch):
-            indices = range(start, min(start + self.batch, self.num_trials))
-            asked = [study.ask(space) for _ in indices]
-            segments = [
-                whole_trial(arm, seed=seed, index=i, values=trial.params)
-                for i, trial in zip(indices, asked, strict=True)
-            ]
-            results = yield Batch(tuple(segments))
-            for one, trial in zip(segments, asked, strict=True):
-                score = results[one.trial].score(metric)
-                if math.isnan(score):
-                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
-                else:
-                    study.tell(trial, score)
+        door = StudyDoor(study, arm, seed, objectives)
+        room = self.batch or self.window or USUAL_WINDOW
+        asked: dict[TrialId, Trial] = {}
+        """Trials that were not told, the oldest first."""
+        run = []
+        for index in range(self.num_trials):
+            trial, values = door.ask()
+            run.append(whole_trial(arm, seed=seed, index=index, values=values))
+            asked[run[-1].trial] = trial
+            if len(asked) < room or index + 1 == self.num_trials:
+                continue
+            oldest = (next(iter(asked)),)
+            awaits = ALL if self.batch else ANY if self.is_free else oldest
+            results = yield Batch(tuple(run), awaits=awaits)
+            run = []
+            for told in sorted(results):
+                door.tell(asked.pop(told), results[told])
+        yield Batch(tuple(run))
+
+
+class Optuna(Sampled):
+    """A sampler of Optuna by its name, with its options.
+
+    Example:
+        >>> gp = Optuna(sampler="gp", num_trials=50, options={"n_startup_trials": 8})
+        >>> gp.model_dump(exclude_defaults=True)["sampler"]
+        'gp'
+    """
+
+    sampler: str = "tpe"
+    """`random`, `tpe`, `gp` (a Gaussian process), `cmaes`, `qmc` (a scrambled Sobol sequence),
+    `nsgaii`, `nsgaiii`; or the import path `package.module:name` of a sampler's class, or of a
+    function that makes one. It is called with the options, and with a `seed` if it takes one."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the sampler, under the names that Optuna gives them. TPE is multivariate and has
+    a constant liar unless they say otherwise."""
+
+    @model_validator(mode="after")
+    def _check_sampler(self) -> Self:
+        if self.sampler not in SAMPLERS and ":" not in self.sampler:
+            raise UnknownNameError("sampler", self.sampler, SAMPLERS)
+        if self.options or ":" in self.sampler:  # otherwise there is nothing to look up in Optuna
+            _check_options(self._maker(), self.sampler, self.options)
+        return self
+
+    def check(self, arm: "Arm") -> None:
+        super().check(arm)
+        if self.options or ":" in self.sampler:
+            self.make_sampler(arm, 0)  # options with values that it does not take are refused now
+
+    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+        from optuna.samplers import BaseSampler
+
+        maker = self._maker()
+        options = {**_OURS.get(self.sampler, {}), **self.options}
+        if "seed" in inspect.signature(maker).parameters:
+            options = {"seed": derive(seed, self.sampler, arm.name) % 2**32} | options
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
+            try:
+                made = maker(**options)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"options are what the sampler `{self.sampler}` takes, but with "
+                    f"{self.options} it says: {error}"
+                ) from error
+        if not isinstance(made, BaseSampler):
+            raise ValueError(
+                f"a sampler is an `optuna.samplers.BaseSampler`, but `{self.sampler}` made "
+                f"{made!r:.100}"
+            )
+        return made
+
+    def _maker(self) -> Callable[..., Any]:
+        import optuna
+
+        if self.sampler in SAMPLERS:
+            found: Any = getattr(optuna.samplers, SAMPLERS[self.sampler])
+        else:
+            found = import_path.find(self.sampler)
+        if not callable(found):
+            raise ValueError(
+                f"the import path of a sampler leads to a class or a function, but `{self.sampler}`"
+                f" leads to {found!r:.100}"
+            )
+        made: Callable[..., Any] = found
+        return made
+
+
+class OptunaSearch(Sampled):
+    """A sampler of Optuna that a subclass makes, in `sampler`."""
+
+    @abstractmethod
+    def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+        """Make the sampler of one replicate, seeded by its arguments alone."""
+
+    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+        return self.sampler(arm, seed)
 
 
 class Tpe(OptunaSearch):
-    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011)."""
+    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011).
+
+    It is multivariate and has a constant liar for trials that run. With `batch` it is neither, as
+    before there were windows.
+    """
 
     num_startup: int = Field(default=10, ge=1)
     """Random trials before the estimator takes over."""
@@ -89,6 +240,27 @@ class Tpe(OptunaSearch):
     def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         from optuna.samplers import TPESampler
 
-        return TPESampler(
-            n_startup_trials=self.num_startup, seed=derive(seed, "tpe", arm.name) % 2**32
-        )
+        options = _OURS["tpe"] if self.batch is None else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna calls both options experimental
+            return TPESampler(
+                n_startup_trials=self.num_startup,
+                seed=derive(seed, "tpe", arm.name) % 2**32,
+                **options,
+            )
+
+
+def _check_options(maker: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that a sampler does not have."""
+    taken = inspect.signature(maker).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+        return
+    known = [option for option in taken if option not in {"self", "seed"}]
+    for option in options:
+        if option == "seed":
+            raise ValueError(
+                f"the seed of a sampler is that of its replicate, but `{name}` is given one in "
+                "`options`; leave it out"
+            )
+        if option not in known:
+            raise UnknownNameError(f"option of the sampler `{name}`", option, known)

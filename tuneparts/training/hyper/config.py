@@ -26,6 +26,7 @@ from tuneparts.augment.concrete import ConcreteDropout, DropoutConfig, MaskConfi
 from tuneparts.augment.hyper import Hyper, Part, Place, Shapes
 from tuneparts.augment.pixels import ColourConfig, InputNoise
 from tuneparts.augment.temperature import Temperature
+from tuneparts.augment.weight_prior import WeightPrior
 from tuneparts.config import Config, parse
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
@@ -43,6 +44,8 @@ BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
     "temperature": (Temperature,),
 }
 """The hypers that are fields of `HypersConfig` -> the classes that each can be of."""
+FOUND_ONLY: dict[str, tuple[type[Hyper], ...]] = {"weight_prior": (WeightPrior,)}
+"""Hypers that a method can find without having them in its config, likewise."""
 
 
 def _kind(given: Any) -> Any:
@@ -225,7 +228,8 @@ class HypersConfig(Config):
             found: values by metric name without `hyper/`. Fields here that are None are made, with
                 every value that was not found at no effect.
         """
-        return self._with(placed(self.parts, found, BUILT_IN))
+        found_only = {name: cls for name, cls in FOUND_ONLY.items() if name not in self.own}
+        return self._with(placed(self.parts, found, {**BUILT_IN, **found_only}))
 
     def joined(self, other: "HypersConfig") -> "HypersConfig":
         """The same config with the hypers of one's own that only another has."""
@@ -274,7 +278,8 @@ class HypersConfig(Config):
         if learnable:
             refuse_learning(self, through_step=through_step)
         layers = surgery.find(net, nn.Dropout).values()
-        shapes = Shapes(tuple(in_shape), len(layers), num_outputs)
+        num_tensors = len(list(net.parameters()))
+        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, num_tensors)
         parts: dict[str, tuple[Place, Part]] = {}
         for name, hyper in self.parts.items():
             if hyper.needs_images and len(in_shape) != 3:

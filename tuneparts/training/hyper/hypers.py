@@ -18,6 +18,7 @@ from tuneparts.augment.hyper import PLACES, Part, Place
 from tuneparts.data.target import Reduction
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
+from tuneparts.training.hyper.global_draws import seeded
 
 BUILT_IN = ("mask", "colour", "affine", "noise", "dropout", "temperature")
 """Parts that have an attribute of their own, in the order in which they act."""
@@ -68,6 +69,8 @@ class Hypers(nn.Module):
         self.samples = samples
         self.eval_samples = eval_samples
         self.averaging: Averaging = averaging
+        self.draws_globally = False
+        """Whether the nets that these hypers are used with draw from torch's global generator."""
         self._is_plain = not any(self._acting("inputs", "activations", "outputs"))
 
     def predict(
@@ -95,6 +98,8 @@ class Hypers(nn.Module):
         Returns:
             logits_BK.
         """
+        if training and self.draws_globally:
+            net = seeded(net, generator)
         if self._is_plain:
             return net(x)
         num_samples = self.num_samples(training=training)
@@ -203,6 +208,10 @@ class Hypers(nn.Module):
             lambda _, layer: DropoutSlot(next(numbers), layer.p),
             expected=self._num_slots,
         )
+
+    def acts_at_slots(self) -> bool:
+        """Whether scores, too, need the slots: something but dropout acts on activations."""
+        return any(not part.draws(training=True) for part in self._acting("activations"))
 
     def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
         for place in places:

@@ -10,6 +10,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 
 KINDS: dict[str, str] = {
     "label_smoothing": "tuneparts.augment.label_smoothing:LabelSmoothing",
+    "weight_prior": "tuneparts.augment.weight_prior:WeightPrior",
     "weight_decay": "tuneparts.augment.weight_decay:WeightDecay",
 }
 """Short names of our own hypers that are not fields of `HypersConfig` -> import path."""

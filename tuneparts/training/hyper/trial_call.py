@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tuneparts.augment.hyper import Hyper, Place, Shapes
+from tuneparts.augment.hyper import Each, Hyper, Place, Shapes
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.training.hyper.config import HypersConfig
@@ -33,7 +33,10 @@ def try_hypers(config: HypersConfig, task: Task, *, learnable: bool) -> None:
                 f"`{name}` acts on the logits of classes, but the target of this data is "
                 f"`{task.target.kind}`. Leave `{name}` out."
             )
-        shapes = Shapes(task.in_shape, _slots(hyper), task.num_outputs)
+        num_tensors = _counted(hyper, "tensor", default=2)
+        shapes = Shapes(
+            task.in_shape, _counted(hyper, "slot", default=1), task.num_outputs, num_tensors
+        )
         try:
             part = hyper.part(shapes, name=name, learnable=learnable and name not in config.frozen)
             if name not in config.own:
@@ -50,10 +53,10 @@ def try_hypers(config: HypersConfig, task: Task, *, learnable: bool) -> None:
         _check(found, place, shapes, name)
 
 
-def _slots(hyper: Hyper) -> int:
-    """As many slots as it has numbers for; that the net has so many is seen with the net."""
-    tuples = [getattr(hyper, field) for field, n in hyper.numbers().items() if n.each == "slot"]
-    return max([1, *(len(one) for one in tuples if isinstance(one, tuple))])
+def _counted(hyper: Hyper, each: Each, *, default: int) -> int:
+    """As many as it has numbers for; that the net has so many is seen with the net."""
+    tuples = [getattr(hyper, field) for field, n in hyper.numbers().items() if n.each == each]
+    return max((len(one) for one in tuples if isinstance(one, tuple)), default=default)
 
 
 def _given(place: Place, shapes: Shapes, task: Task) -> tuple[Any, ...]:
@@ -68,7 +71,7 @@ def _given(place: Place, shapes: Shapes, task: Task) -> tuple[Any, ...]:
             outputs_BK,
             torch.as_tensor(task.train.labels[:_EXAMPLES]),
         ),
-        "weights": ([torch.zeros(2, 3), torch.zeros(3)],),
+        "weights": ([torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)],),
     }
     return calls[place]
 

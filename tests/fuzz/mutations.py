@@ -2,10 +2,7 @@
 
 import copy
 import random
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 NASTY: list[Any] = [
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**70), 1e308, -0.0, float("nan"), float("inf"),
@@ -66,13 +63,3 @@ def _anywhere(rng: random.Random, tree: Any) -> tuple[Any, Any]:
         if rng.random() < 0.25:
             break
     return node, key
-
-
-@pytest.fixture
-def change_bytes() -> Callable[[random.Random, bytes], bytes]:
-    return mutated_bytes
-
-
-@pytest.fixture
-def change_tree() -> Callable[[random.Random, Any], Any]:
-    return mutated_tree

@@ -1,0 +1,10 @@
+"""Serves the dashboard to who knows its token: other users of a machine reach its loopback too."""
+
+from pathlib import Path
+
+from starlette.middleware import Middleware
+from streamlit.starlette import App
+
+from tuneparts.doorkeeper import Doorkeeper
+
+app = App(Path(__file__).parent / "app.py", middleware=[Middleware(Doorkeeper)])

@@ -1,0 +1,38 @@
+"""The example of a space and objectives of one's own, run small."""
+
+import json
+from pathlib import Path
+
+from examples.pareto_front import LIMIT, is_worth_a_try, search
+from tuneparts import api, executors
+from tuneparts.config import parse
+from tuneparts.ensembles.deep import DeepEnsembleConfig
+from tuneparts.reports.figures.gallery import draw
+from tuneparts.search import load, runs
+from tuneparts.search.spec import Scale, Search
+
+
+def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> None:
+    smoke = search(Scale.SMOKE)
+    assert parse(Search, json.loads(smoke.model_dump_json())) == smoke
+    run = runs.create(tmp_path, smoke, command="", commit="", versions={}, storage=None)
+    executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+    results = api.Results(run)
+    assert results.trials["outcome"].tolist() == ["finished"] * 8
+    assert set(results.drawn["name"]) >= {"members", "optimiser.lr"}
+    for _, trial in results.trials.iterrows():
+        nets = trial["param.members"]
+        config = {"members": nets, "optimiser": {"lr": trial["param.optimiser.lr"]}}
+        assert is_worth_a_try(parse(DeepEnsembleConfig, config))
+    assert results.trials.groupby("arm")["param.optimiser.lr"].first().tolist() == [0.006, 0.006]
+    front = results.front
+    assert 0 < len(front) <= 8
+    assert (results.selected["size/parameters"] <= LIMIT).all()
+    assert {table.heading for table in results.data.tables} >= {"Pareto fronts"}
+    for request in ("pareto", "hypervolume", "slices"):
+        assert not draw(request, results.data).data.empty
+
+
+def test_the_file_is_a_search_and_its_code_travels() -> None:
+    found = load.load("examples/pareto_front.py", scale="smoke")
+    assert found.arms[0].constraint.endswith("pareto_front:is_worth_a_try")

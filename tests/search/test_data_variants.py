@@ -1,0 +1,162 @@
+"""Dimensions over the data, and arms with data of their own."""
+
+import json
+import pickle
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pandas as pd
+import pytest
+
+from tuneparts import frames
+from tuneparts.api.results import metadata
+from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.config import parse
+from tuneparts.errors import ConfigError, DataError
+from tuneparts.executors import execute
+from tuneparts.executors.worker import TrialSetting, restore_learner
+from tuneparts.journal import TrialId, records
+from tuneparts.reports.run_data import RunData
+from tuneparts.reports.select import summarise
+from tuneparts.search import runs
+from tuneparts.search.check import check
+from tuneparts.search.crossing import crossed
+from tuneparts.search.space import Choice, Int, Uniform
+from tuneparts.search.spec import Arm, GridSearch, RandomSearch, Search
+from tuneparts.training.learner import Context, Learner
+
+NAME = "tests.search.test_data_variants:CountingConfig"
+
+
+class CountingConfig(NullConfig):
+    """Reports how many examples it was given, and of what size."""
+
+    method: Literal["tests.search.test_data_variants:CountingConfig"] = NAME  # type: ignore[assignment]
+
+    def build(self, context: Context) -> Learner:
+        return CountingLearner(self, context)
+
+
+class CountingLearner(NullLearner):
+    def __init__(self, config: CountingConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.task = context.task
+
+    def advance(self) -> Mapping[str, float]:
+        counts = {
+            "val/accuracy": len(self.task.train) / 1000,
+            "test/accuracy": len(self.task.train),
+        }
+        return {**super().advance(), **counts, "hyper/rotation": float(self.task.in_shape[-1])}
+
+
+def arm(name: str = "a", **fields: Any) -> Arm:
+    if "space" in fields:
+        fields.setdefault("algorithm", GridSearch())
+    return Arm(name=name, config=CountingConfig(passes=8, interval=4), **fields)
+
+
+SIZES = {"data.num_train": Choice(options=(20, 40, 80)), "x": Choice(options=(0.1, 0.7))}
+
+
+def rows(folder) -> dict[str, Any]:
+    return {str(t): r.last.metrics for t, r in sorted(records(folder / "journal.jsonl").items())}
+
+
+def test_every_trial_learns_from_the_data_that_it_drew(null_search, tmp_path) -> None:
+    search = null_search(arm(space=SIZES), arm("b", data={"num_train": 30, "pool": 2}), arm("c"))
+    assert parse(Search, json.loads(search.model_dump_json())) == search
+    execute(search, folder=tmp_path, executor="local", workers=1)
+    found = rows(tmp_path)
+    trials = frames.trials(tmp_path / "journal.jsonl")
+    own = trials[trials["arm"] == "a"]
+    assert own["test/accuracy"].tolist() == own["param.data.num_train"].tolist()
+    assert own["test/accuracy"].tolist() == [20, 20, 40, 40, 80, 80]
+    assert own["param.x"].tolist() == [0.1, 0.7] * 3
+    assert found["b/seed0/00000"]["test/accuracy"] == 30
+    assert found["b/seed0/00000"]["hyper/rotation"] == 4
+    assert found["c/seed0/00000"]["test/accuracy"] == 20
+    assert found["c/seed0/00000"]["hyper/rotation"] == 8
+
+
+def test_another_process_and_a_restored_net_have_the_same_data(null_search, tmp_path) -> None:
+    search = null_search(arm(space=SIZES))
+    setting = pickle.loads(pickle.dumps(TrialSetting.of(search, str(tmp_path))))
+    assert len(setting.task_of({"data": {"num_train": 40}}).train) == 40
+    assert len(setting.task_of({}).train) == 20
+    execute(search, folder=tmp_path, executor="local", workers=1)
+    best = TrialId("a", 0, 4)
+    record = records(tmp_path / "journal.jsonl")[best]
+    learner = restore_learner(search, str(tmp_path / "trials"), best, record.config)
+    assert len(learner.task.train) == record.last.metrics["test/accuracy"] == 80
+
+
+def test_changed_variants_are_not_gone_on_with(null_search, tmp_path) -> None:
+    search = null_search(arm(space=SIZES))
+    TrialSetting.of(search, str(tmp_path), folder=tmp_path)
+    record = tmp_path / "data.json"
+    facts = json.loads(record.read_text())
+    assert set(facts["variants"]) == {f'{{"num_train": {n}}}' for n in (20, 40, 80)}
+    facts["variants"]['{"num_train": 40}']["digest"] = "0"
+    record.write_text(json.dumps(facts))
+    with pytest.raises(DataError, match="goes on with the data that it began with"):
+        TrialSetting.of(search, str(tmp_path), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "options"), [("data.rotated", (True, False)), ("data.num_val", (5, 10))]
+)
+def test_scores_on_other_examples_are_not_compared_within_an_arm(null_search, path, options):
+    search = null_search(arm(space={path: Choice(options=options)}))
+    with pytest.raises(ConfigError, match=r"they differ between .* `crossed\(arms, data="):
+        check(search)
+
+
+@pytest.mark.parametrize(
+    ("fields", "law"),
+    [
+        ({"space": {"data.nothing": Choice(options=(1, 2))}}, "`nothing` is not a field"),
+        (
+            {
+                "space": {"data.num_train": Uniform(low=1, high=9)},
+                "algorithm": RandomSearch(num_trials=2),
+            },
+            "over a range; take a Choice",
+        ),
+        ({"space": {"data.num_train": Int(low=1, high=99)}}, "over 99; take a Choice"),
+        ({"space": {"data.target": Choice(options=("values",))}}, "predict the same thing"),
+        ({"space": {"data.pool": Choice(options=(1,))}, "data": {"pool": 2}}, "does both"),
+    ],
+)
+def test_data_that_cannot_be_meant_is_refused(null_search, fields, law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        null_search(arm(**fields))
+
+
+def test_data_is_not_varied_where_there_is_none(null_search) -> None:
+    with pytest.raises(ValueError, match="learns from data, so the search needs"):
+        null_search(arm(data={"num_train": 5}), data=None)
+
+
+def test_arms_are_crossed_with_their_followers(null_search) -> None:
+    pair = [arm("lead"), arm("next", follows="lead")]
+    found = crossed(pair, data={"num_train": (20, 40), "rotated": (True, False)})
+    search = null_search(*found)
+    assert len(search.arms) == 8
+    assert search.arms[1].follows == "lead_num_train_20_rotated_true"
+    assert search.arms[7].data == {"num_train": 40, "rotated": False}
+
+
+def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> None:
+    arms = crossed([arm("m"), arm("n", data={"num_train": 30})], data={"rotated": (True, False)})
+    search = null_search(*arms, seeds=(0, 1, 2))
+    run = runs.create(tmp_path, search, command="", commit="", versions={}, storage="")
+    execute(search, folder=run.folder, executor="local", workers=1)
+    told = metadata(run)
+    assert [one.judged_on for one in told.arms] == ["rotated=True"] * 2 + ["rotated=False"] * 2
+    data = RunData(told, frames.trials(run.folder / "journal.jsonl"), pd.DataFrame())
+    assert data.verdict("test/accuracy").winner is None
+    assert data.answer.count("n_rotated_true") == data.answer.count("n_rotated_false") == 1
+    assert data.answer.startswith("With rotated=True: n_rotated_true has the highest")
+    assert "not compared with each other" in str(data.tables[0].notes)
+    assert len(summarise(data.trials, told)) == 4

@@ -1,0 +1,315 @@
+"""A run that grows ends where one search of the final size ends, number for number."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tuneparts import api, executors
+from tuneparts.api.extending import grow
+from tuneparts.bench.null import NullConfig
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.journal import Journal, TrialId, records
+from tuneparts.search import runs
+from tuneparts.search.algorithms import Algorithm, Asha, GridSearch, Pbt, RandomSearch, Tpe
+from tuneparts.search.algorithms.base import draw, whole_trial
+from tuneparts.search.extension import extended, refuse_changed_trials
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Batch
+from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.spec import Arm, Search
+
+CONFIG = NullConfig(passes=4, interval=2)
+SPACE = {"x": Uniform(low=0.0, high=1.0)}
+
+
+def arm(name: str, **fields: Any) -> Arm:
+    if "algorithm" in fields:
+        fields.setdefault("space", SPACE)
+    return Arm(name=name, config=CONFIG, **fields)
+
+
+RANDOM = arm("random", algorithm=RandomSearch(num_trials=3))
+TPE = arm("tpe", algorithm=Tpe(num_trials=5, batch=2, num_startup=2), seeds=(0,))
+NONE = arm("none")
+FOLLOWER = arm("follower", follows="random")
+GRID = arm("grid", algorithm=GridSearch(), space={"x": Choice(options=(0.1, 0.2))})
+
+
+@pytest.fixture
+def search(null_search):
+    return lambda *arms, **fields: null_search(*arms, passes=4, **fields)
+
+
+def begin(root: Path, search: Search) -> runs.Run:
+    facts = {"command": "", "commit": "", "versions": {}, "storage": None}
+    return runs.create(root, search, **facts)
+
+
+def run(made: runs.Run) -> runs.Run:
+    ending = executors.execute(made.search, folder=made.folder, executor="local", workers=1)
+    assert ending.status == "done"
+    return made
+
+
+def table(made: runs.Run) -> pd.DataFrame:
+    """Everything in the table but seconds, and what a follower paid before its leader grew."""
+    found = api.Results(made).table
+    drop = [name for name in found if "seconds" in name or "passes" in name or name == "stopped"]
+    return found.drop(columns=drop).set_index("arm").sort_index()
+
+
+def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> None:
+    made = run(begin(tmp_path / "a", search(RANDOM, TPE, NONE, FOLLOWER)))
+    first = records(made.folder / "journal.jsonl")
+    made, extension = grow(made, trials=8, seeds=[0, 3], arms=[GRID], search=None)
+    assert extension.news == (
+        "random has 8 trials a seed instead of 3",
+        "tpe has 8 trials a seed instead of 5",
+        "tpe has more seeds of its own: 3",
+        "arm grid is new, with 2 trials a seed",
+        "seed 3 is new",
+    )
+    run(made)
+    whole = search(
+        arm("random", algorithm=RandomSearch(num_trials=8)),
+        arm("tpe", algorithm=Tpe(num_trials=8, batch=2, num_startup=2), seeds=(0, 3)),
+        NONE,
+        FOLLOWER,
+        GRID,
+        seeds=(0, 3),
+    )
+    assert made.search == whole
+    assert made.digest == whole.digest
+    pd.testing.assert_frame_equal(table(made), table(run(begin(tmp_path / "b", whole))))
+    later = records(made.folder / "journal.jsonl")
+    for trial, record in first.items():
+        assert later[trial].rows == record.rows  # times too: nothing ran again
+
+
+def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
+    made = run(begin(tmp_path, search(RANDOM)))
+    name, digest = made.name, made.digest
+    made, _ = grow(made, trials={"random": 4}, seeds=[], arms=[], search=None)
+    made, _ = grow(made, trials=None, seeds=[9], arms=[], search=None)
+    assert made.name == name
+    steps = made.card["history"]
+    assert [step["news"] for step in steps] == [
+        ["random has 4 trials a seed instead of 3"],
+        ["seed 9 is new"],
+    ]
+    assert steps[0]["before"]["digest"] == digest != made.digest
+    assert steps[0]["before"]["search"]["arms"][0]["algorithm"]["num_trials"] == 3
+    assert runs.newest_of(tmp_path, made.search) == made
+    told = api.Results(made).data.metadata.history
+    assert ["4 trials a seed" in told[0], "seed 9 is new" in told[1]] == [True, True]
+    assert "Extended" in " ".join(api.Results(run(made)).data.tables[0].notes)
+
+
+def test_asking_again_changes_nothing(search, tmp_path) -> None:
+    """After a crash the same command may be given again."""
+    made = begin(tmp_path, search(RANDOM))
+    once, _ = grow(made, trials=4, seeds=[1], arms=[NONE], search=None)
+    again, extension = grow(once, trials=4, seeds=[1], arms=[NONE], search=None)
+    assert extension.news == ()
+    assert again.card == once.card
+
+
+def test_a_dry_run_writes_nothing(search, tmp_path) -> None:
+    made = begin(tmp_path, search(RANDOM))
+    before = (made.folder / "run.json").read_bytes()
+    _, extension = grow(made, trials=4, seeds=[], arms=[], search=None, dry_run=True)
+    assert extension.news
+    assert (made.folder / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("die_after", range(1, 9, 2))
+def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int) -> None:
+    """The leader grows, so its follower trains again; whenever the driver dies."""
+    small = search(RANDOM, FOLLOWER)
+    path = tmp_path / "journal.jsonl"
+    play(small, path)
+    grown = extended(small, trials=6).search
+    play(grown, path, die_after=die_after)
+    assert facts(play(grown, path)) == facts(play(grown, tmp_path / "at_once.jsonl"))
+
+
+def play(search: Search, path: Path, die_after: int | None = None) -> Journal:
+    """Run all that is left without a learner; perhaps not to the end."""
+    journal = Journal(path)
+    plan, count = Plan(search, journal), 0
+    while (segment := plan.next()) is not None and count != die_after:
+        score = 1 - abs(segment.config["x"] - 0.7)
+        row = {"val/accuracy": score, "hyper/rotation": segment.config["x"]}
+        plan.started(segment)
+        plan.report(segment, [row | {"cost/passes": segment.until}])
+        plan.complete(segment, finished=segment.until == 4)
+        count += 1
+    journal.close()
+    assert plan.done or die_after is not None
+    return journal
+
+
+def facts(journal: Journal) -> dict[str, Any]:
+    """What selection may see."""
+    return {
+        f"{trial.arm}/{trial.seed}/{record.config}": {s: r.metrics for s, r in record.rows.items()}
+        for trial, record in sorted(journal.trials.items())
+        if record.end is not None and record.end.outcome == "finished"
+    }
+
+
+def test_a_follower_whose_leader_found_better_trains_again(search, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    small = search(RANDOM, FOLLOWER)
+    play(small, path)
+    former = TrialId("follower", 0, 0)
+    assert records(path)[former].end.outcome == "finished"
+    plan = Plan(small, Journal(path))
+    best = plan.selected("random", 0)
+    grown = extended(small, trials=20).search
+    journal = play(grown, path)
+    assert Plan(grown, journal).selected("random", 0) != best
+    assert journal.trials[former].end.outcome == "stopped"
+    assert "another one of them is selected" in journal.trials[former].end.message
+    newest = journal.trials[TrialId("follower", 0, 1)]
+    assert newest.end.outcome == "finished"
+    again = play(grown, path)
+    assert len(again.trials) == len(journal.trials)
+
+
+def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) -> None:
+    path = tmp_path / "journal.jsonl"
+    small = search(RANDOM, FOLLOWER)
+    play(small, path)
+    journal = Journal(path)
+    plan = Plan(extended(small, trials=4).search, journal)
+    segment = plan.next()
+    plan.report(segment, [{"val/accuracy": -1.0, "hyper/rotation": 0.0, "cost/passes": 4}])
+    plan.complete(segment, finished=True)
+    assert plan.done
+    assert journal.trials[TrialId("follower", 0, 0)].end.outcome == "finished"
+    assert TrialId("follower", 0, 1) not in journal.trials
+
+
+def test_what_would_change_old_trials_is_refused(search) -> None:
+    small = search(RANDOM, arm("other", algorithm=Asha(num_trials=4, min_passes=2)))
+    words = "would have treated the first 4 of `other` in another way. Use `--trials random=8`"
+    with pytest.raises(ConfigError, match=words):
+        extended(small, trials=8)
+    assert extended(small, trials={"random": 8}, seeds=[4]).search.seeds == (0, 4)
+
+
+def test_a_population_has_no_number_of_trials(search) -> None:
+    small = search(RANDOM, arm("pbt", algorithm=Pbt(population=4, num_rounds=2)), GRID)
+    with pytest.raises(ConfigError, match=r"`grid` runs as many trials as its settings say"):
+        extended(small, trials={"grid": 8})
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "words"),
+    [
+        ({"trials": 2}, ConfigError, "`random` has 3 and shall have 2"),
+        ({"trials": {"nothing": 2}}, UnknownNameError, "`nothing` is not a known arm"),
+        (
+            {"arms": [arm("none", algorithm=RandomSearch(num_trials=2))]},
+            ConfigError,
+            "`none` is another one there. Give the new arm another name",
+        ),
+    ],
+)
+def test_what_is_no_extension_is_refused(search, asked, error, words: str) -> None:
+    with pytest.raises(error, match=words):
+        extended(search(RANDOM, NONE), **asked)
+
+
+class Spread(Algorithm):
+    """Spreads its trials evenly, and says that it does not."""
+
+    is_adaptive = False
+    keeps_first_trials = True
+    num_trials: int
+
+    def trials_per_seed(self, space: Any) -> int:
+        return self.num_trials
+
+    def proposals(self, arm: Arm, seed: int, metric: Any) -> Any:
+        values = [{"x": i / self.num_trials} for i in range(self.num_trials)]
+        assert draw(arm, seed, 0)
+        yield Batch(
+            tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(values))
+        )
+
+
+def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> None:
+    small = search(arm("spread", algorithm=Spread(num_trials=2)))
+    play(small, tmp_path / "journal.jsonl")
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    grown = extended(small, trials=4).search
+    with pytest.raises(ConfigError, match=r"spread/seed0/00001 would have had another config"):
+        refuse_changed_trials(grown, tmp_path / "journal.jsonl")
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+
+
+FILE = """
+from tuneparts import Arm, RandomSearch, Search, Uniform
+from tuneparts.bench.null import NullConfig
+
+class Mine(NullConfig):
+    method: str = "mine:Mine"
+
+def search(scale):
+    space = {"x": Uniform(low=0.0, high=1.0)}
+    arms = (
+        Arm(name="mine", config=Mine(passes=4, interval=2)),
+        Arm(name="more", config=Mine(passes=4), algorithm=RandomSearch(num_trials=2), space=space),
+    )
+    return Search(name="mine", question="?", scale=scale, metric="val/accuracy", passes=4,
+                  seeds=(0,), arms=arms, data={"name": "digits", "num_val": 10})
+"""
+
+
+def test_new_arms_bring_their_code(search, tmp_path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    made = run(begin(tmp_path / "runs", search(RANDOM)))
+    made, extension = grow(made, trials=None, seeds=[], arms=["mine"], search=file)
+    assert extension.news == ("arm mine is new, with 1 trial a seed",)
+    assert (made.folder / "code" / "mine.py").read_text() == FILE
+    assert made.card["code"] == made.code.digest != ""
+    assert set(api.Results(run(made)).trials["arm"]) == {"random", "mine"}
+    file.write_text(FILE + "# edited")
+    with pytest.raises(ConfigError, match=r"mine.py is not what the run began with"):
+        grow(made, trials=None, seeds=[], arms=["more"], search=file)
+
+
+@pytest.mark.mlflow
+def test_what_mlflow_shows_grows_too(search, results) -> None:
+    from mlflow import MlflowClient
+
+    small = search(RANDOM, FOLLOWER, figures=())
+    first = api.run(small, workers=1, console=Console(quiet=True))
+    again = api.extend(
+        first.run.name, trials=20, arms=[NONE], workers=1, console=Console(quiet=True)
+    )
+    assert again.parent_run_id == first.parent_run_id
+    client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
+    parent = client.get_run(again.parent_run_id)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.params["arms"] == '["random", "follower"]'  # MLflow changes none
+    assert parent.data.params["arm.none.method"] == NONE.config.method
+    assert "20 trials a seed instead of 3" in parent.data.tags["extended"]
+    assert parent.data.tags["digest"] == again.run.digest
+    assert parent.data.metrics["trials/finished"] == 20 + 1 + 1
+    assert parent.data.metrics["trials/stopped"] == 1
+    runs_of = {str(trial): client.get_run(run_id) for trial, run_id in again.run_ids.items()}
+    former, newest = runs_of["follower/seed0/00000"], runs_of["follower/seed0/00001"]
+    assert (former.data.tags["outcome"], former.data.tags["selected"]) == ("stopped", "no")
+    assert former.info.end_time <= newest.info.start_time
+    assert newest.data.tags["selected"] == "yes"
+    assert len([r for r in runs_of.values() if r.data.tags.get("selected") == "yes"]) == 3
+    assert again.table.set_index("arm")["stopped"].to_dict() == {
+        "random": 0, "follower": 1, "none": 0,
+    }  # fmt: skip

@@ -1,0 +1,81 @@
+"""Successive halving and Hyperband against obvious versions, and what they say that they cost."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.search.test_algorithms import ACCURACY, NLL, batches, index, rounds, scrambled
+from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
+from tuneparts.search.algorithms.halving import bracket_sizes, sizes
+from tuneparts.search.segment import Batch, Segment
+from tuneparts.search.space import Uniform
+
+SPACE = {"x": Uniform(low=0.0, high=1.0)}
+
+
+def spent(found: list[Batch]) -> int:
+    return sum(one.until - one.start for batch in found for one in batch.run)
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_exactly_the_best_of_a_rung_go_on(null_arm, metric) -> None:
+    algorithm = SuccessiveHalving(num_trials=9, min_passes=2, reduction=2)
+    arm = null_arm("halving", algorithm=algorithm, space=SPACE)
+    found = batches(arm, scrambled, metric=metric)
+    sign = 1 if metric is ACCURACY else -1
+    alive = set(range(9))
+    for batch, count, level in zip(found, (9, 4, 2), (2, 4, 8), strict=True):
+        assert {index(one) for one in batch.run} == alive
+        assert {one.until for one in batch.run} == {level}
+        ranked = sorted(batch.run, key=lambda one: -sign * scrambled(one))
+        alive = {index(one) for one in ranked[: count // 2]}
+    assert spent(found) == algorithm.most_passes(arm) == 9 * 2 + 4 * 2 + 2 * 4
+
+
+def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None:
+    algorithm = SuccessiveHalving(num_trials=8, min_passes=2, reduction=2)
+    arm = null_arm("halving", algorithm=algorithm, space=SPACE)
+
+    def half_fail(one: Segment) -> float | None:
+        return None if index(one) < 4 and one.start == 0 else scrambled(one)
+
+    first, second, third = batches(arm, half_fail)
+    assert [len(b.run) for b in (first, second, third)] == [8, 4, 2]
+    assert [index(one) for one in second.run] == [4, 5, 6, 7]
+    assert second.stop == ()
+
+
+def test_a_rung_without_any_score_ends_the_arm_and_stops_who_waits(null_arm) -> None:
+    algorithm = SuccessiveHalving(num_trials=4, min_passes=2, reduction=2)
+    arm = null_arm("halving", algorithm=algorithm, space=SPACE)
+    first, second = batches(arm, lambda one: math.nan)
+    assert second == Batch((), tuple(one.trial for one in first.run))
+
+
+def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
+    algorithm = Hyperband(num_trials=19, min_passes=2, reduction=2)
+    arm = null_arm("hyperband", algorithm=algorithm, space=SPACE)
+    found = rounds(batches(arm, scrambled))
+    start = 0
+    work: list[Any] = [one for batch in found for one in batch.run]
+    for count, levels in zip(bracket_sizes(19, 3, 2), ([2, 4, 8], [4, 8], [8]), strict=True):
+        own = {i: i for i in range(start, start + count)}
+        for size, level in zip(
+            sizes(count, reduction=2, num_rungs=len(levels)), levels, strict=True
+        ):
+            there = [one for one in work if index(one) in own and one.until == level]
+            assert len(there) == size
+            ranked = sorted(there, key=lambda one: -scrambled(one))
+            own = {index(one): 0 for one in ranked[: size // 2 or 1]}
+        start += count
+    assert spent(found) == algorithm.most_passes(arm)
+
+
+def test_a_rung_ends_between_intervals(null_arm) -> None:
+    for algorithm in (
+        SuccessiveHalving(num_trials=4, min_passes=3),
+        Hyperband(num_trials=4, min_passes=3),
+    ):
+        with pytest.raises(ValueError, match=r"`min_passes % interval == 0` must hold, .* 3 % 2"):
+            null_arm("a", algorithm=algorithm, space=SPACE)

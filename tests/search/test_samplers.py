@@ -1,0 +1,166 @@
+"""Samplers of Optuna by name: what they are asked and told, and what is refused before that."""
+
+import itertools
+import warnings
+from typing import Any
+
+import optuna
+import pytest
+
+from tests.search.test_algorithms import ACCURACY, NLL, batches, scrambled, values, with_failures
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.search.algorithms import Optuna, Tpe
+from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.spec import Arm
+from tuneparts.seeding import derive
+from tuneparts.testing import AlgorithmContract
+
+SPACE = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Choice(options=(0.0, 0.5, 2.0))}
+NUMBERS = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Uniform(low=0.0, high=2.0)}
+
+
+def half_random(*, fraction: float = 0.5, seed: int = 0) -> Any:
+    """A sampler of one's own."""
+    assert 0 < fraction <= 1
+    return optuna.samplers.RandomSampler(seed=seed)
+
+
+NOT_A_MAKER = 3
+
+
+def no_sampler() -> str:
+    return "not a sampler"
+
+
+@pytest.mark.parametrize(("metric", "direction"), [(ACCURACY, "maximize"), (NLL, "minimize")])
+def test_trial_n_is_asked_for_once_those_before_its_window_are_told(
+    null_arm, metric, direction: str
+) -> None:
+    algorithm = Tpe(num_trials=13, window=3, num_startup=4)
+    arm = null_arm("tpe", algorithm=algorithm, space=SPACE)
+    found = batches(arm, with_failures, seed=5, metric=metric)
+    asked = [one for batch in found for one in batch.run]
+    assert [len(batch.run) for batch in found] == [3] + [1] * 10
+    assert [batch.awaits[0].index for batch in found[:-1]] == list(range(10))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sampler = optuna.samplers.TPESampler(
+            n_startup_trials=4,
+            seed=derive(5, "tpe", "tpe") % 2**32,
+            multivariate=True,
+            constant_liar=True,
+        )
+    study = optuna.create_study(direction=direction, sampler=sampler)
+    trials = []
+    for number, one in enumerate(asked):
+        if number >= 3:
+            score = with_failures(asked[number - 3])
+            failed = optuna.trial.TrialState.FAIL if score is None else None
+            study.tell(trials[number - 3], score, state=failed)
+        trials.append(study.ask({path: dim.distribution() for path, dim in SPACE.items()}))
+        assert values(one) == trials[-1].params
+
+
+def test_tpe_is_the_same_by_either_name(null_arm) -> None:
+    named = Optuna(sampler="tpe", num_trials=9, window=2, options={"n_startup_trials": 4})
+    tpe = Tpe(num_trials=9, window=2, num_startup=4)
+    one, other = (null_arm("arm", algorithm=a, space=SPACE) for a in (named, tpe))
+    assert batches(one, scrambled) == batches(other, scrambled)
+
+
+@pytest.mark.parametrize("sampler", ["random", "cmaes", "qmc", "nsgaii", "nsgaiii"])
+def test_every_sampler_runs_and_seeds_differ(null_arm, sampler: str) -> None:
+    algorithm = Optuna(sampler=sampler, num_trials=12, window=4)
+    arm = null_arm("arm", algorithm=algorithm, space=NUMBERS)
+    found = [batches(arm, with_failures, seed=seed) for seed in (0, 0, 1)]
+    assert found[0] == found[1]
+    drawn = [[values(one) for batch in each for one in batch.run] for each in found]
+    assert drawn[0] != drawn[2]
+    assert len({tuple(each.values()) for each in drawn[0]}) == 12
+
+
+def test_qmc_covers_the_space_more_evenly_than_random(null_arm) -> None:
+    def gaps(sampler: str, seed: int) -> float:
+        algorithm = Optuna(sampler=sampler, num_trials=33, window=8)
+        arm = null_arm("arm", algorithm=algorithm, space={"x": Uniform(low=0.0, high=1.0)})
+        (first, *rest) = batches(arm, scrambled, seed=seed)
+        x = sorted(one.config["x"] for batch in (first, *rest) for one in batch.run)
+        return max(b - a for a, b in itertools.pairwise(x))
+
+    assert max(gaps("qmc", s) for s in range(4)) < min(gaps("random", s) for s in range(4))
+
+
+class TestOptunaGp(AlgorithmContract):
+    algorithm = Optuna(sampler="gp", num_trials=4, window=2, options={"n_startup_trials": 2})
+    scores = (scrambled,)
+    space = {"x": Uniform(low=0.1, high=1.0)}  # noqa: RUF012
+
+
+class TestOptunaCmaEs(AlgorithmContract):
+    algorithm = Optuna(sampler="cmaes", num_trials=12, window=3, options={"popsize": 4})
+    space = NUMBERS
+
+
+class TestOptunaQmc(AlgorithmContract):
+    algorithm = Optuna(sampler="qmc", num_trials=9, window=3)
+
+
+class TestOptunaNsgaii(AlgorithmContract):
+    algorithm = Optuna(sampler="nsgaii", num_trials=12, window=3, options={"population_size": 4})
+
+
+class TestOptunaOwn(AlgorithmContract):
+    algorithm = Optuna(sampler=f"{__name__}:half_random", num_trials=6, options={"fraction": 0.2})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sampler": "gpp"}, r"`gpp` is not a known sampler. Did you mean `gp`\? Known: cmaes"),
+        (
+            {"sampler": "gp", "options": {"n_startup": 3}},
+            r"not a known option of the sampler `gp`. Did you mean `n_startup_trials`\?",
+        ),
+        ({"sampler": "tpe", "options": {"seed": 3}}, "the seed of a sampler is that of its repl"),
+        ({"sampler": "nowhere.at:all"}, "nowhere"),
+        ({"sampler": f"{__name__}:NOT_A_MAKER"}, "leads to a class or a function, but .* to 3"),
+        ({"sampler": f"{__name__}:half_random", "options": {"half": 1}}, "not a known option"),
+        ({"batch": 3, "window": 2}, "whole batches or in a window, but got `batch=3` and `window"),
+        ({"batch": 3, "timing": "free"}, "whole batches or in a window, but .* and `timing='free"),
+    ],
+)
+def test_what_no_sampler_takes_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, ConfigError, UnknownNameError), match=message):
+        Optuna(num_trials=4, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sampler": "qmc", "options": {"qmc_type": "sobbol"}}, "it says: .*sobbol"),
+        (
+            {"sampler": f"{__name__}:no_sampler"},
+            "`optuna.samplers.BaseSampler`, but .* 'not a samp",
+        ),
+    ],
+)
+def test_what_a_sampler_does_not_take_is_refused_with_its_arm(
+    null_arm, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ValueError, ConfigError), match=message):
+        null_arm("a", algorithm=Optuna(num_trials=4, **fields), space=SPACE)
+
+
+def test_the_width_of_the_machine_becomes_a_field(null_arm) -> None:
+    assert Tpe(num_trials=99).for_width(5) == Tpe(num_trials=99, window=13)
+    assert Tpe(num_trials=21).for_width(5).window == 7
+    assert Tpe(num_trials=4).for_width(5).window == 5
+    assert Tpe(num_trials=4, timing="free").for_width(5).window == 5
+    for given in (Tpe(num_trials=4, window=3), Tpe(num_trials=4, batch=3)):
+        assert given.for_width(5) == given
+    arm = null_arm("a", algorithm=Optuna(num_trials=4, sampler="qmc"), space=SPACE)
+    assert arm.model_dump()["algorithm"] == {
+        "kind": "optuna", "num_trials": 4, "sampler": "qmc", "options": {},
+    }  # fmt: skip
+    assert Arm.model_validate(arm.model_dump()) == arm

@@ -1,0 +1,69 @@
+"""`tuneparts extend`: more trials, seeds and arms for a run."""
+
+from rich.console import Console
+
+from tuneparts import settings
+from tuneparts.api import extending
+from tuneparts.cli import search as searching
+from tuneparts.errors import ConfigError
+from tuneparts.search import runs
+
+
+def extend(
+    name: str,
+    *,
+    trials: str | None,
+    seeds: str | None,
+    arms: str | None,
+    search: str | None,
+    place: searching.Place,
+    dry_run: bool,
+) -> None:
+    """Say what is new in a run, and run it.
+
+    Args:
+        name: the run.
+        trials: `128`, or `random=128,gp=64`.
+        seeds: `5,6,7`.
+        arms: `gp,tpe`.
+        search: the file of the new arms.
+        place: where trials run.
+        dry_run: run and write nothing.
+    """
+    searching.refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, name)
+    executor = place.executor(found.search)
+    run, extension = extending.grow(
+        found,
+        trials=parse_trials(trials),
+        seeds=searching.parse_seeds(seeds) or (),
+        arms=[] if arms is None else arms.split(","),
+        search=search,
+        place={"executor": executor, "address": place.address, "cpus": place.cpus},
+        dry_run=dry_run,
+    )
+    console = Console()
+    for line in extension.news or ["nothing is new"]:
+        console.print(line, highlight=False, soft_wrap=True)
+    if not dry_run:
+        searching.execute(run, place)
+
+
+def parse_trials(text: str | None) -> int | dict[str, int] | None:
+    """Read a number of trials, or numbers by arm.
+
+    Example:
+        >>> parse_trials("128"), parse_trials("random=128,gp=64")
+        (128, {'random': 128, 'gp': 64})
+    """
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            return int(text)
+        pairs = [part.partition("=") for part in text.split(",")]
+        return {arm: int(count) for arm, _, count in pairs}
+    except ValueError:
+        raise ConfigError(
+            f"trials read `128`, or `random=128,gp=64` by arm, but got `{text}`."
+        ) from None

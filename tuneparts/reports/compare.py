@@ -1,0 +1,267 @@
+"""Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+
+Differences are paired over seeds. Tests of the comparisons that are asked for together are adjusted
+by the step-down rule of Holm (1979), so that any of them is wrong in at most 5 % of cases, and each
+interval has the level at which its comparison was decided. "Equivalent" is said where two one-sided
+tests show that the difference lies within the margin (Schuirmann 1987), never because a difference
+was not found.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.rendering import NOTHING, Table
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import Contrast, Interval, contrast
+
+MISTAKES = 0.05
+"""How often any comparison of one family may be wrong."""
+FEWEST = 3
+"""Replicates below which nothing is said: an interval over two is as wide as any difference."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the replicates say about one pair of arms by one metric."""
+
+    one: str
+    other: str
+    difference: float
+    """Mean of the first minus mean of the second."""
+    interval: Interval | None
+    """Of the difference, at the level at which this comparison was decided."""
+    p_value: float
+    """Of no difference, adjusted for the number of comparisons."""
+    p_equivalent: float | None
+    """Of a difference beyond the margin, adjusted likewise; None without a margin."""
+    effect: float
+    """Difference in standard deviations of the paired differences; NaN where they are not paired
+    or do not vary."""
+    improvement: float
+    """Share of pairs of replicates in which the first is better, ties counted half."""
+    num: int
+    """Replicates on the smaller side."""
+    is_paired: bool
+    verdict: str
+    """Of the first arm."""
+
+
+def compare(
+    selected: pd.DataFrame,
+    metadata: ReportMetadata,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    metric: str = "test/accuracy",
+    within: float | None = None,
+) -> list[Comparison]:
+    """Compare pairs of arms over the trials selected by validation.
+
+    Args:
+        selected: the selected trial of each (arm, seed), as `select.select` gives it.
+        metadata: of the search.
+        pairs: the comparisons that are asked for; they are adjusted for each other.
+        metric: a metric with a direction.
+        within: margin of equivalence, in units of the metric.
+    """
+    is_up = _is_up(metric)
+    if within is not None and not (math.isfinite(within) and within > 0):
+        raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
+    scores = {name: _scores(selected, name, metric) for name in _checked(pairs, metadata)}
+    return verdicts(scores, pairs, is_up=is_up, within=within)
+
+
+def verdicts(
+    scores: Mapping[str, Mapping[int, float]],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    is_up: bool = True,
+    within: float | None = None,
+) -> list[Comparison]:
+    """Compare pairs of arms.
+
+    Args:
+        scores: score by seed, of each arm.
+        pairs: the comparisons that are asked for; they are adjusted for each other.
+        is_up: whether more is better.
+        within: margin of equivalence.
+    """
+    found = [contrast(scores[one], scores[other]) for one, other in pairs]
+    different, levels = holm([_p_different(gap) for gap in found])
+    same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in found])
+    return [
+        Comparison(
+            one=one,
+            other=other,
+            difference=gap.mean,
+            interval=gap.interval(levels[i]),
+            p_value=different[i],
+            p_equivalent=None if within is None else same[i],
+            effect=_effect(gap),
+            improvement=_improvement(scores[one], scores[other], gap, is_up=is_up),
+            num=gap.num,
+            is_paired=gap.is_paired,
+            verdict=_verdict(gap, different[i], same[i], within, is_up=is_up),
+        )
+        for i, ((one, other), gap) in enumerate(zip(pairs, found, strict=True))
+    ]
+
+
+def holm(p_values: Sequence[float], mistakes: float = MISTAKES) -> tuple[list[float], list[float]]:
+    """Adjust p values by the step-down rule of Holm (1979).
+
+    Returns:
+        The adjusted p values, and for each the level of the interval that excludes zero exactly
+        where the adjusted p value is at most `mistakes`.
+
+    Example:
+        >>> holm([0.01, 0.04])[0]
+        [0.02, 0.04]
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, levels = [0.0] * len(p_values), [0.0] * len(p_values)
+    largest, is_open, level = 0.0, True, 1 - mistakes
+    for rank, i in enumerate(order):
+        left = len(order) - rank
+        largest = max(largest, min(1.0, left * p_values[i]))
+        adjusted[i] = largest
+        if is_open:  # after the first that is not rejected nothing is: its level holds for the rest
+            level = 1 - mistakes / left
+        levels[i] = level
+        is_open = is_open and largest <= mistakes
+    return adjusted, levels
+
+
+def table(
+    comparisons: Sequence[Comparison],
+    metadata: ReportMetadata,
+    *,
+    metric: str,
+    within: float | None = None,
+) -> Table:
+    """The comparisons for people, one row each."""
+    decimals = schema.lookup(metric).decimals
+    rows = []
+    for one in comparisons:
+        gap = f"{one.difference:+.{decimals}f}"
+        bounds = NOTHING
+        if one.interval is not None and one.num >= FEWEST:
+            bounds = f"{one.interval.low:+.{decimals}f} to {one.interval.high:+.{decimals}f}"
+        rows.append(
+            [
+                f"{one.one} - {one.other}",
+                one.verdict,
+                gap,
+                bounds,
+                f"{one.p_value:.3g}",
+                NOTHING if one.p_equivalent is None else f"{one.p_equivalent:.3g}",
+                NOTHING if math.isnan(one.effect) else f"{one.effect:+.2f}",
+                f"{one.improvement:.2f}",
+                str(one.num),
+            ]
+        )
+    headers = ["pair", "verdict", "difference", "interval", "p", "p equivalent", "effect"]
+    headers += ["P(better)", "replicates"]
+    margin = "" if within is None else f" Margin of equivalence: {within:g}."
+    notes = [
+        f"By {metric}, the first arm minus the second, over the trials that validation selected. "
+        f"P values and intervals are adjusted for {len(comparisons)} "
+        f"comparison{'s' * (len(comparisons) != 1)} (Holm 1979).{margin}",
+        "effect: standard deviations of the paired differences; P(better): share of replicates in "
+        "which the first arm is better.",
+    ]
+    if any(one.num < FEWEST for one in comparisons):
+        notes.append(f"Fewer than {FEWEST} replicates say nothing.")
+    if not all(one.is_paired for one in comparisons):
+        notes.append("Pairs without common seeds are compared by Welch's error (1947).")
+    return Table.of_rows(
+        headers,
+        rows,
+        heading=f"{metadata.name}: comparisons",
+        numbers=headers[2:],
+        details={"P(better)": 3, "effect": 2, "p equivalent": 1, "p": 1},
+        notes=tuple(notes),
+    )
+
+
+def _verdict(
+    gap: Contrast, p_different: float, p_same: float, within: float | None, *, is_up: bool
+) -> str:
+    if gap.num < FEWEST:
+        return f"cannot tell ({gap.num} replicate{'s' * (gap.num != 1)})"
+    is_equivalent = within is not None and p_same <= MISTAKES
+    if p_different <= MISTAKES:
+        word = "better" if (gap.mean > 0) == is_up else "worse"
+        return f"{word}, by less than {within:g}" if is_equivalent else word
+    return f"equivalent within {within:g}" if is_equivalent else "cannot tell"
+
+
+def _p_different(gap: Contrast) -> float:
+    """Of the two-sided test of no difference."""
+    return 1.0 if gap.num < FEWEST else min(1.0, 2 * min(gap.above(0), gap.below(0)))
+
+
+def _p_same(gap: Contrast, within: float) -> float:
+    """Of the two one-sided tests of a difference beyond the margin."""
+    return 1.0 if gap.num < FEWEST else max(gap.above(-within), gap.below(within))
+
+
+def _effect(gap: Contrast) -> float:
+    deviation = gap.se * math.sqrt(gap.num)
+    return gap.mean / deviation if gap.is_paired and deviation > 0 else math.nan
+
+
+def _improvement(
+    one: Mapping[int, float], other: Mapping[int, float], gap: Contrast, *, is_up: bool
+) -> float:
+    if gap.is_paired:
+        pairs = [(one[seed], other[seed]) for seed in set(one) & set(other)]
+    else:
+        pairs = [(a, b) for a in one.values() for b in other.values()]
+    wins = [0.5 if a == b else float((a > b) == is_up) for a, b in pairs]
+    return sum(wins) / len(wins) if wins else math.nan
+
+
+def _scores(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
+    own = selected[selected["arm"] == arm]
+    scores = own.assign(score=column(own, metric)).dropna(subset=["score"])
+    found = {int(s): float(v) for s, v in zip(scores["seed"], scores["score"], strict=True)}
+    if not found:
+        raise ConfigError(
+            f"arms are compared by a metric that they have, but no selected trial of `{arm}` has "
+            f"`{metric}`. Choose another metric or arm."
+        )
+    return found
+
+
+def _checked(pairs: Sequence[tuple[str, str]], metadata: ReportMetadata) -> list[str]:
+    """The arms of all pairs; refuses names that are no arms, and arms that cannot be compared."""
+    known = {arm.name: arm for arm in metadata.arms}
+    for pair in pairs:
+        for name in pair:
+            if name not in known:
+                raise UnknownNameError("arm", name, known)
+        one, other = pair
+        if one == other:
+            raise ConfigError(f"an arm is compared with another one, but got `{one}` twice.")
+        if known[one].judged_on != known[other].judged_on:
+            raise ConfigError(
+                f"arms are compared on the same examples, but `{one}` and `{other}` are judged on "
+                "different ones."
+            )
+    return list(dict.fromkeys(name for pair in pairs for name in pair))
+
+
+def _is_up(metric: str) -> bool:
+    direction = schema.lookup(metric).direction
+    if direction is schema.Direction.NONE:
+        raise ConfigError(
+            f"arms are compared by a metric of which more is better or worse, but `{metric}` has "
+            "no direction."
+        )
+    return direction is schema.Direction.UP

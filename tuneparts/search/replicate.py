@@ -1,0 +1,167 @@
+"""A replicate under way: what its algorithm has asked for, waits for and was told.
+
+No journal, no queue: the plan moves results in here as they come, and asks what the algorithm is to
+hear next.
+"""
+
+import heapq
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tuneparts.errors import ConfigError
+from tuneparts.journal import ResultTold, TrialId
+from tuneparts.search.algorithms import Proposals
+from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
+from tuneparts.search.spec import Arm
+from tuneparts.search.states import States
+
+
+@dataclass(frozen=True)
+class News:
+    """What an algorithm is told next."""
+
+    results: dict[TrialId, Result]
+    told: Segment | None = None
+    """The one segment of the results, where another one could have come before it."""
+
+
+@dataclass
+class Replicate:
+    """One seed of one arm under way."""
+
+    arm: Arm
+    seed: int
+    states: States
+    proposals: Proposals | None = None
+    """The algorithm; None until whatever the arm waits for is there."""
+    running: dict[TrialId, Segment] = field(default_factory=dict)
+    """Segments that have not ended, queued ones included."""
+    failed: dict[TrialId, str] = field(default_factory=dict)
+    """Trials that failed and that the algorithm may yet go on with, and why."""
+    used: set[TrialId] = field(default_factory=set)
+    """Trials by whose newest result the algorithm has gone on."""
+    is_exhausted: bool = False
+    """Whether the algorithm asks for nothing more."""
+    done: bool = False
+    _awaits: Await | tuple[TrialId, ...] = ALL
+    _ended: dict[TrialId, tuple[Segment, Result]] = field(default_factory=dict)
+    """Segments of which the algorithm has not been told how they ended."""
+    _order: dict[tuple[TrialId, int], int] = field(default_factory=dict)
+    """Trial and passes -> place in the order in which a journal says that results were told."""
+    _heap: list[tuple[float, int, TrialId]] = field(default_factory=list)
+    """The trials of `_ended`, and some that were told since; the first to tell first."""
+    _arrivals: "itertools.count[int]" = field(default_factory=itertools.count)
+    _asked: int = 0
+    """Passes of all segments so far."""
+    _chain_at_barrier: int = 0
+
+    def repeat(self, told: Iterable[ResultTold]) -> None:
+        """Take over from a journal in which order results were told."""
+        own = [e for e in told if (e.trial.arm, e.trial.seed) == (self.arm.name, self.seed)]
+        self._order = {(event.trial, event.passes): place for place, event in enumerate(own)}
+
+    def begin(self, batch: Batch) -> dict[TrialId, int]:
+        """Take over what the algorithm asks for.
+
+        Returns:
+            For each trial that is to run: the passes that run one after another from there to the
+            end of the replicate, by which the queue goes.
+        """
+        left = 1 - self._asked / self.arm.algorithm.expected_passes(self.arm)
+        longest = max((one.until - one.start for one in batch.run), default=0)
+        chain = max(round(left * self.arm.algorithm.sequential_passes(self.arm)), longest)
+        if not self.running:
+            self._chain_at_barrier = chain
+        for segment in batch.run:
+            self.running[segment.trial] = segment
+            self.used.discard(segment.trial)
+            self.states.begin(segment)
+            self._asked += segment.until - segment.start
+        self._awaits = batch.awaits
+        # A trial that goes on comes before those that wait for their first turn.
+        return {one.trial: self._chain_at_barrier if one.start else chain for one in batch.run}
+
+    def end(self, segment: Segment, result: Result) -> None:
+        """Hear how a segment ended."""
+        trial = segment.trial
+        self.running.pop(trial)
+        self.states.end(segment)
+        self._ended[trial] = segment, result
+        heapq.heappush(self._heap, (self._place(segment), next(self._arrivals), trial))
+
+    def next_news(self) -> News | None:
+        """Take what the algorithm is to be told now; None while it has to wait."""
+        if self.is_exhausted or self.proposals is None:
+            return None
+        if self._awaits is ALL:
+            if self.running:
+                return None
+            results = {trial: result for trial, (_, result) in self._ended.items()}
+            self._ended.clear()
+            self._heap.clear()
+            return News(results)
+        trial = self._first_awaited()
+        if trial is None:
+            return None
+        segment, result = self._ended.pop(trial)
+        is_open = isinstance(self._awaits, Await) or len(self._awaits) > 1
+        return News({trial: result}, segment if is_open else None)
+
+    def gives_up(self, keep: Iterable[Segment] = ()) -> dict[TrialId, str]:
+        """Take the trials that failed and that the algorithm, which knows, does not go on with."""
+        kept = {segment.trial for segment in keep}
+        known = {
+            t: why for t, why in self.failed.items() if self.is_exhausted or t not in self._ended
+        }
+        for trial in known:
+            del self.failed[trial]
+        return {trial: why for trial, why in known.items() if trial not in kept}
+
+    def check(self, batch: object) -> Batch:
+        """Refuse what an algorithm must not yield, before any of it is written down."""
+        owner = self.arm.algorithm.kind
+        if not isinstance(batch, Batch):
+            raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
+        trials = [segment.trial for segment in batch.run]
+        strays = [t for t in trials if (t.arm, t.seed) != (self.arm.name, self.seed)]
+        doubled = [trial for trial, count in Counter(trials).items() if count > 1]
+        if strays or doubled:
+            raise ConfigError(
+                "a batch runs trials of its own arm and seed, each once, but "
+                f"`{owner}` yielded {', '.join(map(str, strays or doubled))} for "
+                f"`{self.arm.name}` under seed {self.seed}."
+            )
+        busy = [t for t in (*trials, *batch.stop) if t in self.running or t in self._ended]
+        if busy:
+            raise ConfigError(
+                "a trial goes on or is stopped once its algorithm knows how it did, but "
+                f"`{owner}` did not wait for {', '.join(map(str, busy))}."
+            )
+        under_way = {*trials, *self.running, *self._ended}
+        awaited = () if isinstance(batch.awaits, Await) else batch.awaits
+        if (batch.awaits is not ALL and not under_way) or batch.awaits == ():
+            raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits none.")
+        idle = [trial for trial in awaited if trial not in under_way]
+        if idle:
+            raise ConfigError(
+                f"an algorithm awaits trials that run, but `{owner}` awaits "
+                f"{', '.join(map(str, idle))}."
+            )
+        return batch
+
+    def _place(self, segment: Segment) -> float:
+        return self._order.get((segment.trial, segment.until), math.inf)
+
+    def _first_awaited(self) -> TrialId | None:
+        """The trial to tell next: in the order of the journal, then in that of arrival."""
+        if isinstance(self._awaits, tuple):
+            there = [trial for trial in self._awaits if trial in self._ended]
+            return min(there, key=lambda t: self._place(self._ended[t][0]), default=None)
+        while self._heap:
+            trial = heapq.heappop(self._heap)[2]
+            if trial in self._ended:
+                return trial
+        return None

@@ -1,0 +1,296 @@
+"""A choice between values, and between parts of a config that have dimensions of their own.
+
+An option can be a part of a config, as nested mappings, with dimensions in the place of values.
+Those exist only where the option is chosen: momentum belongs to SGD, betas to Adam.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from tuneparts import import_path
+from tuneparts.config import Config
+from tuneparts.search.space.dimension import Ask, Dimension, Leaf, Value
+from tuneparts.search.space.ranges import MOST_IN_GRID, is_number
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+VARY = "vary"
+"""Key under which JSON has a dimension that stands inside an option."""
+
+
+class Choice(Dimension):
+    """One of a few values, evenly.
+
+    Options are anything that a config can hold: numbers, text, None, tuples, parts of a config as
+    mappings or as config objects. With names, `{"sgd": {...}, "adam": {...}}`, figures and Optuna
+    call them by these. Inside an option dimensions may stand in the place of values.
+
+    Example:
+        >>> optimiser = Choice(
+        ...     options={
+        ...         "sgd": {"kind": "sgd", "momentum": Choice(options=(0.0, 0.9))},
+        ...         "adam": {"kind": "adam"},
+        ...     }
+        ... )
+        >>> optimiser.grid()
+        ({'kind': 'sgd', 'momentum': 0.0}, {'kind': 'sgd', 'momentum': 0.9}, {'kind': 'adam'})
+    """
+
+    options: tuple[Any, ...] | dict[str, Any] = Field(min_length=1)
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _plain_options(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(name): plain(option) for name, option in value.items()}
+        return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
+
+    @field_serializer("options")
+    def _dump_options(self, options: Any) -> Any:
+        return _written(options)
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        bare = [label for label, option in self._labelled() if isinstance(option, Dimension)]
+        if bare:
+            raise ValueError(
+                f"an option is a value, or a mapping with dimensions inside, but {bare} is a "
+                "dimension by itself; vary the field by it, without a choice around it"
+            )
+        labels = [label for label, _ in self._labelled() if isinstance(label, str)]
+        doubled = sorted({label for label in labels if labels.count(label) > 1})
+        if doubled and any(self._has_dimensions(label) for label in doubled):
+            raise ValueError(f"options have names of their own, but {doubled} occur twice")
+        return self
+
+    def sample(self, rng: np.random.Generator) -> Value:
+        options = self._options()
+        return _drawn(options[int(rng.integers(len(options)))], rng)
+
+    def contains(self, value: Value) -> bool:
+        return self.option_of(value) is not None
+
+    def perturb(self, value: Value, rng: np.random.Generator) -> Value:
+        """Move to the option before or after, in the order given; an end may stay where it is.
+
+        An option with dimensions inside is kept, and these are perturbed: a state trained under
+        one optimiser is of no use to another.
+        """
+        options, here = self._options(), self.option_of(value)
+        if here is None:
+            return self.sample(rng)
+        if any(isinstance(part, Dimension) for part in _walk(options[here])):
+            return _perturbed(options[here], plain(value), rng)
+        there = here + (1 if rng.random() < 0.5 else -1)
+        return _drawn(options[min(max(there, 0), len(options) - 1)], rng)
+
+    def grid(self) -> tuple[Value, ...] | None:
+        grids = [_grid(option) for option in self._options()]
+        if any(grid is None for grid in grids) or sum(map(len, grids)) > MOST_IN_GRID:  # type: ignore[arg-type]
+            return None
+        return tuple(value for grid in grids for value in grid or ())
+
+    def examples(self, rng: np.random.Generator) -> tuple[Value, ...]:
+        """One value of each option."""
+        return tuple(_drawn(option, rng) for option in self._options())
+
+    def distribution(self) -> "BaseDistribution":
+        from optuna.distributions import CategoricalDistribution
+
+        return CategoricalDistribution([label for label, _ in self._labelled()])
+
+    def encoded(self, value: Value) -> Any:
+        return self.label(value)
+
+    def shown(self, value: Value) -> Any:
+        label = self.label(value)
+        return label if is_number(label) else str(label)
+
+    def suggest(self, name: str, ask: Ask) -> Value:
+        label = ask(name, self.distribution())
+        option = next(option for known, option in self._labelled() if _same(known, label))
+        return _suggested(option, f"{name}[{label}]", ask)
+
+    def leaves(self, name: str, value: Value) -> Iterator[Leaf]:
+        value = plain(value)
+        yield Leaf(name, self, value)
+        here = self.option_of(value)
+        if here is not None:
+            label, option = self._labelled()[here]
+            yield from _leaves(option, f"{name}[{label}]", value)
+
+    def parts(self) -> Iterator[Dimension]:
+        yield self
+        for option in self._options():
+            for part in _walk(option):
+                if isinstance(part, Dimension):
+                    yield from part.parts()
+
+    def option_of(self, value: Value) -> int | None:
+        """Number of the first option that a value can be of; None if it is of none.
+
+        A part of a config may have more fields than the option names: those of its defaults.
+        """
+        value = plain(value)
+        fitting = (i for i, option in enumerate(self._options()) if _fits(option, value))
+        return next(fitting, None)
+
+    def label(self, value: Value) -> Any:
+        """What Optuna and figures call the option of a value."""
+        here = self.option_of(value)
+        return None if here is None else self._labelled()[here][0]
+
+    def _options(self) -> tuple[Any, ...]:
+        return tuple(self.options.values() if isinstance(self.options, dict) else self.options)
+
+    def _labelled(self) -> list[tuple[Any, Any]]:
+        if isinstance(self.options, dict):
+            return list(self.options.items())
+        return [(_label(option), option) for option in self.options]
+
+    def _has_dimensions(self, label: str) -> bool:
+        return any(
+            isinstance(part, Dimension)
+            for known, option in self._labelled()
+            if known == label
+            for part in _walk(option)
+        )
+
+
+def plain(value: Any) -> Any:
+    """A value as a config's JSON has it, but for lists, which are tuples; dimensions stay.
+
+    Raises:
+        ValueError: It is nothing that a config can hold.
+    """
+    if isinstance(value, Config) and not isinstance(value, Dimension):
+        value = value.model_dump()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        if set(value) == {VARY}:
+            return Dimension.made_from(value[VARY])
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"a value that travels as JSON is finite, but got {value}")
+    if value is None or isinstance(value, Dimension | bool | int | float | str):
+        return value
+    if callable(value):
+        return import_path.of(value)
+    raise ValueError(
+        "a value is what a config can hold (a number, text, None, a tuple, a mapping, a config, "
+        f"or a function by its name), but got {value!r:.100}"
+    )
+
+
+def _written(tree: Any) -> Any:
+    """A tree as JSON has it."""
+    if isinstance(tree, Dimension):
+        return {VARY: tree.model_dump(mode="json")}
+    if isinstance(tree, Mapping):
+        return {key: _written(one) for key, one in tree.items()}
+    return tuple(map(_written, tree)) if isinstance(tree, tuple) else tree
+
+
+def _label(option: Any) -> Any:
+    """The name of an option that was given none: itself if it is simple, its JSON if not."""
+    if option is None or isinstance(option, bool | int | float | str):
+        return option
+    return json.dumps(_written(option), sort_keys=True)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, where True is not 1."""
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+def _children(tree: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping):
+        yield from tree.items()
+    elif isinstance(tree, tuple):
+        yield from ((str(number), one) for number, one in enumerate(tree))
+
+
+def _walk(tree: Any) -> Iterator[Any]:
+    yield tree
+    for _, child in _children(tree):
+        yield from _walk(child)
+
+
+def _rebuilt(tree: Any, values: list[Any]) -> Any:
+    """A tree with other children."""
+    if isinstance(tree, Mapping):
+        return dict(zip(tree, values, strict=True))
+    return tuple(values) if isinstance(tree, tuple) else tree
+
+
+def _drawn(tree: Any, rng: np.random.Generator) -> Value:
+    if isinstance(tree, Dimension):
+        return tree.sample(rng)
+    return _rebuilt(tree, [_drawn(child, rng) for _, child in _children(tree)])
+
+
+def _suggested(tree: Any, name: str, ask: Ask) -> Value:
+    if isinstance(tree, Dimension):
+        return tree.suggest(name, ask)
+    return _rebuilt(tree, [_suggested(one, f"{name}.{key}", ask) for key, one in _children(tree)])
+
+
+def _perturbed(tree: Any, value: Value, rng: np.random.Generator) -> Value:
+    if isinstance(tree, Dimension):
+        return tree.perturb(value, rng)
+    pairs = zip(_children(tree), _values(tree, value), strict=True)
+    return _rebuilt(tree, [_perturbed(child, one, rng) for (_, child), one in pairs])
+
+
+def _leaves(tree: Any, name: str, value: Value) -> Iterator[Leaf]:
+    if isinstance(tree, Dimension):
+        yield from tree.leaves(name, value)
+        return
+    for (key, child), one in zip(_children(tree), _values(tree, value), strict=True):
+        yield from _leaves(child, f"{name}.{key}", one)
+
+
+def _values(tree: Any, value: Value) -> list[Value]:
+    """What a value has in the places of a tree's children."""
+    if isinstance(tree, Mapping):
+        return [value[key] for key in tree]
+    return list(value) if isinstance(tree, tuple) else []
+
+
+def _fits(tree: Any, value: Value) -> bool:
+    if isinstance(tree, Dimension):
+        return tree.contains(value)
+    if isinstance(tree, Mapping):
+        return isinstance(value, Mapping) and all(
+            key in value and _fits(child, value[key]) for key, child in tree.items()
+        )
+    if isinstance(tree, tuple):
+        return isinstance(value, tuple) and len(value) == len(tree) and all(map(_fits, tree, value))
+    return _same(tree, value)
+
+
+def _grid(tree: Any) -> tuple[Value, ...] | None:
+    if isinstance(tree, Dimension):
+        return tree.grid()
+    grids = [_grid(child) for _, child in _children(tree)]
+    if any(grid is None for grid in grids):
+        return None
+    if math.prod(len(grid or ()) for grid in grids) > MOST_IN_GRID:
+        return None
+    return tuple(
+        _rebuilt(tree, list(values)) for values in itertools.product(*(g or () for g in grids))
+    )
