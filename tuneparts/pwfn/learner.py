@@ -353,8 +353,9 @@ class PwfnLearner(
         moving = {"net": self.net}
         if self.config.quantiser.uses_sigma:
             moving["gaussians"] = self.gaussians
-        # One pass over memory: deviations double what there is to update.
-        return self.config.finetune.build(nn.ModuleDict(moving), fused=True)
+        # Not fused: torch's fused SGD fails where a parameter has its first gradient later than
+        # others, as means have after a warm-up.
+        return self.config.finetune.build(nn.ModuleDict(moving))
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
