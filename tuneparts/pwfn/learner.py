@@ -84,6 +84,7 @@ class PwfnLearner(
         if self.config.shares_pretraining and not self._is_gaussian:
             loss = self._shared_pretraining()
             self._end_stages(self.rounds.pretrain_end)
+            self._weight_steps += self.rounds.pretrain_end - 1  # the loop counts a step as one
             return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
         loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
         self._end_stages(self.passes + 1)
