@@ -82,6 +82,7 @@ def inputs(num: int, in_shape=(2, 8, 8), seed=0) -> torch.Tensor:
         (Imagenet(name="imagenet_resnet34"), (3, 224, 224), 1000, 21_797_672),
         (Imagenet(name="imagenet_resnet50"), (3, 224, 224), 1000, 25_557_032),
         (Imagenet(name="imagenet_wide_resnet50_2"), (3, 224, 224), 1000, 68_883_240),
+        (Imagenet(name="imagenet_densenet161"), (3, 224, 224), 1000, 28_681_000),
     ],
     ids=str,
 )

@@ -7,7 +7,7 @@ Example:
     >>> from tuneparts.models import NETS, Mlp
     >>> net = Mlp(widths=(16,)).build((8,), num_classes=3)
     >>> sorted(NETS)[:3]
-    ['digits_cnn', 'fixup_resnet', 'imagenet_resnet18']
+    ['digits_cnn', 'fixup_resnet', 'imagenet_densenet161']
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ class Draw:
     """One draw of the weights."""
 
     values: dict[str, Tensor]
-    """By the parameter's name; leaves of the graph, so that a loss can be differentiated by them"""
+    """By the parameter's name; leaves of the graph, for gradients by `take_gradients`."""
     eps_N: Tensor
 
 
@@ -167,6 +167,11 @@ class Gaussians(nn.Module):
             max=held.most_sigma_N,
             out=self.sigma.data,
         )
+
+    @torch.no_grad()
+    def keep_above_floor(self) -> None:
+        """Raise deviations below the floor to it, and let an optimiser move all else."""
+        self.sigma.clamp_(min=FLOOR)
 
     def _hold(self) -> _Held:
         if self._held is None:

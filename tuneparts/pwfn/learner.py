@@ -8,6 +8,7 @@ the last round every covered weight is fixed and no training follows.
 import logging
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.coverage import cover
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
-from tuneparts.pwfn.quantisers import Free, Uniform, channels_of
+from tuneparts.pwfn.quantisers import Channels, Free, Uniform, channels_of
 from tuneparts.pwfn.threshold import Clustering
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context
@@ -75,7 +76,6 @@ class PwfnLearner(
         self._reach_N = self.gaussians.sigma.new_zeros(0)
         self._alpha = config.strength()
         self._warn_of_no_effect()
-        self._channels = channels_of(self.gaussians, self.net)
         self.optimiser = self._pretraining()
         if not self.rounds.pretrain_end:
             self._end_pretraining()
@@ -84,6 +84,7 @@ class PwfnLearner(
         if self.config.shares_pretraining and not self._is_gaussian:
             loss = self._shared_pretraining()
             self._end_stages(self.rounds.pretrain_end)
+            self._weight_steps += self.rounds.pretrain_end - 1  # the loop counts a step as one
             return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
         loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
         self._end_stages(self.passes + 1)
@@ -110,6 +111,10 @@ class PwfnLearner(
             if self.config.ensemble:
                 metrics |= self._ensemble_scores()
         return metrics
+
+    @cached_property
+    def _channels(self) -> Channels:
+        return channels_of(self.gaussians, self.net)
 
     def _stored(self) -> Tensor:
         """What a file holds of each weight (N,): its value, or its integer."""
@@ -202,6 +207,8 @@ class PwfnLearner(
         self.optimiser.step()
         if config.habits == "careful":
             self.gaussians.restore_fixed()
+        else:
+            self.gaussians.keep_above_floor()
         return loss
 
     def _sampled_backward(self) -> Tensor:
@@ -347,8 +354,9 @@ class PwfnLearner(
         moving = {"net": self.net}
         if self.config.quantiser.uses_sigma:
             moving["gaussians"] = self.gaussians
-        # One pass over memory: deviations double what there is to update.
-        return self.config.finetune.build(nn.ModuleDict(moving), fused=True)
+        # Not fused: torch's fused SGD fails where a parameter has its first gradient later than
+        # others, as means have after a warm-up.
+        return self.config.finetune.build(nn.ModuleDict(moving))
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""

@@ -232,7 +232,7 @@ class Uniform(Quantiser):
     """Integers from -(2^(bits-1) - 1) to 2^(bits-1) - 1, times one scale per output channel.
 
     The scale makes the largest weight of a channel the largest integer. Biases have one scale and
-    at least 8 bits. All weights are rounded at once, after the last pass.
+    at least 8 bits. All weights are rounded at once, by `rounded`, after the last pass.
     """
 
     kind: Literal["uniform"] = "uniform"
@@ -240,12 +240,6 @@ class Uniform(Quantiser):
     aware: bool = False
     """Whether training computes with rounded weights, and gradients pass straight through to those
     behind them (quantisation-aware training); otherwise it is post-training quantisation."""
-
-    @override
-    def fix(
-        self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, *, num_fixed: int, rounds_left: int
-    ) -> Clustering:
-        raise NotImplementedError  # it needs channels: see `rounded`
 
     def codes(self, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
         """Find the integer of each weight (N,), and the scale of each channel (G,)."""
