@@ -1,4 +1,4 @@
-"""Where rounding hurts, do learnt deviations help? CIFAR-10 at 1.5 to 3 bits a weight.
+"""Where rounding hurts, at 1.5 to 3 bits a weight of CIFAR-10, do learnt deviations help?
 
 A net with BatchNorm that does not fit its training images to the end, and sizes at which rounding
 to the nearest value costs points.

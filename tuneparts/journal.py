@@ -542,6 +542,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "metrics": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
     "outcome": lambda value: value in get_args(Outcome),
     "message": lambda value: isinstance(value, str),
+    "is_all": lambda value: isinstance(value, bool),
 }
 """What a line of a file may hold in each field; files come from anywhere."""
 
