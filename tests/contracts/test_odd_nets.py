@@ -192,12 +192,9 @@ ODD = {
     "tied embedding": Odd(
         TiedEmbedding,
         {"embed": "Embedding", "head": "shares its weight with `embed.weight`"},
-        cannot_partition="`embed` is a Embedding",
     ),
     "grouped convolutions": Odd(Grouped, head=("6",)),
-    "embedding": Odd(
-        WithEmbedding, {"embed": "Embedding"}, cannot_partition="`embed` is a Embedding"
-    ),
+    "embedding": Odd(WithEmbedding, {"embed": "Embedding"}),
     "attention": Odd(
         Attention,
         {
@@ -205,7 +202,6 @@ ODD = {
             "attention.in_proj_bias": "parameter of a MultiheadAttention itself",
             "attention.out_proj": "not a plain Linear",
         },
-        cannot_partition="`attention` is a MultiheadAttention with a parameter `in_proj_weight`",
     ),
     "transformer": Odd(
         Transformer,
@@ -217,14 +213,12 @@ ODD = {
             "block.norm2": "LayerNorm",
         },
         {f"block.norm{i}.{key}": "LayerNorm (8)" for i in (1, 2) for key in ("weight", "bias")},
-        cannot_partition="`block.self_attn` is a MultiheadAttention",
     ),
     "no bias": Odd(_no_bias, head=("2",)),
     "bare parameter": Odd(
         Bare,
         {"shift": "parameter of a Bare itself, outside its layers"},
         {"shift": "is of a Bare (8)"},
-        cannot_partition="the net itself` is a Bare with a parameter `shift`",
     ),
     "batch norm": Odd(
         _batch_norm,
@@ -254,7 +248,6 @@ ODD = {
             "0.parametrizations.weight.original1": "is of a ParametrizationList (48)",
         },
         head=("4",),
-        cannot_partition="`0.parametrizations.weight` is a ParametrizationList",
     ),
     "conv1d": Odd(_conv1d, {"1": "Conv1d"}, head=("4",)),
 }

@@ -4,6 +4,7 @@ A factory makes the good input once, and returns what one attempt does: break it
 """
 
 import asyncio
+import copy
 import hashlib
 import io
 import json
@@ -28,8 +29,7 @@ from tuneparts.data.stored import StoredImages
 from tuneparts.doorkeeper import Doorkeeper
 from tuneparts.errors import CheckpointError, TunepartsError
 from tuneparts.executors import logs
-from tuneparts.pwfn import codefile, fixing
-from tuneparts.pwfn.gaussian import to_gaussian, to_plain
+from tuneparts.pwfn import codefile
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import data_record, load, locks, runs
 from tuneparts.search.space import Choice, Uniform
@@ -328,14 +328,14 @@ def checkpoints(_: Path) -> Attempt:
 def code_files(_: Path) -> Attempt:
     net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
     nn.init.normal_(net[0].weight, generator=torch.Generator().manual_seed(0))
-    to_gaussian(net)
-    mu_N = (fixing.means(net) * 2).round()
-    fixing.write(net, mu_N, mu_N.abs(), mu_N > 0)
-    content = codefile.encode(net)
+    with torch.no_grad():
+        for parameter in net[0].parameters():
+            parameter.copy_((parameter * 2).round())
+    content = codefile.encode(net, ["0.weight", "0.bias"])
     body = content[content.index(b"\n") + 33 :]
     length = int.from_bytes(body[:4], "little")
     header = json.loads(body[4 : 4 + length])
-    plain = to_plain(net)
+    plain = copy.deepcopy(net)
 
     def weights() -> bytes:
         return b"".join(value.numpy().tobytes() for value in plain.state_dict().values())

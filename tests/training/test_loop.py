@@ -76,9 +76,11 @@ def test_an_interval_ends_when_its_passes_are_spent_and_the_last_at_the_budget(c
 def test_a_row_has_the_mean_loss_of_its_interval_and_what_was_evaluated(context) -> None:
     learner = PaperLearner(PaperConfig(passes=10, interval=4), context)
     first, second, last = rows(learner)
-    assert first == {"train/loss": (1 + 1 / 2) / 2, "cost/passes": 4.0, "val/accuracy": 0.4}
+    costs = {"cost/passes": 4.0, "cost/weight_steps": 2.0}
+    assert first == {"train/loss": (1 + 1 / 2) / 2, **costs, "val/accuracy": 0.4}
     assert second["train/loss"] == (1 / 4 + 1 / 8) / 2
-    assert last == {"train/loss": 1 / 16, "cost/passes": 10.0, "val/accuracy": 1.0}
+    costs = {"cost/passes": 10.0, "cost/weight_steps": 5.0}
+    assert last == {"train/loss": 1 / 16, **costs, "val/accuracy": 1.0}
 
 
 def test_the_mean_is_taken_in_double_precision(context) -> None:

@@ -255,6 +255,10 @@ class RedactingClient:
     def _client(self) -> "MlflowClient":
         return self._connect()
 
+    def open(self) -> None:
+        """Import MLflow and open the store; calls do it themselves."""
+        _ = self._client
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,8 @@ from tuneparts.tracking.replay import Replay
 
 __all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
 
-FIRST_CALL = 60.0
-"""Seconds for opening a store, which a wait for what was sent comes on top of."""
+OPENING = 60.0
+"""Most seconds that MLflow is waited for to be imported; a wait for what was sent comes on top."""
 log = logging.getLogger(__name__)
 
 
@@ -83,7 +84,7 @@ class Tracker:
             is_resumed=known is not None,
             read_log=read_log,
         )
-        self._writer = Writer(self._replay, interval=interval)
+        self._writer = Writer(self._replay, interval=interval, open_store=client.open)
 
     def on_event(self, event: Event) -> None:  # noqa: ARG002 - it is in the journal already
         """Hear that the journal has an event more; microseconds, no I/O.
@@ -282,6 +283,7 @@ class Writer:
         many: int = 5000,
         first_delay: float = 0.25,
         longest_delay: float = 15.0,
+        open_store: Callable[[], None] = lambda: None,
     ) -> None:
         self._sink = sink
         self._interval = interval
@@ -295,8 +297,8 @@ class Writer:
         self._news = threading.Event()
         self._hurry = threading.Event()
         self._abandoned = threading.Event()
-        self._tried = threading.Event()
-        """Whether the store was called once; opening it may take longer than a call."""
+        self._open_store = open_store
+        self._opened = threading.Event()
         self._closing = False
         self._retries = 0
         self._last_error: str | None = None
@@ -317,7 +319,7 @@ class Writer:
         """Wait until everything so far has arrived; returns whether it has."""
         self.wake()
         self._hurry.set()
-        self._tried.wait(FIRST_CALL)
+        self._opened.wait(OPENING)
         with self._changed:
             wanted = self._asked
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
@@ -351,6 +353,9 @@ class Writer:
         # A search that starts needs the interpreter itself, and importing MLflow would take it.
         # Still, the parent run should be there early.
         self._hurry.wait(self._interval)
+        with suppress(Exception):  # the first attempt meets it again, and notes it
+            self._open_store()
+        self._opened.set()
         while self._deliver():
             if self._closing and self._done == self._asked:
                 return
@@ -372,8 +377,6 @@ class Writer:
             else:
                 self._recovered(asked)
                 return True
-            finally:
-                self._tried.set()
             # Whoever waits for a flush wants the next attempt now, but not a busy loop.
             self._hurry.wait(min(delay, 0.5) if self._closing else delay)
             delay = min(2 * delay, self._longest_delay)
