@@ -16,14 +16,18 @@ def test_durations_span_a_factor_of_ten() -> None:
     assert found[1000] == pytest.approx(1, rel=0.1)
 
 
-def test_the_clock_starts_when_all_slots_are_taken_not_when_the_last_worker_came(tmp_path) -> None:
-    for number, time in enumerate((30.0, 10.0, 20.0)):
-        (tmp_path / f"{number}").touch()
-        os.utime(tmp_path / f"{number}", (time, time))
-    assert opened(tmp_path, 2) == 20.0
-    gather(str(tmp_path), 4)  # this process is the fourth
-    assert (tmp_path / str(os.getpid())).exists()
-    gather(str(tmp_path), 99)  # and has gathered
+def test_the_clock_starts_when_all_have_gathered_and_once(tmp_path) -> None:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}").touch()
+    gather(str(folder), 4)  # this process is the fourth
+    start = opened(folder)
+    assert (folder / str(os.getpid())).exists()
+    (folder / str(os.getpid())).unlink()
+    gather(str(folder), 4)  # a worker that comes later changes nothing
+    gather(str(folder), 99)  # and one that has gathered does not wait
+    assert opened(folder) == start
 
 
 def test_a_simulated_search_takes_as_long_as_its_slots_are_busy() -> None:

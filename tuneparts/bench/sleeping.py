@@ -1,5 +1,6 @@
 """Trials that only sleep, each for a time that its number decides, on any side of a comparison."""
 
+import contextlib
 import math
 import os
 import time
@@ -45,11 +46,17 @@ def gather(folder: str, slots: int) -> None:
     end = time.monotonic() + _PATIENCE
     while len(os.listdir(folder)) < slots and time.monotonic() < end:
         time.sleep(0.02)
+    with contextlib.suppress(FileExistsError):
+        _began(Path(folder)).touch(exist_ok=False)
 
 
-def opened(folder: Path, slots: int) -> float:
-    """When so many workers had gathered there; more may have been started since."""
-    return sorted(mark.stat().st_mtime for mark in folder.iterdir())[slots - 1]
+def opened(folder: Path) -> float:
+    """When the first worker began its first interval: all had gathered, or it had no patience."""
+    return _began(folder).stat().st_mtime
+
+
+def _began(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.began")
 
 
 class SleepingConfig(NullConfig):

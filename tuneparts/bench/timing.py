@@ -215,7 +215,7 @@ def _stock(kind: Kind, case: Case, folder: Path) -> dict[str, Any]:
             name=f"stock-{kind}", storage_path=str(folder), verbose=0, callbacks=[Listener()]
         ),
     ).fit()
-    return ends.row(f"ray, {kind}", case, opened(marks, case.slots))
+    return ends.row(f"ray, {kind}", case, opened(marks))
 
 
 def _stock_asha(case: Case) -> tuple[Any, dict[str, Any]]:
