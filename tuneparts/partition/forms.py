@@ -1,7 +1,8 @@
 """The forms of partitioned training that `fit` offers, and settings that follow from the data.
 
 `published` is that of Mlodozeniec et al. (2023): single weights, one partition a pass, every other
-pass for the hypers. The others are those that make better nets at the same passes by our log:
+pass for the hypers. The others had better nets at the same passes on the one draw of the data that
+they were compared on (`searches/partition_forms.py`):
 `mixed` updates all partitions in each pass and spends a fifth of the passes on hypers, `joint`
 moves weights and hypers in every pass, and `released` ends a joint run by ordinary training of all
 weights on all data.
