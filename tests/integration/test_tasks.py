@@ -16,6 +16,7 @@ pytestmark = pytest.mark.ray
 HALF = {"cpus": 0.5, "gpus": 0.0}
 
 
+@pytest.mark.slow
 def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
     from tuneparts.executors.ray.tasks import RayTasks
 

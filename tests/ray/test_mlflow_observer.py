@@ -194,6 +194,7 @@ def test_an_experiment_without_trials_makes_no_run(observe) -> None:
     assert observer.parent_run_id is None
 
 
+@pytest.mark.slow
 def test_a_restored_experiment_doubles_nothing(
     local_ray, observe, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
