@@ -1,12 +1,10 @@
 """The settings of PWFN and of what it is compared with."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -62,6 +60,7 @@ class PwfnConfig(SupervisedConfig):
     """Batches from which BatchNorm statistics are taken anew after each fixing."""
     ensemble: int = Field(default=0, ge=0)
     """Draws of the weights in a final ensemble on test data."""
+    later_fields = ("shares_pretraining", "habits")
 
     @field_validator("fractions")
     @classmethod
@@ -100,15 +99,6 @@ class PwfnConfig(SupervisedConfig):
                 "`ensemble` at their defaults"
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
-        tree: dict[str, Any] = handler(self)
-        for name in ("shares_pretraining", "habits"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                tree.pop(name, None)
-        return tree
 
     def exposure(self, *, alpha: float, steps: int) -> float:
         """The exposure of deviations to the pull after this many passes of SGD."""
