@@ -5,7 +5,28 @@ law, the value that broke it, and the cure.
 """
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which a terminal finds nothing to obey: control signs as their escapes.
+
+    Names in files of strangers reach messages, and a terminal would let them move its cursor,
+    change its title or hide what stands before them.
+
+    Example:
+        >>> printable("layer\x1b[2J")
+        'layer\\x1b[2J'
+    """
+    return "".join(
+        _escaped(sign) if unicodedata.category(sign) == "Cc" and sign not in "\n\t" else sign
+        for sign in text
+    )
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
 
 
 class TunepartsError(Exception):

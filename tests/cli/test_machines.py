@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.cli import main as command
+from tuneparts.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -111,3 +112,49 @@ def test_results_that_are_removed_end_the_search_with_a_sentence(results: Path) 
     assert driver.returncode == 2, said
     assert "was removed while the search was running" in said
     assert "Traceback" not in said
+
+
+def test_a_name_from_a_file_gives_the_terminal_no_orders(monkeypatch, capsys) -> None:
+    def refuse() -> None:
+        raise ConfigError("layer `a\x1b[2J\x07b` is unknown.\nKnown: c.")
+
+    monkeypatch.setattr(command, "app", refuse)
+    with pytest.raises(SystemExit):
+        command.main()
+    assert capsys.readouterr().err == "tuneparts: layer `a\\x1b[2J\\x07b` is unknown.\nKnown: c.\n"
+
+
+@pytest.mark.slow
+@pytest.mark.mlflow
+def test_two_users_with_one_group_go_on_with_each_other_s_runs(results: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can make files of another user")
+    # The other user: no right beyond what owner, group and mode of a file give; umask 002.
+    rights = "-dac_override,-dac_read_search,-fowner,-chown"
+    bound = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*bound, *MAIN, *words], capture_output=True, text=True, check=False, umask=0o002
+        )
+        for path in [results, *results.rglob("*")]:  # what one user leaves to the other
+            os.chown(path, 65534, 0)
+        results.chmod(0o2775)
+        return done
+
+    results.mkdir(exist_ok=True)
+    os.chown(results, 65534, 0)
+    results.chmod(0o2775)
+    first = run(*SMALL, "--local")
+    assert first.returncode == 0, first.stderr
+    journal = next(results.glob("*/*/journal.jsonl"))
+    whole = journal.read_bytes()
+    rows = whole.splitlines(keepends=True)
+    journal.write_bytes(b"".join(rows[: len(rows) // 2]))  # as the first user's crash leaves it
+    table = (journal.parent / "report" / "table.csv").read_bytes()
+    for words in (["resume"], ["report"], [*SMALL, "--local"]):
+        second = run(*words)
+        assert second.returncode == 0, (words, second.stderr)
+        assert "Traceback" not in second.stderr
+    assert len(list(results.glob("*/*/journal.jsonl"))) == 2
+    assert (journal.parent / "report" / "table.csv").read_bytes() == table

@@ -242,9 +242,22 @@ def test_no_secret_leaves_this_machine(server, search_file, monkeypatch) -> None
         assert SECRET not in str(caught.value)
     with pytest.raises(SecurityError, match="carries no key"):
         invoke(str(search_file), "--address", server.address, "--storage", "s3://a:pw@b")
+    with pytest.raises(SecurityError, match="shown to all who see") as caught:
+        invoke(str(search_file), "--address", server.address, "--set", f"a.b={SECRET}")
+    assert SECRET not in str(caught.value)
     assert server.jobs == []
     assert invoke(str(search_file), "--address", server.address).exit_code == 0
     assert SECRET not in str(server.jobs)
+
+
+def test_a_secret_in_a_search_file_is_told_before_it_travels(server, search_file) -> None:
+    lines = len(search_file.read_text().splitlines())
+    with search_file.open("a") as file:
+        file.write('# password="hunter2hunter2"\n')
+    told = invoke(str(search_file), "--address", server.address)
+    assert told.exit_code == 0
+    assert f"line {lines + 1} of it looks like a secret" in told.stderr
+    assert "hunter2" not in told.output
 
 
 def test_mistakes_are_answered_with_the_cure(server, search_file) -> None:

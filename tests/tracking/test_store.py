@@ -1,5 +1,6 @@
 import logging
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -199,3 +200,12 @@ def test_a_process_whose_folder_is_gone_goes_elsewhere(
     monkeypatch.setenv("HOME", str(tmp_path))
     store._leave_removed_folder()
     assert Path.cwd() == tmp_path
+
+
+def test_a_new_database_is_as_open_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        store.prepare(f"sqlite:///{tmp_path}/mlflow.db")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "mlflow.db").stat().st_mode) == 0o664

@@ -189,6 +189,22 @@ def test_an_answer_lost_on_the_way_creates_no_second_run(
     assert len(snapshot(uri, folder)[1]) == len(expected_steps(events))
 
 
+def test_a_store_that_refuses_to_write_is_given_up_though_it_reads(
+    make_tracker: MakeTracker, feed: Feed, events: list[Event], monkeypatch: Any
+) -> None:
+    """Such as a database of another user: what does not change is accepted again and again."""
+    from mlflow import MlflowClient
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("attempt to write a readonly database")
+
+    feed(make_tracker(), events[:9]).close("KILLED")
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
+    tracker = feed(make_tracker(), events)
+    problems = tracker.close(timeout=2.0)
+    assert any("readonly database" in line for line in problems)
+
+
 def test_finished_trials_cost_no_call_on_resume(
     make_tracker: MakeTracker, feed: Feed, events: list[Event], monkeypatch: Any
 ) -> None:

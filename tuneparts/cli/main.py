@@ -433,7 +433,7 @@ remote.add_to(app)
 
 def main() -> None:
     """Entry point: errors that we raise on purpose print as one sentence, not as a traceback."""
-    from tuneparts.errors import TunepartsError
+    from tuneparts.errors import TunepartsError, printable
     from tuneparts.redaction import redact
 
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
@@ -442,13 +442,13 @@ def main() -> None:
     try:
         app()
     except TunepartsError as error:
-        print(f"tuneparts: {redact(str(error))}", file=sys.stderr)
+        print(f"tuneparts: {printable(redact(str(error)))}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         known = next((text for codes, text in _SENTENCES.items() if error.errno in codes), None)
         if known is None:
             raise
-        print(f"tuneparts: {known.format(redact(str(error)))}", file=sys.stderr)
+        print(f"tuneparts: {known.format(printable(redact(str(error))))}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

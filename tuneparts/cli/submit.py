@@ -4,6 +4,7 @@ import asyncio
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,9 +54,12 @@ def submit(
     variables = parse_environment(environment)
     if results is not None:
         variables["TUNEPARTS_RESULTS"] = _absolute(results)
+    _refuse_secrets(words)
     if storage is not None:
         words = [*words, "--storage", refuse_keys(storage)]
     path = None if runs.is_name(name) else load.find(name)
+    if path is not None:
+        _warn_of_secrets(path)
     client = _client(address)
     with staged(path) as folder:
         job = client.submit_job(
@@ -71,6 +75,30 @@ def submit(
         print(f"Follow it with: ray job logs --address {redact(address)} --follow {job}")
         return 0
     return _follow(client, job)
+
+
+def _refuse_secrets(words: Sequence[str]) -> None:
+    """Raise if an option holds a secret: a job's command is shown to all who see the cluster."""
+    for word in words:
+        if redact(word) != word:
+            raise SecurityError(
+                "a job's command is shown to all who see the cluster, but "
+                f"`{redact(word)}` would hold a secret. Put it into a file on the cluster and name "
+                "the file."
+            )
+
+
+def _warn_of_secrets(search_file: Path) -> None:
+    """Say which lines of the files that travel look like secrets; they go as they are written."""
+    for file in [search_file, *code.neighbours(search_file)]:
+        lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+        marked = [str(n) for n, line in enumerate(lines, 1) if redact(line) != line]
+        if marked:
+            print(
+                f"{file.name} is kept on the cluster as it is written, and line "
+                f"{', '.join(marked)} of it looks like a secret.",
+                file=sys.stderr,
+            )
 
 
 def entrypoint(name: str, words: Sequence[str]) -> str:

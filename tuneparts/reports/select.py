@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.errors import ConfigError, DataError
+from tuneparts.errors import ConfigError, DataError, printable
 from tuneparts.frames import NOT_STARTED
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.statistics import estimate
@@ -201,5 +201,5 @@ def _counts(own: pd.DataFrame, arm: ArmMetadata, metadata: ReportMetadata) -> di
 
 def _first_error(own: pd.DataFrame) -> str:
     failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
-    errors = [str(text) for text in failed["error"].fillna("") if str(text)]
+    errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
     return errors[0] if errors else ""

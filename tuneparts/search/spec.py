@@ -25,6 +25,7 @@ from tuneparts.config import Config, parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
+from tuneparts.errors import printable
 from tuneparts.schema import objective_metric, selection_metric
 from tuneparts.search import draws, prior
 from tuneparts.search.algorithms import (
@@ -360,6 +361,16 @@ class Search(Config):
     """Keep the last state of every trial, not only of those selected or failed."""
     max_failures: int = Field(default=3, ge=0)
     """How often a trial is started again after a lost worker, without a new row in between."""
+
+    @field_validator("question", "notes")
+    @classmethod
+    def _refuse_control_signs(cls, value: str) -> str:
+        if printable(value) != value:
+            raise ValueError(
+                f"questions and notes are plain text, but got `{printable(value)}`. Remove the "
+                "control characters: a terminal would obey them."
+            )
+        return value
 
     @field_validator("data", mode="before")
     @classmethod

@@ -392,6 +392,7 @@ class Replay:
             is_open = run.start is not None and not run.is_complete
             if is_open and (run.run_id is not None or self._create(run)):
                 run.send(self.calls, self._card.data, self._read_log)
+                self.calls.made += 1
             del self._dirty[trial]
 
     def _create(self, run: TrialRun) -> bool:
@@ -431,6 +432,7 @@ class Replay:
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
+            self.calls.made += 1
 
     def _send_data(self, parent: str) -> None:
         """Name the data as an input of the search, once trials have begun to read it."""

@@ -20,6 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -120,7 +121,10 @@ def client(uri: str) -> "MlflowClient":
     from sqlalchemy.exc import SQLAlchemyError
 
     if uri.startswith("sqlite"):
-        _sqlite_path(uri).parent.mkdir(parents=True, exist_ok=True)
+        path = _sqlite_path(uri)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # SQLite's own files are no group's, whatever the umask says
+            path.touch(0o666)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -375,7 +379,8 @@ class Calls:
         self.client = client
         self.problems = Problems()
         self.made = 0
-        """Calls that succeeded; the sign of progress."""
+        """What has arrived and need not be sent again; the sign of progress. A call that succeeds
+        is none by itself: one that every attempt repeats would look like progress for ever."""
         self.points = 0
         """Metric points that have arrived."""
 
@@ -388,7 +393,6 @@ class Calls:
                 raise
             self.problems.add(REFUSED, f"{error}")
             return None
-        self.made += 1
         return answer
 
     def log(self, run_id: str, entries: Sequence[Entry]) -> None:
@@ -403,7 +407,7 @@ class Calls:
             kinds[type(entry).__name__].append(entry)
         try:
             self.client.log_batch(run_id, *kinds.values())
-            self.made += 1
+            self.made += len(kinds["Metric"])
         except Exception as error:
             if is_curable(error):
                 raise
