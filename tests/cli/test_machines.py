@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tuneparts import settings
 from tuneparts.cli import main as command
 from tuneparts.errors import ConfigError
+from tuneparts.tracking import frames
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -158,3 +160,27 @@ def test_two_users_with_one_group_go_on_with_each_other_s_runs(results: Path) ->
         assert "Traceback" not in second.stderr
     assert len(list(results.glob("*/*/journal.jsonl"))) == 2
     assert (journal.parent / "report" / "table.csv").read_bytes() == table
+
+
+@pytest.mark.slow
+@pytest.mark.mlflow
+def test_two_machines_with_one_folder_search_side_by_side(results: Path) -> None:
+    """They have one store, start in one second, and know nothing of each other's processes."""
+    apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("only who may make namespaces has two machines in one")
+    drivers = [
+        subprocess.Popen(
+            [*apart, "sh", "-c", f'hostname {name} && exec "$@"', "sh", *MAIN, *SMALL, "--local"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("alpha", "beta")
+    ]
+    said = [driver.communicate(timeout=400)[0] for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [0, 0], said
+    tables = [path.read_text() for path in results.glob("*/*/report/trials.csv")]
+    assert len(tables) == 2
+    runs = frames.runs(settings.current().tracking_uri)
+    assert sorted(runs["status"]) == ["FINISHED", "FINISHED"]

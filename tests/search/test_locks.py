@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -53,6 +54,31 @@ def test_another_process_is_refused_until_the_holder_is_killed(kind, tmp_path) -
                 pass
         finally:
             holder.kill()
+    with lock(tmp_path):
+        pass
+
+
+def elsewhere(name: str) -> list[str]:
+    """The start of a command that runs as on another machine: own name, own process numbers."""
+    apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("only who may make namespaces has two machines in one")
+    return [*apart, "sh", "-c", f'hostname {name} && exec "$@"', "sh"]
+
+
+def test_two_machines_with_one_folder_take_turns(kind, monkeypatch, tmp_path) -> None:
+    command = [*elsewhere("alpha"), sys.executable, "-c", HOLD, str(tmp_path), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(BusyError, match=r"on alpha is running"), lock(tmp_path):
+                pass
+        finally:
+            holder.kill()
+            holder.communicate()  # until its child is dead too
+    # Without `flock` nothing tells of the death of another machine but its silence.
+    monkeypatch.setattr(locks, "STALE", 0.0)
     with lock(tmp_path):
         pass
 
