@@ -130,9 +130,9 @@ def test_only_large_sets_stay_on_disk(files, monkeypatch):
     assert isinstance(load_or_map(stored), StoredImages)
 
 
-def test_what_is_no_named_format_is_refused_whatever_its_name_says(tmp_path):
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.eps", format="EPS")
-    (tmp_path / "a.eps").rename(tmp_path / "a.jpg")
+@pytest.mark.parametrize("form", ["EPS", "GIF", "ICO", "PCX", "PDF", "PPM", "TGA", "TIFF"])
+def test_what_is_no_named_format_is_refused_whatever_its_name_says(tmp_path, form):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", format=form)
     with pytest.raises(DataError, match=r"a\.jpg cannot be decoded"):
         decode(ImageFiles(tmp_path, ["a.jpg"], np.zeros(1, np.int64)), image_size=None, title="t")
 

@@ -107,3 +107,9 @@ def test_more_gpus_than_a_method_can_use_are_refused_by_name() -> None:
     Arm(name="one", config=StandardConfig(), resources=Resources(gpus=1))
     own = ObjectiveConfig(function="math:fsum", reports={"val/loss": "min"})
     Arm(name="own", config=own, resources=Resources(gpus=2))
+
+
+def test_a_question_gives_the_terminal_no_orders(null_search, null_arm) -> None:
+    with pytest.raises(ValueError, match=r"plain text, but got `Why\\x1b\[2J\?`"):
+        null_search(null_arm("a"), question="Why\x1b[2J?")
+    assert null_search(null_arm("a"), notes="Two\nlines,\tand a tab.").notes
