@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SEARCH = """
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tuneparts.search import load
 
 search = load.load(sys.argv[1], scale="smoke")
 search = search.model_copy(update={{"arms": search.arms[:1]}})
-wide, modes, folders, others = set(), set(), set(), set()
+wide, modes, folders, others, strangers = set(), set(), set(), set(), []
 
 
 class Watch:
@@ -39,6 +40,15 @@ class Watch:
             modes.update(oct(path.stat().st_mode & 0o777) for path in (token, token.parent))
             session = Path(ray._private.worker._global_node.get_session_dir_path())
             others.update({{session.is_relative_to(token.parent)}})
+            if os.geteuid() == 0 and not strangers:
+                address = ray.get_runtime_context().gcs_address
+                strangers.append(
+                    subprocess.run(
+                        [sys.executable, "-c", sys.argv[3], address, token.parent, session],
+                        env={{k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}},
+                        capture_output=True, text=True, timeout=120,
+                    ).stdout
+                )
 
 
 before = dict(os.environ)
@@ -48,6 +58,36 @@ print("wide", sorted(wide))
 print("modes", sorted(modes))
 print("left", [folder for folder in folders if folder.exists()])
 print("inside", others, "changed", changed)
+print("\\n".join(strangers))
+"""
+
+NOBODY = """
+import os, sys
+import ray
+from ray._raylet import GcsClient
+
+address, folder, session = sys.argv[1:]
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+os.environ["HOME"] = "/nonexistent"
+
+
+def says(what, attempt):
+    try:
+        print(what, "got", attempt(), flush=True)
+    except BaseException as error:
+        print(what, "refused:", type(error).__name__, flush=True)
+
+
+says("folder", lambda: os.listdir(folder))
+says("token", lambda: open(folder + "/token").read())
+says("session", lambda: os.listdir(session))
+for mode in ("token", "disabled"):
+    os.environ["RAY_AUTH_MODE"] = mode
+    os.environ["RAY_AUTH_TOKEN"] = "b" * 64
+    says("store", lambda: GcsClient(address=address).internal_kv_keys(b"", None, timeout=5))
+says("driver", lambda: ray.init(address=address, log_to_driver=False))
 """
 
 CONNECT = """
@@ -62,7 +102,7 @@ def test_a_local_ray_is_private_whoever_imports_ray_first(
     first: str, null_file: Path, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SEARCH.format(first=first), null_file, tmp_path / "run"],
+        [sys.executable, "-c", SEARCH.format(first=first), null_file, tmp_path / "run", NOBODY],
         capture_output=True,
         text=True,
         check=False,
@@ -77,6 +117,12 @@ def test_a_local_ray_is_private_whoever_imports_ray_first(
     assert done.returncode == 0, done.stderr
     assert "wide []\nmodes ['0o600', '0o700']\nleft []\n" in done.stdout
     assert "inside {True} changed set()" in done.stdout
+    if os.geteuid() == 0:  # another user of this machine, who knows where everything is
+        tried = [
+            line.split(" ")[:2] for line in done.stdout.partition("changed set()\n")[2].split("\n")
+        ]
+        doors = ["folder", "token", "session", "store", "store", "driver"]
+        assert [words for words in tried if words != [""]] == [[door, "refused:"] for door in doors]
 
 
 def environment(token_file: Path | None, tmp_path: Path) -> dict[str, str]:
