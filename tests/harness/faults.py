@@ -267,6 +267,7 @@ def _tracking_server(stage: Stage) -> tuple[Scene, int, float]:
     server.start()
     scene.finish(driver)
     seconds = time.monotonic() - start
+    scene.sync_if_told()
     scene.uri = f"sqlite:///{database}"
     return scene, 2, seconds
 

@@ -276,7 +276,15 @@ class Scene:
         """A driver that continues it."""
         return self._driver("resume")
 
+    def sync_if_told(self) -> None:
+        """Do as a user who reads that the store was away for too long."""
+        if "tuneparts sync null/" in (self.folder / "driver.log").read_text():
+            self.finish(self._process("sync", f"null/{self.run_folder.name}"))
+
     def _driver(self, *words: str) -> Process:
+        return self._process(*words, "--address", self.cluster.address)
+
+    def _process(self, *words: str) -> Process:
         environment = {
             **os.environ,
             "PYTHONPATH": python_path(),
@@ -286,9 +294,7 @@ class Scene:
             **self._variables,
         }
         command = [sys.executable, "-m", "tuneparts.cli.main", *words]
-        driver = Process(
-            [*command, "--address", self.cluster.address], environment, self.folder / "driver.log"
-        )
+        driver = Process(command, environment, self.folder / "driver.log")
         self._drivers.append(driver)
         return driver
 
