@@ -76,7 +76,7 @@ class StandardPack(SupervisedPack[StandardLearner]):
         streams = {lane: self.lanes[lane]._augmentation for lane in training}
         outputs_PBK = self.predict(x, streams, training=True)
         losses_P = self.predict.losses(outputs_PBK, y_B, leader.target)
-        self.descend(losses_P.sum(), leader.progress)
+        self.descend(losses_P.sum(), leader.progress, training)
         return Step(passes=1, losses={"train/loss": losses_P.detach()})
 
     def common(self, lane: StandardLearner) -> Iterable[Any]:

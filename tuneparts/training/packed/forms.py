@@ -70,26 +70,30 @@ class LaneLinear(Form):
 
     def forward(self, h_PND: Tensor) -> Tensor:
         """(P, N, D) to (P, N, O)."""
-        product: Tensor = _Product.apply(h_PND, self._weight_POD)
-        return product if self._bias_PO is None else product + self._bias_PO[:, None]
+        found: Tensor = _Linear.apply(h_PND, self._weight_POD, self._bias_PO)
+        return found
 
 
-class _Product(torch.autograd.Function):
-    """h W^T of each lane; the gradient of W comes in the layout of W, and needs no copy."""
+class _Linear(torch.autograd.Function):
+    """h W^T + b of each lane; the gradient of W comes in the layout of W, and needs no copy."""
 
     @staticmethod
-    def forward(ctx: Any, h_PND: Tensor, weight_POD: Tensor) -> Tensor:
+    def forward(ctx: Any, h_PND: Tensor, weight_POD: Tensor, bias_PO: Tensor | None) -> Tensor:
         ctx.save_for_backward(h_PND, weight_POD)
-        return torch.bmm(h_PND, weight_POD.transpose(1, 2))
+        weight_PDO = weight_POD.transpose(1, 2)
+        if bias_PO is None:
+            return torch.bmm(h_PND, weight_PDO)
+        return torch.baddbmm(bias_PO[:, None], h_PND, weight_PDO)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g_PNO,) = gradients
         h_PND, weight_POD = ctx.saved_tensors
-        needs_h, needs_weight = ctx.needs_input_grad
+        needs_h, needs_weight, needs_bias = ctx.needs_input_grad
         return (
             torch.bmm(g_PNO, weight_POD) if needs_h else None,
             torch.bmm(g_PNO.transpose(1, 2), h_PND) if needs_weight else None,
+            g_PNO.sum(1) if needs_bias else None,
         )
 
 

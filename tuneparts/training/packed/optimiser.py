@@ -1,8 +1,7 @@
-"""One optimiser for all lanes, with a learning rate and a weight decay for each.
+"""The optimisers of all lanes, stepped one after another without what a step costs in Python.
 
-torch's optimisers have one rate for a tensor. Both SGD and Adam multiply their step by the rate at
-the very end, so torch's own optimiser makes the step at rate 1 from zero, and each lane adds it
-times its rate.
+Each lane is moved by torch's own update rule, at its own learning rate and weight decay, and keeps
+the moments of its own optimiser. Only the gradients come from one tensor for all lanes.
 
 Legend: P lanes.
 """
@@ -11,23 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.packed.stack import Stack
 
-_STATE = {"adam": ("exp_avg", "exp_avg_sq"), "sgd": ("momentum_buffer",)}
-
 
 class LaneOptimiser:
-    """Moves the weights of all lanes.
-
-    The state of each lane's own optimiser becomes a view of the state here, so that it is saved and
-    loaded as if the lane had trained alone.
+    """Moves the weights of lanes.
 
     Args:
-        optimisers: of the lanes, as `OptimiserConfig.build` made them.
-        configs: of the lanes; kind, momentum, Nesterov and the factor of scalars are the same.
+        optimisers: of the lanes, as `OptimiserConfig.build` made them. Moments that they do not
+            have yet are made here.
+        configs: of the lanes.
         stack: the weights of all lanes.
     """
 
@@ -37,107 +34,112 @@ class LaneOptimiser:
         configs: Sequence[OptimiserConfig],
         stack: Stack,
     ) -> None:
-        self._optimisers = optimisers
         self._configs = configs
-        groups = optimisers[0].param_groups
-        own = [(parameter, group) for group in groups for parameter in group["params"]]
-        self.weights: list[Tensor] = [stack.of(parameter) for parameter, _ in own]
-        """What it moves, in the order of the gradients that `step` takes."""
-        self._factors: list[float] = [group["lr_factor"] for _, group in own]
-        self._steps = [nn.Parameter(torch.zeros_like(weight)) for weight in self.weights]
-        self._torch = self._at_rate_one(configs[0])
-        decays = self.weights[0].new_tensor([config.weight_decay for config in configs])
-        self._decays_P = decays if decays.any() else None
-        self._share_state(_STATE[configs[0].kind])
+        groups = [optimiser.param_groups for optimiser in optimisers]
+        self.weights: list[Tensor] = [
+            stack.of(parameter) for group in groups[0] for parameter in group["params"]
+        ]
+        """What it moves (P, ...), in the order of the gradients that `step` takes."""
+        self._groups = [
+            [_Group(group, optimiser, config) for group in own]
+            for own, optimiser, config in zip(groups, optimisers, configs, strict=True)
+        ]
 
-    def begin(self, lanes: Sequence[int]) -> None:
-        """Go on from where these lanes are; all have made as many steps."""
-        for number, state in enumerate(self._states()):
-            own = self._state_of(lanes[0], number)
-            if "step" in own:
-                state["step"].fill_(own["step"])
-
-    def step(self, gradients: Sequence[Tensor | None], progress: float) -> None:
-        """Move all lanes.
+    def step(
+        self, gradients: Sequence[Tensor | None], progress: float, lanes: Sequence[int]
+    ) -> None:
+        """Move some lanes.
 
         Args:
             gradients: of `weights`; None leaves a weight as it is.
             progress: fraction of the budget that is spent, which sets the rates.
+            lanes: which.
         """
-        rates = [config.lr_at(progress) for config in self._configs]
-        rates_P = torch.tensor(rates, dtype=self.weights[0].dtype).to(self.weights[0].device)
-        each = zip(self.weights, gradients, self._steps, strict=True)
+        # torch's fused kernels read gradients in memory order, whatever their strides.
+        each = [None if one is None else one.contiguous().unbind() for one in gradients]
+        for lane in lanes:
+            own = iter([None if one is None else one[lane] for one in each])
+            rate = self._configs[lane].lr_at(progress)
+            for group in self._groups[lane]:
+                group.step(own, rate)
+
+
+class _Group:
+    """A parameter group of a lane, with all that torch's function of its step takes."""
+
+    def __init__(
+        self, group: dict[str, Any], optimiser: torch.optim.Optimizer, config: OptimiserConfig
+    ) -> None:
+        self._group = group
+        self._is_adam = config.kind == "adam"
+        self._weights: list[Tensor] = [one.detach() for one in group["params"]]
+        self._is_fused = self._weights[0].device.type in ("cpu", "cuda")
+        self._has_moments = self._is_adam or config.momentum > 0
+        self._states = [self._state(optimiser, one) for one in group["params"]]
+
+    def _state(self, optimiser: torch.optim.Optimizer, parameter: Tensor) -> dict[str, Any]:
+        """The state of a weight in its optimiser, made where it is missing, on its device."""
+        state: dict[str, Any] = optimiser.state[parameter]
+        names = ("exp_avg", "exp_avg_sq") if self._is_adam else ("momentum_buffer",)
+        for name in names if self._has_moments else ():
+            if state.get(name) is None:
+                state[name] = torch.zeros_like(parameter)
+        if self._is_adam:
+            place = parameter.device if self._is_fused else torch.device("cpu")
+            count = state.get("step", torch.zeros(()))
+            state["step"] = torch.as_tensor(count, dtype=torch.float32).to(place)
+        return state
+
+    def step(self, gradients: Any, rate: float) -> None:
+        """Move the weights by the next gradients, at a rate of the whole optimiser."""
+        found = zip(self._weights, gradients, self._states, strict=False)
+        moved = [(weight, one, state) for weight, one, state in found if one is not None]
+        if not moved:
+            return
+        weights, own, states = map(list, zip(*moved, strict=True))
+        lr = rate * self._group["lr_factor"]
         with torch.no_grad():
-            for weight, gradient, step in each:
-                step.zero_()
-                # torch's fused kernels read gradients in memory order, whatever their strides.
-                step.grad = None if gradient is None else gradient.contiguous()
-                if step.grad is not None and self._decays_P is not None:
-                    step.grad.addcmul_(weight, _by_lane(self._decays_P, weight))
-            self._torch.step()
-            for weight, step, factor in zip(self.weights, self._steps, self._factors, strict=True):
-                weight.addcmul_(step, _by_lane(rates_P, weight), value=factor)
+            if self._is_adam:
+                self._adam(weights, own, states, lr)
+            else:
+                self._sgd(weights, own, states, lr)
 
-    def end(self, lanes: Sequence[int]) -> None:
-        """Count the steps for these lanes' own optimisers."""
-        for number, state in enumerate(self._states()):
-            for lane in lanes:
-                own = self._state_of(lane, number)
-                if "step" in own:
-                    own["step"].fill_(float(state["step"]))
-
-    def tensors(self) -> list[Tensor]:
-        """All moments (P, ...)."""
-        return [
-            value
-            for state in self._states()
-            for value in state.values()
-            if isinstance(value, Tensor) and value.dim() > 0
-        ]
-
-    def _at_rate_one(self, config: OptimiserConfig) -> torch.optim.Optimizer:
-        is_fused = self.weights[0].device.type in ("cpu", "cuda")
-        if config.kind == "adam":
-            return torch.optim.Adam(self._steps, lr=1.0, fused=is_fused or None)
-        return torch.optim.SGD(
-            self._steps,
-            lr=1.0,
-            momentum=config.momentum,
-            nesterov=config.nesterov,
-            fused=is_fused or None,
+    def _adam(
+        self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
+    ) -> None:
+        group = self._group
+        adam(
+            weights,
+            own,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=self._is_fused,
+            foreach=False,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=lr,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
         )
 
-    def _share_state(self, names: Sequence[str]) -> None:
-        """Join the lanes' moments here, and leave them views; moments that are missing are zero."""
-        has_moments = self._configs[0].kind == "adam" or self._configs[0].momentum > 0
-        for number, step in enumerate(self._steps):
-            state: dict[str, Any] = {}
-            for name in names if has_moments else ():
-                own = [self._state_of(lane, number).get(name) for lane in self._lanes]
-                given = [torch.zeros_like(step[0]) if one is None else one for one in own]
-                state[name] = torch.stack([one.detach() for one in given])
-                for lane in self._lanes:
-                    self._state_of(lane, number)[name] = state[name][lane]
-            if self._configs[0].kind == "adam":
-                state["step"] = torch.zeros((), dtype=torch.float32, device=step.device)
-                for lane in self._lanes:
-                    self._state_of(lane, number).setdefault("step", torch.tensor(0.0))
-            self._torch.state[step] = state
-
-    @property
-    def _lanes(self) -> range:
-        return range(len(self._optimisers))
-
-    def _states(self) -> list[dict[str, Any]]:
-        return [self._torch.state[step] for step in self._steps]
-
-    def _state_of(self, lane: int, number: int) -> dict[str, Any]:
-        """The state that a lane's own optimiser has of its weight of this number."""
-        optimiser = self._optimisers[lane]
-        own = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-        found: dict[str, Any] = optimiser.state[own[number]]
-        return found
-
-
-def _by_lane(values_P: Tensor, weight: Tensor) -> Tensor:
-    return values_P.view(-1, *[1] * (weight.dim() - 1))
+    def _sgd(
+        self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
+    ) -> None:
+        group = self._group
+        sgd(
+            weights,
+            own,
+            [state["momentum_buffer"] if self._has_moments else None for state in states],
+            fused=self._is_fused,
+            foreach=False,
+            weight_decay=group["weight_decay"],
+            momentum=group["momentum"],
+            lr=lr,
+            dampening=0.0,
+            nesterov=group["nesterov"],
+            maximize=False,
+        )

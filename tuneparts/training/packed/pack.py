@@ -60,7 +60,6 @@ class SupervisedPack(ABC, Generic[L]):
         leader = self.lanes[lanes[0]]
         self._check_in_step(leader, lanes)
         held = self._held(lanes)
-        self.optimiser.begin(lanes)
         start = leader.passes
         seen: dict[str, list[Tensor]] = {}
         while not (leader.finished or leader.interval_is_over(start)):
@@ -69,9 +68,8 @@ class SupervisedPack(ABC, Generic[L]):
                 self.lanes[lane].count(step)
             for name, losses_P in step.losses.items():
                 seen.setdefault(name, []).append(losses_P)
-        self.optimiser.end(lanes)
-        for tensor, lane, value in held:
-            tensor[lane].copy_(value)
+        for buffer, lane, value in held:
+            buffer[lane].copy_(value)
         self._follow(leader, lanes)
         reports = {lane: self._report(lane, seen, start) for lane in lanes}
         sound = [lane for lane in lanes if not isinstance(reports[lane], DivergedError)]
@@ -83,14 +81,16 @@ class SupervisedPack(ABC, Generic[L]):
         found: dict[str, Any] = copied(self.lanes[lane].state_dict(), Tensor.clone)
         return found
 
-    def descend(self, objective: Tensor, progress: float) -> None:
-        """Move the weights of all lanes by the gradient of the sum of their objectives."""
+    def descend(self, objective: Tensor, progress: float, lanes: Sequence[int]) -> None:
+        """Move the weights of some lanes by the gradient of the sum of all objectives."""
         penalties = self.predict.penalties()
         whole = objective if penalties is None else objective + penalties
         moved = [weight for weight in self.optimiser.weights if weight.requires_grad]
         found = torch.autograd.grad(whole, moved, allow_unused=True)
         by_id = {id(weight): one for weight, one in zip(moved, found, strict=True)}
-        self.optimiser.step([by_id.get(id(one)) for one in self.optimiser.weights], progress)
+        self.optimiser.step(
+            [by_id.get(id(one)) for one in self.optimiser.weights], progress, lanes
+        )
 
     def _report(
         self, lane: int, seen: Mapping[str, list[Tensor]], start: int
@@ -106,14 +106,13 @@ class SupervisedPack(ABC, Generic[L]):
     def _silence(self, lane: int) -> None:
         """Put a lane that is lost to zero: it goes on as arithmetic only."""
         with torch.no_grad():
-            for tensor in (*self.net.stack.tensors(), *self.optimiser.tensors()):
+            for tensor in (*self.net.stack.parameters, *self.net.stack.buffers):
                 tensor[lane].zero_()
 
     def _held(self, lanes: Sequence[int]) -> list[tuple[Tensor, int, Tensor]]:
-        """What the lanes that do not train have before the interval, and get back after it."""
+        """The statistics of norms in lanes that do not train: steps of the others write them."""
         others = [lane for lane in range(len(self.lanes)) if lane not in lanes]
-        tensors = [t.detach() for t in (*self.net.stack.tensors(), *self.optimiser.tensors())]
-        return [(tensor, lane, tensor[lane].clone()) for lane in others for tensor in tensors]
+        return [(one, lane, one[lane].clone()) for lane in others for one in self.net.stack.buffers]
 
     def _check_in_step(self, leader: L, lanes: Sequence[int]) -> None:
         wanted = [part_state(part) for part in self.common(leader)]

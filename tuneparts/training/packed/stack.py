@@ -49,7 +49,3 @@ class Stack:
     def of(self, tensor: Tensor) -> Tensor:
         """The tensor (P, ...) of all lanes, given that of the first net."""
         return self._by_id[id(tensor)]
-
-    def tensors(self) -> list[Tensor]:
-        """All parameters and buffers."""
-        return [*self.parameters, *self.buffers]
