@@ -129,9 +129,7 @@ class Hypers(nn.Module):
         """What happens to activations at dropout slots; None for nothing."""
         # What is random at a slot is drawn in training only, as dropout is.
         parts = [
-            part
-            for part in self.acting("activations")
-            if training or not part.draws(training=True)
+            part for part in self.acting("activations") if training or not part.draws(training=True)
         ]
         if not parts:
             return None

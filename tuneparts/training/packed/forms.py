@@ -262,31 +262,41 @@ def form(module: nn.Module, stack: Stack, acts: list[Act]) -> nn.Module:
         stack: the weights of all lanes.
         acts: filled for the length of a call with what each lane does at dropout slots.
     """
-    kind = type(module)
     if isinstance(module, DropoutSlot):
         return LaneSlot(module, stack, acts)
-    if isinstance(module, nn.Dropout) and module.p == 0:
-        return nn.Identity()
-    if kind in _ELEMENTWISE or kind in _POOLS:
-        return copy.copy(module)
-    if kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
-        return LaneFlatten(module, stack)
-    if isinstance(module, nn.Conv2d) and kind is nn.Conv2d and module.padding_mode == "zeros":
-        return LaneConv2d(module, stack)
-    if isinstance(module, nn.BatchNorm2d) and kind is nn.BatchNorm2d and module.momentum:
-        return LaneBatchNorm(module, stack)
-    known: dict[type[nn.Module], Callable[[Any, Stack], nn.Module]] = {
-        nn.Linear: LaneLinear,
-        nn.GroupNorm: LaneGroupNorm,
-        Bias: LaneScalar,
-        ScalarMultiplier: LaneScalar,
-        PaddedShortcut: LaneShortcut,
-    }
-    if kind in known:
-        return known[kind](module, stack)
-    if kind in _BLOCKS or kind is nn.Sequential:
+    if type(module) in _BLOCKS or type(module) is nn.Sequential:
         return _block(module, stack, acts)
-    return Mapped(module, stack)
+    return _layer(module, stack)
+
+
+def _layer(module: nn.Module, stack: Stack) -> nn.Module:
+    kind = type(module)
+    is_silent = isinstance(module, nn.Dropout) and module.p == 0
+    if is_silent or kind in _ELEMENTWISE or kind in _POOLS:
+        return nn.Identity() if is_silent else copy.copy(module)
+    made = _FORMS.get(kind)
+    return Mapped(module, stack) if made is None or _is_unusual(module) else made(module, stack)
+
+
+_FORMS: dict[type[nn.Module], Callable[[Any, Stack], nn.Module]] = {
+    nn.Linear: LaneLinear,
+    nn.Conv2d: LaneConv2d,
+    nn.BatchNorm2d: LaneBatchNorm,
+    nn.GroupNorm: LaneGroupNorm,
+    nn.Flatten: LaneFlatten,
+    Bias: LaneScalar,
+    ScalarMultiplier: LaneScalar,
+    PaddedShortcut: LaneShortcut,
+}
+
+
+def _is_unusual(module: Any) -> bool:
+    """Whether a layer has a setting that its lane form does not know."""
+    if isinstance(module, nn.Conv2d):
+        return module.padding_mode != "zeros"
+    if isinstance(module, nn.BatchNorm2d):
+        return module.momentum is None
+    return isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) != (1, -1)
 
 
 def _block(module: nn.Module, stack: Stack, acts: list[Act]) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Which configs can be lanes of one pack: those that differ only where each lane has its own value."""
+"""Which configs can be lanes of one pack: those that differ only where lanes have own values."""
 
 import json
 from typing import TYPE_CHECKING, Any

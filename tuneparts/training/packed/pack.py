@@ -88,9 +88,7 @@ class SupervisedPack(ABC, Generic[L]):
         moved = [weight for weight in self.optimiser.weights if weight.requires_grad]
         found = torch.autograd.grad(whole, moved, allow_unused=True)
         by_id = {id(weight): one for weight, one in zip(moved, found, strict=True)}
-        self.optimiser.step(
-            [by_id.get(id(one)) for one in self.optimiser.weights], progress, lanes
-        )
+        self.optimiser.step([by_id.get(id(one)) for one in self.optimiser.weights], progress, lanes)
 
     def _report(
         self, lane: int, seen: Mapping[str, list[Tensor]], start: int

@@ -24,7 +24,7 @@ from tuneparts.training.packed.layout import wide
 from tuneparts.training.packed.net import LaneNet
 
 Streams = Mapping[int, torch.Generator]
-"""The generators of the lanes that train, by lane. The others are computed too, and draw nothing."""
+"""The generators of the lanes that train, by lane. The others are computed, and draw nothing."""
 
 
 class LanePrediction:
@@ -69,7 +69,9 @@ class LanePrediction:
         is_plain = not any(True for hypers in self._hypers for _ in hypers.acting("loss"))
         if is_plain and type(target) in (Classes, Binary, Values):  # each example by itself
             labels = y_B.repeat(len(self._lanes), *[1] * (y_B.dim() - 1))
-            return target.losses(outputs_PBK.flatten(0, 1), labels).view(len(self._lanes), -1).mean(1)
+            return (
+                target.losses(outputs_PBK.flatten(0, 1), labels).view(len(self._lanes), -1).mean(1)
+            )
         each = zip(self._hypers, outputs_PBK, strict=True)
         return torch.stack([hypers.loss(outputs, y_B, target.loss) for hypers, outputs in each])
 
