@@ -70,7 +70,9 @@ class LaneLinear(Form):
 
     def forward(self, h_PND: Tensor) -> Tensor:
         """(P, N, D) to (P, N, O)."""
-        found: Tensor = _Linear.apply(h_PND, self._weight_POD, self._bias_PO)
+        found: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
+            h_PND, self._weight_POD, self._bias_PO
+        )
         return found
 
 
@@ -173,7 +175,7 @@ class LaneScalar(Form):
 
     def forward(self, h: Tensor) -> Tensor:
         """Any activations, the same shape out."""
-        by_lane = h.unflatten(1, (self.lanes, -1)) if is_wide(h) else h
+        by_lane = torch.unflatten(h, 1, (self.lanes, -1)) if is_wide(h) else h
         number = self._number_P1.view(-1, *[1] * (3 if is_wide(h) else h.dim() - 1))
         found = by_lane + number if self._adds else by_lane * number
         return found.flatten(1, 2) if is_wide(h) else found
@@ -188,7 +190,7 @@ class LaneShortcut(PaddedShortcut):
 
     def forward(self, h: Tensor) -> Tensor:
         """Wide images to wide images of more channels."""
-        return wide(super().forward(h.unflatten(1, (self.lanes, -1))).transpose(0, 1))
+        return wide(super().forward(torch.unflatten(h, 1, (self.lanes, -1))).transpose(0, 1))
 
 
 class LaneFlatten(Form):

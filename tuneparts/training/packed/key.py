@@ -1,6 +1,7 @@
 """Which configs can be lanes of one pack: those that differ only where lanes have own values."""
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tuneparts.augment.hyper import Hyper, Number
@@ -12,13 +13,17 @@ _IN_COMMON = ("kind", "momentum", "nesterov", "scalar_lr_factor")
 """Fields of the optimiser that all lanes share; rates, schedules and decay are each lane's own."""
 
 
-def lane_key(config: "SupervisedConfig") -> str:
+def lane_key(config: "SupervisedConfig", *, own: Collection[str] = ()) -> str:
     """What the configs of one pack have in common, as text.
 
     Numbers of hypers are left out, unless they stand at an end of their range or at no effect:
     there a hyper draws nothing, or does nothing, and lanes would not be alike.
+
+    Args:
+        config: of a trial.
+        own: further fields in which lanes may differ.
     """
-    tree = config.model_dump(mode="json", exclude={"hypers", "optimiser"})
+    tree = config.model_dump(mode="json", exclude={"hypers", "optimiser", *own})
     tree["optimiser"] = {name: getattr(config.optimiser, name) for name in _IN_COMMON}
     tree["hypers"] = config.hypers.model_dump(
         mode="json", include={"samples", "eval_samples", "averaging", "frozen"}

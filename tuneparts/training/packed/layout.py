@@ -7,6 +7,7 @@ convolution of each lane is one grouped convolution, and pooling reads long runs
 Legend: P lanes, N inputs of each, C channels, H height, W width.
 """
 
+import torch
 from torch import Tensor
 
 
@@ -25,7 +26,7 @@ def wide(x_PNCHW: Tensor) -> Tensor:
 
 def stacked(h: Tensor, lanes: int) -> Tensor:
     """Activations of either layout as (P, N, ...); a view of those that are wide."""
-    return h.unflatten(1, (lanes, -1)).transpose(0, 1) if is_wide(h) else h
+    return torch.unflatten(h, 1, (lanes, -1)).transpose(0, 1) if is_wide(h) else h
 
 
 def is_wide(h: Tensor) -> bool:

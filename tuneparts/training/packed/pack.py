@@ -81,13 +81,31 @@ class SupervisedPack(ABC, Generic[L]):
         found: dict[str, Any] = copied(self.lanes[lane].state_dict(), Tensor.clone)
         return found
 
-    def descend(self, objective: Tensor, progress: float, lanes: Sequence[int]) -> None:
-        """Move the weights of some lanes by the gradient of the sum of all objectives."""
+    def descend(
+        self,
+        objective: Tensor,
+        progress: float,
+        lanes: Sequence[int],
+        also: Sequence[torch.optim.Optimizer] = (),
+    ) -> None:
+        """Move the weights of some lanes by the gradient of the sum of all objectives.
+
+        Args:
+            objective: the sum, without what hypers ask for weights.
+            progress: fraction of the budget that is spent.
+            lanes: which.
+            also: optimisers of hypers that move by the same gradient.
+        """
         penalties = self.predict.penalties()
         whole = objective if penalties is None else objective + penalties
-        moved = [weight for weight in self.optimiser.weights if weight.requires_grad]
-        found = torch.autograd.grad(whole, moved, allow_unused=True)
-        by_id = {id(weight): one for weight, one in zip(moved, found, strict=True)}
+        weights = [weight for weight in self.optimiser.weights if weight.requires_grad]
+        hypers = [one for o in also for group in o.param_groups for one in group["params"]]
+        found = torch.autograd.grad(whole, [*weights, *hypers], allow_unused=True)
+        by_id = {id(leaf): one for leaf, one in zip([*weights, *hypers], found, strict=True)}
+        for hyper in hypers:
+            hyper.grad = by_id[id(hyper)]
+        for optimiser in also:
+            optimiser.step()
         self.optimiser.step([by_id.get(id(one)) for one in self.optimiser.weights], progress, lanes)
 
     def _report(

@@ -54,7 +54,7 @@ class LanePrediction:
         outputs_PNK = self._net(seen, acts, is_shared=is_shared)
         num_samples = first.num_samples(training=training)
         averaged = average(outputs_PNK.flatten(0, 1), num_samples, first.averaging)
-        outputs_PBK = averaged.unflatten(0, (len(self._lanes), -1))
+        outputs_PBK = torch.unflatten(averaged, 0, (len(self._lanes), -1))
         if not any(True for _ in first.acting("outputs")):
             return outputs_PBK
         return torch.stack(
@@ -64,8 +64,10 @@ class LanePrediction:
             ]
         )
 
-    def losses(self, outputs_PBK: Tensor, y_B: Tensor, target: Target) -> Tensor:
-        """The training loss of each lane (P,)."""
+    def losses(
+        self, outputs_PBK: Tensor, y_B: Tensor, target: Target, *, held_out: bool = False
+    ) -> Tensor:
+        """The loss of each lane (P,); `held_out` as of `Hypers.loss`."""
         is_plain = not any(True for hypers in self._hypers for _ in hypers.acting("loss"))
         if is_plain and type(target) in (Classes, Binary, Values):  # each example by itself
             labels = y_B.repeat(len(self._lanes), *[1] * (y_B.dim() - 1))
@@ -73,7 +75,9 @@ class LanePrediction:
                 target.losses(outputs_PBK.flatten(0, 1), labels).view(len(self._lanes), -1).mean(1)
             )
         each = zip(self._hypers, outputs_PBK, strict=True)
-        return torch.stack([hypers.loss(outputs, y_B, target.loss) for hypers, outputs in each])
+        return torch.stack(
+            [hypers.loss(outputs, y_B, target.loss, held_out=held_out) for hypers, outputs in each]
+        )
 
     def penalties(self) -> Tensor | None:
         """The sum over lanes of what their hypers ask for weights; None for nothing."""
@@ -103,12 +107,14 @@ class LanePrediction:
         parts: dict[int, Any] = {p: next(self._hypers[p].acting("inputs")) for p in streams}
         if all(isinstance(part, Lila | Benton) for part in parts.values()):
             drawn = {p: part.exponents(B * S, streams[p]) for p, part in parts.items()}
-            A_PN23 = exponential(self._for_all(drawn).flatten(0, 1)).unflatten(0, (-1, B * S))
+            A_PN23 = torch.unflatten(
+                exponential(self._for_all(drawn).flatten(0, 1)), 0, (-1, B * S)
+            )
         else:
             A_PN23 = self._for_all({p: one.sample(B * S, streams[p]) for p, one in parts.items()})
         # All samples of an image stand together, so that images are never repeated.
-        by_image = A_PN23.unflatten(1, (B, S)).transpose(0, 1).reshape(-1, 2, 3)
-        moved = resample(x_BCHW, by_image).unflatten(0, (B, len(self._lanes), S))
+        by_image = torch.unflatten(A_PN23, 1, (B, S)).transpose(0, 1).reshape(-1, 2, 3)
+        moved = torch.unflatten(resample(x_BCHW, by_image), 0, (B, len(self._lanes), S))
         channels_last = moved.permute(0, 2, 4, 5, 1, 3)  # (B, S, H, W, P, C)
         return channels_last.flatten(0, 1).flatten(3).permute(0, 3, 1, 2)
 
