@@ -380,7 +380,8 @@ def deliver(plan: Plan, segment: Segment, report: Report) -> None:
         plan.open(segment)
         return
     if segment.lanes:
-        for lane, own in zip(segment.lanes, report.lanes, strict=True):
+        # The first report of a new worker says only that it is ready, and has no lanes.
+        for lane, own in zip(segment.lanes, report.lanes, strict=False):
             deliver(plan, lane, own)
         return
     plan.report(segment, report.rows)

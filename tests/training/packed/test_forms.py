@@ -131,7 +131,7 @@ def test_dropout_inside_code_of_its_own_is_refused_by_name() -> None:
     nets = [nn.Sequential(OwnDropout()) for _ in range(LANES)]
     for net in nets:
         HypersConfig().build(learnable=False, net=net, in_shape=(3,))
-    with pytest.raises(ConfigError, match="OwnDropout.*packed=1"):
+    with pytest.raises(ConfigError, match=r"OwnDropout.*packed=1"):
         LaneNet(nets, torch.randn(2, 3))
 
 

@@ -40,7 +40,8 @@ def context() -> Context:
     made = noise_context(120, (1, 8, 8), mean=0.5, std=0.3)
     parts = {"train": (0, 80), "val": (80, 100), "test": (100, 120)}
     task = dataclasses.replace(
-        made.task, **{name: made.task.train.subset(np.arange(*ends)) for name, ends in parts.items()}
+        made.task,
+        **{name: made.task.train.subset(np.arange(*ends)) for name, ends in parts.items()},
     )
     return dataclasses.replace(made, task=task)
 
