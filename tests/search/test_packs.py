@@ -1,19 +1,35 @@
 """Which trials are trained together, and what a plan makes of packs."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor, nn
 
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, TrialId
 from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.search.check import check
 from tuneparts.search.plan import Plan
 from tuneparts.search.requests import StopRequest
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search
+
+
+class Branching(nn.Linear):
+    """Its code depends on its input's values, which nothing can map."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = super().forward(x.flatten(1))
+        return h if float(h.detach().sum()) > 0 else -h
+
+
+def branching(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    return nn.Sequential(Branching(math.prod(in_shape), num_outputs))
+
 
 SPACE = {"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)}
 
@@ -121,6 +137,16 @@ def test_a_stopped_trial_leaves_its_pack(planned: Any) -> None:
 def test_a_method_that_trains_alone_is_refused_by_name() -> None:
     with pytest.raises((ValueError, ConfigError), match=r"`pwfn`.*leave its `packed` out"):
         Arm(name="fixed", config=PwfnConfig(), packed=4)
+
+
+def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs(null_search: Any) -> None:
+    net = {"name": "tests.search.test_packs:branching"}
+    config = StandardConfig(passes=8, interval=2, batch_size=10, net=net)
+    one = Arm(
+        name="own", config=config, packed=2, space=SPACE, algorithm=RandomSearch(num_trials=2)
+    )
+    with pytest.raises(ConfigError, match=r"`own` cannot be packed.*packed=1"):
+        check(null_search(one, metric="val/nll"))
 
 
 def test_unpacked_searches_keep_their_digest(null_search: Any) -> None:

@@ -43,6 +43,21 @@ class OwnNet(nn.Module):
         return self.norm(h.view(len(x), 12)[:, :12])
 
 
+class OwnNorm(nn.Module):
+    """Writes statistics in code of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.flatten(1)) * 2
+
+
+def own_norm() -> nn.Module:
+    return nn.Sequential(OwnNorm(), nn.Linear(32, 4))
+
+
 def own_among_known() -> nn.Module:
     block = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular"), nn.Softsign())
     return nn.Sequential(block, nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(32, 4))
@@ -62,6 +77,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "resnet18": (built(ResNet18(width=3, stem_pool=True)), 8),
     "mobilenet": (built(MobileNetV2(width=0.1)), 8),
     "own": (OwnNet, 4),
+    "own_norm": (own_norm, 4),
     "own_among_known": (own_among_known, 4),
 }
 

@@ -91,6 +91,12 @@ class LaneNet:
             net.eval()
         found = self(x)
         wanted = torch.stack([net(x) for net in self._nets])
+        # In training some modules do what cannot be mapped: they write statistics, or draw.
+        kept = [buffer.clone() for buffer in self.stack.buffers]
+        self.train()
+        self(x)
+        for buffer, value in zip(self.stack.buffers, kept, strict=True):
+            buffer.copy_(value)
         for net, mode in zip(self._nets, was_training, strict=True):
             net.train(mode)
         if found.shape != wanted.shape or not torch.allclose(
