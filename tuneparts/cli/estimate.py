@@ -17,6 +17,7 @@ from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
+    from tuneparts.training.learner import MethodConfig
 
 
 def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
@@ -55,7 +56,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
     return per_pass + evaluation / configs[0].interval
 
 
-def _drawn(arm: Arm) -> list[Any]:
+def _drawn(arm: Arm) -> "list[MethodConfig]":
     """Configs of an arm that are trained together: one, or the largest pack among as many draws.
 
     They are drawn, for the arm's own config may lack what the space gives.
@@ -65,7 +66,7 @@ def _drawn(arm: Arm) -> list[Any]:
     configs = [arm.config.replaced(arm.of_config(draws.sample(arm, rng))) for rng in rngs]
     if number == 1:
         return configs
-    alike: dict[str, list[Any]] = {}
+    alike: dict[str, list[MethodConfig]] = {}
     for config in configs:
         alike.setdefault(config.pack_key(), []).append(config)
     return max(alike.values(), key=len)
