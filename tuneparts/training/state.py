@@ -142,8 +142,23 @@ def _load(part: Any, state: Any) -> None:
         # copy two learners that load one state would share their momentum.
         groups = part.state_dict()["param_groups"]
         part.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
+        for parameter, moments in part.state.items():
+            for name, value in moments.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    moments[name] = laid_out(value, parameter)
     elif part is not None:
         part.load_state_dict(state)
+
+
+def laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment of a parameter in the memory layout of the parameter.
+
+    torch's fused kernels read both in memory order, whatever their strides say, and give wrong
+    numbers without a word where these differ.
+    """
+    if moment.stride() == parameter.stride():
+        return moment
+    return torch.empty_like(parameter, requires_grad=False).copy_(moment)
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from torch.optim.sgd import sgd
 
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.packed.stack import Stack
+from tuneparts.training.state import laid_out
 
 
 class LaneOptimiser:
@@ -82,8 +83,8 @@ class _Group:
         state: dict[str, Any] = optimiser.state[parameter]
         names = ("exp_avg", "exp_avg_sq") if self._is_adam else ("momentum_buffer",)
         for name in names if self._has_moments else ():
-            if state.get(name) is None:
-                state[name] = torch.zeros_like(parameter)
+            own = state.get(name)
+            state[name] = torch.zeros_like(parameter) if own is None else laid_out(own, parameter)
         if self._is_adam:
             place = parameter.device if self._is_fused else torch.device("cpu")
             count = state.get("step", torch.zeros(()))
