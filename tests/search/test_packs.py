@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.baselines.posthoc import PosthocConfig
+from tuneparts.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, TrialId
 from tuneparts.pwfn.config import PwfnConfig
@@ -17,6 +19,8 @@ from tuneparts.search.requests import StopRequest
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search
+from tuneparts.training.learner import MethodConfig
+from tuneparts.training.packed.pack import exactly
 
 
 class Branching(nn.Linear):
@@ -134,9 +138,27 @@ def test_a_stopped_trial_leaves_its_pack(planned: Any) -> None:
     assert plan.done
 
 
-def test_a_method_that_trains_alone_is_refused_by_name() -> None:
-    with pytest.raises((ValueError, ConfigError), match=r"`pwfn`.*leave its `packed` out"):
-        Arm(name="fixed", config=PwfnConfig(), packed=4)
+@pytest.mark.parametrize(
+    "config",
+    [
+        PwfnConfig(),
+        PosthocConfig(),  # has the config of `standard`, and another learner
+        ValidationConfig(finetune={}),
+    ],
+    ids=["pwfn", "posthoc", "validation"],
+)
+def test_a_method_that_trains_alone_is_refused_by_name(config: MethodConfig) -> None:
+    method = config.model_dump()["method"]
+    with pytest.raises(ValueError, match=rf"`{method}`.*leave its `packed` out"):
+        Arm(name="alone", config=config, packed=4)
+
+
+def test_a_learner_whose_step_may_be_another_is_refused_by_name() -> None:
+    class Other(StandardLearner):
+        pass
+
+    with pytest.raises(ConfigError, match=r"but got Other"):
+        exactly([object.__new__(Other)], StandardLearner)
 
 
 def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs(null_search: Any) -> None:

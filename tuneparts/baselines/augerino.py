@@ -20,7 +20,7 @@ from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
 from tuneparts.training.packed.key import lane_key
-from tuneparts.training.packed.pack import SupervisedPack
+from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -62,13 +62,13 @@ class AugerinoConfig(SupervisedConfig):
 
     @property
     def why_unpacked(self) -> str:
-        return ""
+        return "" if type(self).build is AugerinoConfig.build else super().why_unpacked
 
     def pack_key(self) -> str:
         return lane_key(self, own=("hyper_lr", "reg", "safe"))
 
     def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return AugerinoPack([lane for lane in lanes if isinstance(lane, AugerinoLearner)])
+        return AugerinoPack(exactly(lanes, AugerinoLearner))
 
 
 def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:

@@ -8,7 +8,7 @@ from tuneparts.data.batches import Batches
 from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.packed.pack import SupervisedPack
+from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -26,10 +26,10 @@ class StandardConfig(SupervisedConfig):
 
     @property
     def why_unpacked(self) -> str:
-        return ""
+        return "" if type(self).build is StandardConfig.build else super().why_unpacked
 
     def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return StandardPack([lane for lane in lanes if isinstance(lane, StandardLearner)])
+        return StandardPack(exactly(lanes, StandardLearner))
 
 
 class StandardLearner(

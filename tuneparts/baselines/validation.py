@@ -28,7 +28,7 @@ from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr, step_rates
 from tuneparts.training.packed.key import lane_key
-from tuneparts.training.packed.pack import SupervisedPack
+from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.release import Release, ReleaseConfig
 from tuneparts.training.step import Batch, gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
@@ -75,6 +75,8 @@ class ValidationConfig(SupervisedConfig):
 
     @property
     def why_unpacked(self) -> str:
+        if type(self).build is not ValidationConfig.build:
+            return super().why_unpacked
         if self.through_step:
             return "with `through_step` its learner trains alone"
         return "" if self.finetune is None else "with `finetune` its learner trains alone"
@@ -83,7 +85,7 @@ class ValidationConfig(SupervisedConfig):
         return lane_key(self, own=("hyper_lr",))
 
     def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return ValidationPack([lane for lane in lanes if isinstance(lane, ValidationLearner)])
+        return ValidationPack(exactly(lanes, ValidationLearner))
 
 
 class ValidationLearner(

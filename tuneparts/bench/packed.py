@@ -29,6 +29,7 @@ class _Case:
 
 
 _CASES = {
+    "small_mlp": _Case(Mlp(widths=(64, 64)), (1, 8, 8), 0, 60),
     "mlp": _Case(Mlp(), (1, 8, 8), 0, 60),
     "digits_cnn": _Case(DigitsCnn(), (1, 8, 8), 4, 40),
     "mnist_cnn": _Case(MnistCnn(), (1, 28, 28), 1, 9),

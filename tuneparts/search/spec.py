@@ -227,6 +227,11 @@ class Arm(Config):
                 f"method `{self.config.model_dump()['method']}`: {self.config.why_unpacked}; "
                 "leave its `packed` out"
             )
+        if self.packed > 1 and self.resources.gpus > 1:
+            raise ValueError(
+                f"a pack trains on one device, but `{self.name}` reserves "
+                f"{self.resources.gpus:g} GPUs for each; leave its `packed` out, or one GPU"
+            )
         self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         draws.check(self)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.training.learner import Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.packed.net import LaneNet
 from tuneparts.training.packed.optimiser import LaneOptimiser
@@ -20,6 +21,22 @@ from tuneparts.training.state import copied, part_state
 from tuneparts.training.supervised import SupervisedLearner
 
 L = TypeVar("L", bound=SupervisedLearner)
+
+
+def exactly(lanes: Sequence[Learner], kind: type[L]) -> list[L]:
+    """The lanes of a pack, each a learner of this very class.
+
+    Raises:
+        ConfigError: One is of another class, whose step may be another.
+    """
+    found = [lane for lane in lanes if type(lane) is kind]
+    if len(found) < len(lanes):
+        other = next(type(lane).__name__ for lane in lanes if type(lane) is not kind)
+        raise ConfigError(
+            f"a pack trains learners of {kind.__name__} by a step that it knows, but got {other}. "
+            "Use `packed=1`."
+        )
+    return found
 
 
 class SupervisedPack(ABC, Generic[L]):
@@ -36,6 +53,11 @@ class SupervisedPack(ABC, Generic[L]):
             raise ConfigError(
                 "every lane of a pack has draws of its own, but this net draws from torch's global "
                 "generator. Use `nn.Dropout`, or `packed=1`."
+            )
+        if any(getattr(lane.config, "runtime", None) is not None for lane in lanes):
+            raise ConfigError(
+                "a pack computes as torch does by itself, but these trials have a `runtime`. Leave "
+                "it out, or use `packed=1`."
             )
         x, _ = lanes[0].train_data.take(torch.arange(min(2, len(lanes[0].train_data))))
         self.net = LaneNet([lane.net for lane in lanes], x)
