@@ -178,3 +178,18 @@ def test_unpacked_searches_keep_their_digest(null_search: Any) -> None:
 
     assert "packed" not in arm(packed=1).model_dump(mode="json")
     assert digest(packed=1) != digest(packed=2)
+
+
+def test_more_trials_fill_the_last_pack_and_leave_what_has_ended(
+    planned: Any, null_search: Any, tmp_path: Path
+) -> None:
+    plan = planned(arm(4, 3))
+    for pack in taken(plan):
+        for lane in pack.live():
+            end(plan, lane)
+    assert plan.done
+    plan.journal.close()
+    more = null_search(arm(6, 3), metric="val/nll")
+    (pack,) = taken(Plan(more, Journal(tmp_path / "journal.jsonl")))
+    assert [lane.trial.index for lane in pack.lanes] == [3, 4, 5]
+    assert indices(pack) == [4, 5]
