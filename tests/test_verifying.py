@@ -69,3 +69,15 @@ def test_a_run_without_ended_trials_is_refused(null_search, null_arm, tmp_path) 
     (made.folder / "journal.jsonl").touch()
     with pytest.raises(DataMissingError, match="has none that did"):
         next(verifying.verify(made))
+
+
+def test_packed_trials_are_trained_again_with_their_packs(tmp_path, monkeypatch) -> None:
+    from tests.executors.test_packed import search
+
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    packed = search(trials=4, packed=3)
+    made = runs.create(tmp_path, packed, command="", commit="", versions={}, storage=None)
+    executors.execute(packed, folder=made.folder, executor="local", workers=1)
+    found = list(verifying.verify(made, num_trials=100))
+    assert len(found) == 4
+    assert all(one.num_compared > 0 and not one.differences and not one.failure for one in found)

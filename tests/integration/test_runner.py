@@ -156,3 +156,14 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
     assert execute(search, folder=folder, storage=storage).status == "done"
     execute(search, folder=tmp_path / "undisturbed")
     assert facts(folder) == facts(tmp_path / "undisturbed")
+
+
+@pytest.mark.slow
+def test_packed_trials_on_ray_give_the_journal_of_this_process(local_ray, tmp_path) -> None:
+    from tests.executors.test_packed import search
+
+    execute(search(), folder=tmp_path / "ray")
+    execute(search(), folder=tmp_path / "here", executor="local", workers=1)
+    found = facts(tmp_path / "ray")
+    assert found == facts(tmp_path / "here")
+    assert {end[0] for _, end, _ in found.values()} == {"finished"}

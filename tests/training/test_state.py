@@ -116,3 +116,25 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
     for state in ({}, Walk().state_dict() | {"inner": {}}, Walk().state_dict() | {"net": {}}):
         with pytest.raises(CheckpointError, match="Walk"):
             Walk().load_state_dict(state)
+
+
+def test_moments_are_laid_out_in_memory_as_their_parameters_are() -> None:
+    class Trained(Stateful, parts=("net", "optimiser")):
+        def __init__(self, layout: torch.memory_format) -> None:
+            torch.manual_seed(0)
+            self.net = torch.nn.Conv2d(3, 4, 3).to(memory_format=layout)
+            self.optimiser = torch.optim.Adam(self.net.parameters(), lr=0.1, fused=True)
+
+        def step(self) -> None:
+            torch.manual_seed(1)
+            self.net.zero_grad()
+            self.net(torch.randn(2, 3, 5, 5)).square().sum().backward()
+            self.optimiser.step()
+
+    one = Trained(torch.contiguous_format)
+    one.step()
+    other = Trained(torch.channels_last)
+    other.load_state_dict(one.state_dict())
+    one.step()
+    other.step()
+    torch.testing.assert_close(one.net.weight, other.net.weight, rtol=1e-4, atol=1e-4)

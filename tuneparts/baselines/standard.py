@@ -1,12 +1,14 @@
 """Standard training at given hypers; under a search algorithm it is random search."""
 
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -21,6 +23,13 @@ class StandardConfig(SupervisedConfig):
 
     def build(self, context: Context) -> Learner:
         return StandardLearner(self, context)
+
+    @property
+    def why_unpacked(self) -> str:
+        return "" if type(self).build is StandardConfig.build else super().why_unpacked
+
+    def pack(self, lanes: Sequence[Learner]) -> Pack:
+        return StandardPack(exactly(lanes, StandardLearner))
 
 
 class StandardLearner(
@@ -53,3 +62,22 @@ class StandardLearner(
         )
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})
+
+
+class StandardPack(SupervisedPack[StandardLearner]):
+    """Standard training of several trials as lanes of one net."""
+
+    def __init__(self, lanes: Sequence[StandardLearner]) -> None:
+        super().__init__(lanes, [lane.optimiser for lane in lanes])
+
+    def step(self, leader: StandardLearner, training: Sequence[int]) -> Step:
+        x, y_B = leader.train_data.take(leader._batches.next())
+        x = leader.config.augmentation(x, leader._fixed_augmentation)
+        streams = {lane: self.lanes[lane]._augmentation for lane in training}
+        outputs_PBK = self.predict(x, streams, training=True)
+        losses_P = self.predict.losses(outputs_PBK, y_B, leader.target)
+        self.descend(losses_P.sum(), leader.progress, training)
+        return Step(passes=1, losses={"train/loss": losses_P.detach()})
+
+    def common(self, lane: StandardLearner) -> Iterable[Any]:
+        return lane._batches, lane._fixed_augmentation

@@ -19,11 +19,11 @@ import torch
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.choice import num_trials
+from tuneparts.executors.packed import execution_of
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
 from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.worker import (
     Report,
-    SegmentExecution,
     TrialSetting,
     deliver,
     give_back_memory,
@@ -124,7 +124,7 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
     plan.started(segment)
-    execution = SegmentExecution(segment, setting, **_share(plan, segment))
+    execution = execution_of(segment, setting, **_share(plan, segment))
     while True:
         try:
             report = execution.step()
@@ -267,7 +267,7 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
     with suppress(EOFError, BrokenPipeError):
         while True:
             segment, share = connection.recv()
-            execution = SegmentExecution(segment, setting, **share)
+            execution = execution_of(segment, setting, **share)
             report = Report()
             while not report.done:
                 try:

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from tuneparts import catalog, settings
-from tuneparts.config import parse
+from tuneparts import settings
 from tuneparts.data.task import Task
 from tuneparts.errors import (
     CheckpointError,
@@ -41,7 +40,7 @@ from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import DATA_KEY, Search, variant_name
+from tuneparts.search.spec import DATA_KEY, Search, method_config, variant_name
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
 
@@ -119,6 +118,13 @@ class Report:
     """What the disk said; the search has to stop, and no trial is to blame."""
     leave: bool = False
     """The process may be damaged, as a CUDA context is after an error: no other trial in it."""
+    lanes: Sequence["Report"] = ()
+    """Of a pack: what each lane says. A pack with a `failure` failed as a whole."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Report":
+        """Read what `dataclasses.asdict` made of a report."""
+        return cls(**{**values, "lanes": tuple(map(cls.of, values["lanes"]))})
 
 
 class SegmentExecution:
@@ -174,40 +180,51 @@ class SegmentExecution:
             StorageError: The storage did not answer. The segment can be executed again.
         """
         try:
-            if self._log is None:
-                torch.set_num_threads(self._threads)
-                self._log = TrialLog(self._folder, self._segment.trial)
-            with self._log.listen(), self._setting.code.importable():
-                learner = self._learner or self._build(self._log)
-                if not self._is_over(learner):
+            with self.log.listen(), self._setting.code.importable():
+                learner = self._learner or self.build()
+                if not self.is_over:
                     self._advance(learner)
-            self._log.keep()
+            self.log.keep()
         except Exception as error:
-            if isinstance(error, OSError) and is_disk_full(error):
-                return Report(done=True, disk_full=redact(str(error)))
-            self._log_traceback()
-            failure = redact(f"{type(error).__name__}: {error}")
-            if is_transient(error):
-                # It may come back, so the trial has not failed yet. The executor starts the
-                # segment again; `from None` because executors log whatever hangs on the error.
-                raise StorageError(failure) from None
-            # The same config would fail the same way: no second try.
-            leave = not isinstance(error, TunepartsError)
-            return Report(self._unreported, done=True, failure=failure, leave=leave)
-        rows, self._unreported = self._unreported, []
-        finished = learner.finished and not self._is_behind
-        return Report(rows, done=self._is_over(learner), finished=finished)
+            return self.failed(error)
+        return self.reported()
 
-    def _build(self, log: TrialLog) -> Learner:
-        segment, device = self._segment, available_device(self._gpus)
-        context = Context(
-            task=self._setting.task_of(segment.config),
-            seed=segment.trial.seed,
-            device=device,
-            score_test_always=self._setting.score_test_always,
-            tasks=self._tasks,
-        )
-        learner = build_learner(segment.config, context)
+    @property
+    def log(self) -> TrialLog:
+        """The log of the trial."""
+        if self._log is None:
+            torch.set_num_threads(self._threads)
+            self._log = TrialLog(self._folder, self._segment.trial)
+        return self._log
+
+    def failed(self, error: Exception) -> Report:
+        """The report of a trial that an exception ended.
+
+        Raises:
+            StorageError: The exception says that the storage did not answer.
+        """
+        if isinstance(error, OSError) and is_disk_full(error):
+            return Report(done=True, disk_full=redact(str(error)))
+        self._log_traceback(error)
+        failure = redact(f"{type(error).__name__}: {error}")
+        if is_transient(error):
+            # It may come back, so the trial has not failed yet. The executor starts the
+            # segment again; `from None` because executors log whatever hangs on the error.
+            raise StorageError(failure) from None
+        # The same config would fail the same way: no second try.
+        leave = not isinstance(error, TunepartsError)
+        return Report(self._unreported, done=True, failure=failure, leave=leave)
+
+    def reported(self) -> Report:
+        """The report of what has not been reported yet."""
+        assert self._learner is not None
+        rows, self._unreported = self._unreported, []
+        finished = self._learner.finished and not self._is_behind
+        return Report(rows, done=self.is_over, finished=finished)
+
+    def build(self) -> Learner:
+        """Build the learner, in the newest state that was kept."""
+        segment, learner = self._segment, self.fresh()
         found = self._checkpoints.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
@@ -217,13 +234,25 @@ class SegmentExecution:
             self._seconds = found.state["seconds"]
             self._is_behind = found.round > segment.round
             self._unreported = self._rows_of_segment()
-        log.add(
+        self.log.add(
             f"{segment.config['method']} from {learner.passes} to {segment.until} passes on "
-            f"{platform.node()}, process {os.getpid()}, {device}, threads: {self._threads}"
+            f"{platform.node()}, process {os.getpid()}, {available_device(self._gpus)}, "
+            f"threads: {self._threads}"
         )
-        log.keep()  # a worker that dies at once has said where it ran
+        self.log.keep()  # a worker that dies at once has said where it ran
         self._learner = learner
         return learner
+
+    def fresh(self) -> Learner:
+        """Build the learner of the trial at its start."""
+        context = Context(
+            task=self._setting.task_of(self._segment.config),
+            seed=self._segment.trial.seed,
+            device=available_device(self._gpus),
+            score_test_always=self._setting.score_test_always,
+            tasks=self._tasks,
+        )
+        return build_learner(self._segment.config, context)
 
     def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
         """What this trial has reported so far; a donor's state holds the rows of the donor."""
@@ -255,28 +284,44 @@ class SegmentExecution:
         start = time.perf_counter()
         with limit(seconds, lambda: self._checkpoints.note_hang(segment, passes)):
             metrics = dict(learner.advance())
-        self._seconds += time.perf_counter() - start
+        seconds = time.perf_counter() - start
         used = usage.metrics() if usage is not None else {}
-        row = {**metrics, **used, "cost/seconds": self._seconds}
+        self.keep({**metrics, **used}, seconds, learner.state_dict())
+
+    def keep(self, metrics: Mapping[str, float], seconds: float, learnt: Mapping[str, Any]) -> None:
+        """Keep what an interval gave, before it is reported.
+
+        Args:
+            metrics: of the interval.
+            seconds: that it took.
+            learnt: the state of the learner after it.
+        """
+        assert self._learner is not None
+        segment, learner = self._segment, self._learner
+        self._seconds += seconds
+        row = {**metrics, "cost/seconds": self._seconds}
         self._history.append(row)
         self._unreported.append(row)
         if learner.finished:
             self._artifacts.put(segment.trial, learner.artifacts())
         state = {
-            "learner": learner.state_dict(),
+            "learner": learnt,
             "seconds": self._seconds,
             "rows": self._history,
         }
-        self._checkpoints.put(segment, learner.passes, state, last=self._is_over(learner))
+        self._checkpoints.put(segment, learner.passes, state, last=self.is_over)
 
-    def _is_over(self, learner: Learner) -> bool:
-        is_reached = learner.passes >= self._segment.until
-        return learner.finished or is_reached or self._is_behind
+    @property
+    def is_over(self) -> bool:
+        """Whether the learner that was built has come to the end of the segment."""
+        assert self._learner is not None
+        is_reached = self._learner.passes >= self._segment.until
+        return self._learner.finished or is_reached or self._is_behind
 
-    def _log_traceback(self) -> None:
+    def _log_traceback(self, error: Exception) -> None:
         if self._log is not None:
             with suppress(OSError):  # the storage may be what failed
-                self._log.add(traceback.format_exc())
+                self._log.add("".join(traceback.format_exception(error)))
                 self._log.keep()
 
 
@@ -285,10 +330,7 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
 
     What the config says of the data is in the context already.
     """
-    cls = catalog.config_class(config["method"])
-    if DATA_KEY not in cls.model_fields:
-        config = {name: value for name, value in config.items() if name != DATA_KEY}
-    return parse(cls, config).build(context)
+    return method_config(config).build(context)
 
 
 def restore_learner(
@@ -334,6 +376,14 @@ def deliver(plan: Plan, segment: Segment, report: Report) -> None:
     """
     if report.disk_full is not None:
         raise StorageError(disk_full_message(report.disk_full))
+    if segment.lanes and report.failure is not None:
+        plan.open(segment)
+        return
+    if segment.lanes:
+        # The first report of a new worker says only that it is ready, and has no lanes.
+        for lane, own in zip(segment.lanes, report.lanes, strict=False):
+            deliver(plan, lane, own)
+        return
     plan.report(segment, report.rows)
     if report.done:
         plan.complete(segment, finished=report.finished, failure=report.failure)

@@ -23,6 +23,7 @@ def check(
 
     Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
     learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
+    Where trials are packed, a pack of two is made.
 
     Args:
         search: the resolved search.
@@ -54,6 +55,8 @@ def check(
             _check_task(arm, task)
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
+        if arm.packed > 1:
+            _try_pack(arm, task, seed=search.seeds_of(arm)[0])
         if _has_own_hypers(arm):
             _drawn(arm).try_hypers(task)
 
@@ -95,7 +98,9 @@ def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None
 
 def _brings_something(search: Search) -> bool:
     """Whether there is anything that only a look at the data can judge."""
-    has_own = any(own_nets(arm.config) or _has_own_hypers(arm) for arm in search.arms)
+    has_own = any(
+        own_nets(arm.config) or _has_own_hypers(arm) or arm.packed > 1 for arm in search.arms
+    )
     return has_own or (search.data is not None and search.data.is_own)
 
 
@@ -108,6 +113,15 @@ def _check_task(arm: Arm, task: Task) -> None:
         arm.config.check_task(task)
     except ConfigError as error:
         raise ConfigError(f"arm `{arm.name}` cannot learn from `{task.name}`: {error}") from error
+
+
+def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
+    """Join two learners of an arm whose trials are packed; not every net can be packed."""
+    config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
+    try:
+        config.pack([config.build(context) for _ in range(2)])
+    except ConfigError as error:
+        raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
 
 
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:

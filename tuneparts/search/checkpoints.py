@@ -69,11 +69,11 @@ class CheckpointStore:
 
     def note_hang(self, segment: Segment, passes: int) -> None:
         """Record that the interval after so many passes was ended because it took too long."""
-        self._folder(segment.trial).write(_hang(segment.round, passes), b"")
+        self._folder(segment.trial).write(_hang(segment, passes), b"")
 
     def has_hung(self, segment: Segment, passes: int) -> bool:
         """Whether `note_hang` was called for this interval, and no state was kept since."""
-        return _hang(segment.round, passes) in self._folder(segment.trial).names()
+        return _hang(segment, passes) in self._folder(segment.trial).names()
 
     def find(self, segment: Segment) -> FoundCheckpoint | None:
         """Find the newest readable state to start a segment from; None to start from nothing.
@@ -142,8 +142,10 @@ def _name(number: int, passes: int) -> str:
     return f"r{number:03d}-p{passes:09d}.pt"
 
 
-def _hang(number: int, passes: int) -> str:
-    return f"{_HANG}r{number:03d}-p{passes:09d}"
+def _hang(segment: Segment, passes: int) -> str:
+    # That a pack hangs does not say that its first trial does.
+    pack = "pack-" if segment.lanes else ""
+    return f"{_HANG}{pack}r{segment.round:03d}-p{passes:09d}"
 
 
 def _parse(name: str) -> tuple[int, int]:

@@ -251,7 +251,7 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     return owner, path, given_value(value)
 
 
-_PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures"}
+_PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures", "packed"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
 
 

@@ -32,6 +32,7 @@ from tuneparts.journal import (
 )
 from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.packs import Packs
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.requests import Inbox, StopRequest, named_trial
@@ -88,6 +89,7 @@ class Plan:
         self._observers = observers
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
+        self._packs = Packs(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -126,7 +128,8 @@ class Plan:
         Args:
             arms: only segments of these are taken, if given.
         """
-        return self._queue.take(arms)
+        segment = self._queue.take(arms)
+        return None if segment is None else self._packs.taken(segment)
 
     def waiting(self) -> list[Waiting]:
         """List the arms of which segments could be taken now, the one to take from first."""
@@ -134,12 +137,23 @@ class Plan:
 
     def give_back(self, segment: Segment) -> None:
         """Put back a segment whose worker was lost; it is the next to run."""
-        self._queue.put_back(segment)
+        self._queue.put_back(self._packs.whole(segment))
+
+    def open(self, pack: Segment) -> None:
+        """Give the trials of a pack that failed as a whole a worker each: one may be to blame."""
+        whole = self._packs.whole(pack)
+        lanes = self._packs.opened(whole)
+        if lanes:
+            self._queue.end(whole)
+        for lane in lanes:
+            del self._losses[lane.trial]
+            self._queue.put_first(lane)
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
-        if not self.is_over(segment):
-            self._record(TrialRunning(segment.trial, time.time()))
+        for one in segment.live():
+            if not self.is_over(one):
+                self._record(TrialRunning(one.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -175,7 +189,8 @@ class Plan:
             self._fail(segment, failure)
         elif finished:
             self._end_trial(segment.trial, "finished")
-        self._queue.end(segment)
+        if (ended := self._packs.left(segment)) is not None:
+            self._queue.end(ended)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         self.look()
@@ -199,10 +214,14 @@ class Plan:
         """
         if self.is_over(segment):
             return False
-        self._losses[segment.trial] += 1
-        count = self._losses[segment.trial]
+        lanes = [one for one in segment.live() if not self.is_over(one)]
+        self._losses.update(one.trial for one in lanes)
+        count = max(self._losses[one.trial] for one in lanes)
         if count <= self.search.max_failures_of(segment.trial.arm):
             self.give_back(segment)
+            return True
+        if segment.lanes:
+            self.open(segment)
             return True
         since = " since its last row" if self.journal.trials[segment.trial].rows else ""
         self.complete(segment, finished=False, failure=f"{what} {count} times{since}{why}")
@@ -243,7 +262,7 @@ class Plan:
         if segment is None or self.journal.trials[trial].end is not None:
             return
         self._end_trial(trial, "stopped", message)
-        self._queue.remove(segment)
+        self._unqueue(segment)
         self._collect_result(segment)
         self._ask_algorithm(replicate)
         self._start_replicates()
@@ -252,7 +271,12 @@ class Plan:
     def is_over(self, segment: Segment) -> bool:
         """Whether a segment that was taken is to be given up, and what it reports is ignored."""
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
-        return replicate.running.get(segment.trial) != segment
+        return all(replicate.running.get(one.trial) != one for one in segment.live())
+
+    def _unqueue(self, segment: Segment) -> None:
+        """Forget a segment; a pack goes with the last of its lanes."""
+        if (ended := self._packs.left(segment)) is not None:
+            self._queue.remove(ended)
 
     def _stop(self, replicate: Replicate, verdict: Verdict, *, is_all: bool = False) -> None:
         """Stop a replicate for good."""
@@ -279,7 +303,7 @@ class Plan:
         if stop is None:
             return
         for segment in replicate.running.values():
-            self._queue.remove(segment)
+            self._unqueue(segment)
         replicate.running.clear()
         replicate.done = True
         for trial, record in list(self.journal.trials.items()):
@@ -448,11 +472,13 @@ class Plan:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._record(start)
+        ended = {segment.trial for segment in batch.run if self._has_ended(segment)}
         for segment in batch.run:
-            if self._has_ended(segment):
+            if segment.trial in ended:
                 self._collect_result(segment)
-            else:
-                self._queue.add(segment, chain=chains[segment.trial])
+        for segment in self._packs.formed(replicate.arm, batch.run, ended):
+            chain = max(chains[one.trial] for one in segment.live())
+            self._queue.add(segment, chain=chain)
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""

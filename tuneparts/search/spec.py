@@ -129,7 +129,7 @@ class Arm(Config):
         8
     """
 
-    later_fields = ("points", "warm_start", "constraint", "data", "stop")
+    later_fields = ("points", "warm_start", "constraint", "data", "stop", "packed")
 
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
@@ -160,6 +160,9 @@ class Arm(Config):
     """Most trials of this arm that run side by side; None for as many as there is room for."""
     stop: Stop | None = None
     """Limits of each replicate, in the place of those that the search has for all."""
+    packed: int = Field(default=1, ge=1)
+    """Most trials of a seed that are trained together as lanes of one model. It changes how fast
+    they are trained and how numbers are rounded; a pack counts as one trial in `at_once`."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -218,6 +221,17 @@ class Arm(Config):
                 f"a trial of `{self.config.model_dump()['method']}` uses at most "
                 f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
                 f"{self.resources.gpus:g}; lower its `resources.gpus`"
+            )
+        if self.packed > 1 and self.config.why_unpacked:
+            raise ValueError(
+                f"trials that are packed train as lanes of one model, but `{self.name}` has the "
+                f"method `{self.config.model_dump()['method']}`: {self.config.why_unpacked}; "
+                "leave its `packed` out"
+            )
+        if self.packed > 1 and self.resources.gpus > 1:
+            raise ValueError(
+                f"a pack trains on one device, but `{self.name}` reserves "
+                f"{self.resources.gpus:g} GPUs for each; leave its `packed` out, or one GPU"
             )
         self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
@@ -542,6 +556,14 @@ class Search(Config):
             facts["data"] = self.data.facts()
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def method_config(config: Mapping[str, Any]) -> MethodConfig:
+    """The config of a trial's method, from plain values that may also say something of the data."""
+    cls = catalog.config_class(config["method"])
+    if DATA_KEY not in cls.model_fields:
+        config = {name: value for name, value in config.items() if name != DATA_KEY}
+    return parse(cls, config)
 
 
 def variant_name(changes: Mapping[str, Value]) -> str:

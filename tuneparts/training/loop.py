@@ -101,15 +101,31 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         seen: dict[str, list[Tensor]] = {}
         while not (self.finished or self.interval_is_over(start)):
             step = self.step()
-            self._passes += step.passes
-            self._weight_steps += step.weight_steps
+            self.count(step)
             for name, loss in step.losses.items():
                 seen.setdefault(name, []).append(loss)
+        return {**self.report(seen, start), **self.evaluate()}
+
+    def count(self, step: Step) -> None:
+        """Count what a step cost."""
+        self._passes += step.passes
+        self._weight_steps += step.weight_steps
+
+    def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
+        """The mean losses of an interval, and the costs so far.
+
+        Args:
+            seen: losses of its steps by name.
+            start: pass at which it began.
+
+        Raises:
+            DivergedError: A loss is not finite.
+        """
         metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
         costs = {"cost/passes": float(self._passes)}
         if self._weight_steps >= 0:
             costs["cost/weight_steps"] = float(self._weight_steps)
-        return {**metrics, **costs, **self.evaluate()}
+        return {**metrics, **costs}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         # A state from before weight steps were counted has no count, and gets none.

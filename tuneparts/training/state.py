@@ -50,7 +50,7 @@ class Stateful:
     def state_dict(self) -> dict[str, Any]:
         """All named parts and values; tensors share memory with this object."""
         self._check_nothing_is_forgotten()
-        parts = {_key(name): _saved(getattr(self, name)) for name in self._state_parts}
+        parts = {_key(name): part_state(getattr(self, name)) for name in self._state_parts}
         values = {_key(name): _plain(getattr(self, name)) for name in self._state_values}
         return {**values, **parts}
 
@@ -80,7 +80,7 @@ class Stateful:
         own = getattr(self, name)
         if isinstance(own, bool | int | float):
             return type(own)(saved)
-        value = _copied(saved, self._moved)
+        value = copied(saved, self._moved)
         is_record = is_dataclass(own) and not isinstance(own, type)
         return type(own)(**value) if is_record else value
 
@@ -113,9 +113,10 @@ def _is_part(value: Any) -> bool:
     return hasattr(value, "load_state_dict") and not isinstance(value, nn.Module | type)
 
 
-def _saved(part: Any) -> Any:
+def part_state(part: Any) -> Any:
+    """What is saved of a part; None for none."""
     if isinstance(part, dict):
-        return {key: _saved(item) for key, item in part.items()}
+        return {key: part_state(item) for key, item in part.items()}
     if isinstance(part, torch.Generator):
         return part.get_state()
     if isinstance(part, np.random.Generator):
@@ -141,25 +142,40 @@ def _load(part: Any, state: Any) -> None:
         # copy two learners that load one state would share their momentum.
         groups = part.state_dict()["param_groups"]
         part.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
+        for parameter, moments in part.state.items():
+            for name, value in moments.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    moments[name] = laid_out(value, parameter)
     elif part is not None:
         part.load_state_dict(state)
+
+
+def laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment of a parameter in the memory layout of the parameter.
+
+    torch's fused kernels read both in memory order, whatever their strides say, and give wrong
+    numbers without a word where these differ.
+    """
+    if moment.stride() == parameter.stride():
+        return moment
+    return torch.empty_like(parameter, requires_grad=False).copy_(moment)
 
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    return _copied(value, Tensor.detach)
+    return copied(value, Tensor.detach)
 
 
-def _copied(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def copied(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """The same containers anew, with the function applied to each tensor in them."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):
         result = copy.copy(value)  # keeps what torch attaches to the state of a module
         for key, item in value.items():
-            result[key] = _copied(item, function)
+            result[key] = copied(item, function)
         return result
     if isinstance(value, list | tuple):
-        return type(value)(_copied(item, function) for item in value)
+        return type(value)(copied(item, function) for item in value)
     return value

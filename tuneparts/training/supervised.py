@@ -18,6 +18,7 @@ from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.packed.key import lane_key
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 
 
@@ -44,6 +45,9 @@ class SupervisedConfig(MethodConfig):
     def _check_hypers(self) -> Self:
         check_hypers(self.hypers, self.hyper_gradient, penalises_weights=self.penalises_weights)
         return self
+
+    def pack_key(self) -> str:
+        return lane_key(self)
 
     def try_hypers(self, task: Task) -> None:
         """Build and call the hypers once, so that a wrong one is refused in the driver."""
@@ -108,27 +112,38 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
 
     def evaluate(self) -> dict[str, float]:
         metrics = self.hypers.values()
-        if self._val is not None and len(self._val):
-            metrics |= self.score(self._val, "val")
-        if len(self._test) and (self.finished or self.context.score_test_always):
-            metrics |= self.score(self._test, "test")
+        for split, examples in self.scored().items():
+            metrics |= self.score(examples, split)
         return metrics
+
+    def scored(self) -> dict[str, DeviceExamples]:
+        """The parts of the data that are scored at the end of the present interval, by name."""
+        found = {}
+        if self._val is not None and len(self._val):
+            found["val"] = self._val
+        if len(self._test) and (self.finished or self.context.score_test_always):
+            found["test"] = self._test
+        return found
 
     def score(self, examples: DeviceExamples, split: str) -> dict[str, float]:
         """Scores of a split, always under the same augmentation draws."""
         generator = self.generator(f"evaluate {split}")
         was_training = self.net.training
         self.net.eval()
-        batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
         scores = evaluate(
             lambda x: self.predict(x, generator),
             examples,
             split,
             target=self.target,
-            batch_size=batch_size,
+            batch_size=self.scored_at_once,
         )
         self.net.train(was_training)
         return scores
+
+    @property
+    def scored_at_once(self) -> int:
+        """Examples of a batch in evaluation."""
+        return max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
 
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task

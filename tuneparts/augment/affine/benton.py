@@ -72,9 +72,13 @@ class Benton(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Exponentials of the generators, each times its width and a draw from U(-1/2, 1/2)."""
+        return exponential(self.exponents(num, generator))
+
+    def exponents(self, num: int, generator: torch.Generator) -> Tensor:
+        """What `sample` takes the exponentials of (N, 2, 3)."""
         widths = self.widths.tensor()
         z_N6 = widths.new_empty(num, 6).uniform_(-0.5, 0.5, generator=generator)
-        return exponential((z_N6 @ (widths[:, None] * self.generators_66)).view(num, 2, 3))
+        return (z_N6 @ (widths[:, None] * self.generators_66)).view(num, 2, 3)
 
     def values(self) -> dict[str, float]:
         """The six largest motions: half the widths, translations times 0.1."""

@@ -85,9 +85,13 @@ class Lila(Affine):
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         """Exponentials of the generators, each times its maximum and a draw from U(-1, 1)."""
+        return exponential(self.exponents(num, generator))
+
+    def exponents(self, num: int, generator: torch.Generator) -> Tensor:
+        """What `sample` takes the exponentials of (N, 2, 3)."""
         eta = self.ranges()
         u_N6 = eta.new_empty(num, 6).uniform_(-1, 1, generator=generator)
-        return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
+        return (u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3)
 
     def ranges(self) -> Tensor:
         """The six maxima (6,) as they act, with rotation at most pi; differentiable."""

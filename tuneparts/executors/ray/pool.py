@@ -92,7 +92,7 @@ class Worker(Post):
     def hear(self) -> Report | None:
         """Take the next report of its segment; None if it was lost with its process or storage."""
         try:
-            report = Report(**ray.get(next(self.waited_for)))
+            report = Report.of(ray.get(next(self.waited_for)))
         except (StopIteration, RayError) as error:
             _log.warning("the worker of %s was lost: %s", self.segment, redact(str(error)))
             return None

@@ -10,8 +10,9 @@ import ray
 from ray import tune
 
 from tuneparts.errors import StorageError
+from tuneparts.executors.packed import execution_of
 from tuneparts.executors.ray.tasks import RayTasks
-from tuneparts.executors.worker import SegmentExecution, TrialSetting, give_back_memory
+from tuneparts.executors.worker import TrialSetting, give_back_memory
 from tuneparts.search.segment import Segment
 from tuneparts.training.allocator import keep_freed_memory
 
@@ -54,7 +55,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
             give_back_memory()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._execution = SegmentExecution(
+        self._execution = execution_of(
             Segment.from_json(new_config["segment"]),
             self._setting,
             threads=new_config["threads"],

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tuneparts.augment.affine import Affine
 from tuneparts.augment.averaging import Averaging, average
 from tuneparts.augment.concrete import ConcreteDropout
-from tuneparts.augment.dropout_slot import DropoutSlot, dropping
+from tuneparts.augment.dropout_slot import Act, DropoutSlot, dropping
 from tuneparts.augment.hyper import PLACES, Part, Place
 from tuneparts.data.target import Reduction
 from tuneparts.errors import ConfigError
@@ -71,7 +71,7 @@ class Hypers(nn.Module):
         self.averaging: Averaging = averaging
         self.draws_globally = False
         """Whether the nets that these hypers are used with draw from torch's global generator."""
-        self._is_plain = not any(self._acting("inputs", "activations", "outputs"))
+        self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
 
     def predict(
         self,
@@ -102,14 +102,44 @@ class Hypers(nn.Module):
             net = seeded(net, generator)
         if self._is_plain:
             return net(x)
+        x = self.inputs(x, generator, training=training)
+        return self.combined(self._outputs(net, x, generator, training=training), training=training)
+
+    def inputs(self, x: Tensor, generator: torch.Generator, *, training: bool) -> Tensor:
+        """What the net sees: (N, ...), sample s of example b at b * S + s."""
         num_samples = self.num_samples(training=training)
-        x = self._inputs(x, num_samples, generator, training=training)
-        logits = average(
-            self._outputs(net, x, generator, training=training), num_samples, self.averaging
-        )
-        for part in self._acting("outputs"):
+        for part in self.acting("inputs"):
+            if part.makes_copies:
+                # The affine motion multiplies the inputs by itself, and cheaply.
+                x, num_samples = part(x, num_samples, generator), 1
+                continue
+            if part.draws(training=training):
+                x, num_samples = _copies(x, num_samples), 1
+            x = part(x, generator, training=training)
+        return _copies(x, num_samples)
+
+    def combined(self, outputs_NK: Tensor, *, training: bool) -> Tensor:
+        """One prediction (B, K) from the net's outputs for all samples."""
+        logits = average(outputs_NK, self.num_samples(training=training), self.averaging)
+        for part in self.acting("outputs"):
             logits = part(logits)
         return logits
+
+    def at_slots(self, *, training: bool) -> Act | None:
+        """What happens to activations at dropout slots; None for nothing."""
+        # What is random at a slot is drawn in training only, as dropout is.
+        parts = [
+            part for part in self.acting("activations") if training or not part.draws(training=True)
+        ]
+        if not parts:
+            return None
+
+        def act(h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
+            for part in parts:
+                h = part(h, slot, generator)
+            return h
+
+        return act
 
     def loss(
         self,
@@ -145,7 +175,7 @@ class Hypers(nn.Module):
 
     def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
         """A training loss with the penalties of the parts that act on weights."""
-        parts = list(self._acting("weights"))
+        parts = list(self.acting("weights"))
         if not parts:
             return loss
         listed = list(weights)
@@ -155,7 +185,7 @@ class Hypers(nn.Module):
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""
-        if not any(part.draws(training=training) for part in self._acting("inputs", "activations")):
+        if not any(part.draws(training=training) for part in self.acting("inputs", "activations")):
             return 1
         return self.samples if training else self.eval_samples
 
@@ -211,29 +241,16 @@ class Hypers(nn.Module):
 
     def acts_at_slots(self) -> bool:
         """Whether scores, too, need the slots: something but dropout acts on activations."""
-        return any(not part.draws(training=True) for part in self._acting("activations"))
+        return any(not part.draws(training=True) for part in self.acting("activations"))
 
     def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
         for place in places:
             for name in self._names[place]:
                 yield name, self.own[name] if name in self.own else getattr(self, name)
 
-    def _acting(self, *places: Place) -> Iterator[Any]:
+    def acting(self, *places: Place) -> Iterator[Any]:
+        """The parts of these places that do anything."""
         return (part for _, part in self._named(*places) if not part.is_identity)
-
-    def _inputs(
-        self, x: Tensor, num_samples: int, generator: torch.Generator, *, training: bool
-    ) -> Tensor:
-        """What the net sees: (N, ...), sample s of example b at b * S + s."""
-        for part in self._acting("inputs"):
-            if part.makes_copies:
-                # The affine motion multiplies the inputs by itself, and cheaply.
-                x, num_samples = part(x, num_samples, generator), 1
-                continue
-            if part.draws(training=training):
-                x, num_samples = _copies(x, num_samples), 1
-            x = part(x, generator, training=training)
-        return _copies(x, num_samples)
 
     def _outputs(
         self,
@@ -243,20 +260,9 @@ class Hypers(nn.Module):
         *,
         training: bool,
     ) -> Tensor:
-        # What is random at a slot is drawn in training only, as dropout is.
-        parts = [
-            part
-            for part in self._acting("activations")
-            if training or not part.draws(training=True)
-        ]
-        if not parts:
+        act = self.at_slots(training=training)
+        if act is None:
             return net(x)
-
-        def act(h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
-            for part in parts:
-                h = part(h, slot, generator)
-            return h
-
         with dropping(act, generator) as seen:
             logits_NK = net(x)
         if not seen.num_reads:
