@@ -47,6 +47,7 @@ class LaplaceConfig(SupervisedConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
+    compiles = True
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     curvature: Literal["diagonal", "kronecker"] = "diagonal"

@@ -15,6 +15,7 @@ class StandardConfig(SupervisedConfig):
     """One net, ordinary optimiser, hypers fixed."""
 
     method: Literal["standard"] = "standard"
+    compiles = True
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True

@@ -199,6 +199,7 @@ class FederatedLearner(
             optimiser=config.optimiser,
             batch_size=config.batch_size,
             seed=context.seed,
+            passes=self.training_passes,
         )
         self.server = Server(self.parts, config.server)
         self._hyper_optimiser = (
@@ -250,6 +251,7 @@ class FederatedLearner(
             hypers=[parameter.detach().clone() for parameter in self._psi],
         )
         updates = self._kept(self._executor.run(broadcast, assignments))
+        self.training_passes.has_run = True  # by clients, maybe in another process
         self.server.step(updates)
         self._hyper_step([update for update in updates if update.hyper_grads])
         self._traffic = self._traffic.after(broadcast, num_asked=len(assignments), updates=updates)

@@ -282,7 +282,7 @@ class PartitionedLearner(
         with self.hypers.detached():
             losses_B = loss_on(
                 self.train_data.take(indices_B),
-                net=batch.run,
+                net=batch,
                 hypers=self.hypers,
                 target=self.target,
                 generator=self._weight_augmentation,
@@ -304,7 +304,7 @@ class PartitionedLearner(
             numbers_B, indices_B = self._hyper_stream.next_mixed()
             num_samples = self.hypers.num_samples(training=True)
             levels_N = (numbers_B.to(self.context.device) - 1).repeat_interleave(num_samples)
-            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False).run
+            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False)
         else:
             k, indices_B = self._hyper_stream.next()
             net = self.subnetwork(k - 1)

@@ -166,9 +166,12 @@ class PwfnLearner(
         whole = self.config.model_dump(mode="json")
         used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
         facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
         context = self.context
         path = pretraining.file_of(facts, context.task, context.seed, context.device)
-        state = pretraining.shared(path, self._pretrain)
+        # Ranks train together; one that waited for another's file would keep it from training.
+        alone = context.ranks is None
+        state = pretraining.shared(path, self._pretrain) if alone else self._pretrain()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])

@@ -44,6 +44,7 @@ from tuneparts.search.space import Dimension, Value
 from tuneparts.search.stopping import Stop
 from tuneparts.selection import Best, Knee, Selection
 from tuneparts.training.learner import MethodConfig
+from tuneparts.training.runtime import Runtime
 
 __all__ = [
     "Algorithm",
@@ -325,7 +326,7 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
-    later_fields = ("objectives", "selection", "stop")
+    later_fields = ("objectives", "selection", "stop", "runtime")
 
     name: str = Field(pattern=NAME)
     question: str
@@ -354,6 +355,9 @@ class Search(Config):
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
     """Limits at which the search, or a replicate of an arm, runs nothing more."""
+    runtime: Runtime | None = None
+    """How arms that say nothing of their own compute: precision, layout, memory. It is written into
+    the configs of these arms."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
     keep_checkpoints: bool = False
@@ -370,6 +374,13 @@ class Search(Config):
     @classmethod
     def _parse_selection(cls, value: Any) -> Any:
         return Selection.made_from(value)
+
+    @model_validator(mode="after")
+    def _give_runtime(self) -> "Search":
+        if self.runtime is not None:
+            arms = tuple(_computing(arm, self.runtime) for arm in self.arms)
+            object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
+        return self
 
     @model_validator(mode="after")
     def _check_objectives(self) -> "Search":
@@ -531,6 +542,14 @@ class Search(Config):
             facts["data"] = self.data.facts()
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _computing(arm: Arm, runtime: Runtime) -> Arm:
+    """An arm under the runtime of the search, unless it has its own, or can have none."""
+    config = arm.config
+    if config.runtime is not None or not config.takes_runtime:
+        return arm
+    return arm.model_copy(update={"config": config.replaced({"runtime": runtime.model_dump()})})
 
 
 def variant_name(changes: Mapping[str, Value]) -> str:

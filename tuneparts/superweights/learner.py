@@ -33,6 +33,7 @@ from tuneparts.superweights.ties import Ties
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+from tuneparts.training.ranks import synchronised
 
 
 class AllocationConfig(Config):
@@ -255,6 +256,8 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             generator=seeding.torch_generator(seed, "init", stream, "templates"),
         )
         self.model = SuperweightMembers(nets, bank, self._flops).to(self.context.device)
+        if self.context.ranks is not None:
+            synchronised(self.model)
         self._make_optimiser()
 
     def _make_optimiser(self) -> None:

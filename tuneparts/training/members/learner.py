@@ -36,6 +36,7 @@ from tuneparts.training.members.predictions import (
     operating_points,
 )
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.passes import average, run
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step
 
@@ -43,6 +44,7 @@ from tuneparts.training.step import gradient_step
 class MembersConfig(MethodConfig):
     """An optimiser, batches, and what is measured at the end."""
 
+    takes_runtime = True
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
     train_on: Literal["train", "all"] = "train"
@@ -126,7 +128,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
-        outputs_MBK: Tensor = self.model(x)
+        outputs_MBK = run(self.model, x, dim=1)
         num_members = len(outputs_MBK)
         repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
         flat = self.target.loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
@@ -244,6 +246,7 @@ class NetMembersLearner(MembersLearner):
 
         self.optimiser.zero_grad()
         loss_M = self.model.backward(self.batches(), loss)
+        average(parameter.grad for parameter in self.model.parameters())
         self.optimiser.step()
         return loss_M
 
