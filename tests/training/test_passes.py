@@ -1,17 +1,14 @@
 """Recomputed activations: the same gradients from less memory, and what cannot be cut."""
 
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
+from tuneparts.bench.gauges import peak_bytes
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes
 from tuneparts.data.task import Task
@@ -50,25 +47,6 @@ def _net() -> nn.Module:
     ).double()
 
 
-class PeakBytes(TorchDispatchMode):
-    """The most bytes that tensors made inside the block held at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live: dict[int, int] = {}
-        self.most = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in pytree.tree_leaves(made):
-            if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self.live:
-                storage = tensor.untyped_storage()
-                self.live[storage._cdata] = storage.nbytes()
-                weakref.finalize(storage, self.live.pop, storage._cdata, None)
-        self.most = max(self.most, sum(self.live.values()))
-        return made
-
-
 def _gradients(segments: int) -> tuple[list[Tensor], int]:
     """Of weights and hypers at 20 samples of digits, and the peak of memory."""
     with seeding.isolated(0, "init"):
@@ -77,7 +55,9 @@ def _gradients(segments: int) -> tuple[list[Tensor], int]:
     hypers = config.build(learnable=True, net=net, in_shape=(1, 8, 8), num_outputs=3).double()
     x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     passes = Passes(Runtime(checkpoint_segments=segments), CPU)
-    with passes.training(), PeakBytes() as peak:
+    found: list[Tensor | None] = []
+
+    def step() -> None:
         loss = loss_on(
             (x, torch.tensor([0, 1, 2, 0, 1, 2])),
             net=net,
@@ -85,8 +65,11 @@ def _gradients(segments: int) -> tuple[list[Tensor], int]:
             target=Classes(),
             generator=torch.Generator().manual_seed(2),
         )
-        found = gradients(loss, [*net.parameters(), *hypers.learnable()])
-    return [one for one in found if one is not None], peak.most
+        found.extend(gradients(loss, [*net.parameters(), *hypers.learnable()]))
+
+    with passes.training():
+        peak = peak_bytes(step)
+    return [one for one in found if one is not None], peak
 
 
 def test_twenty_samples_need_the_memory_of_few() -> None:

@@ -30,6 +30,7 @@ from tuneparts.errors import (
     TunepartsError,
 )
 from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.ranked import RankedLearner
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
@@ -160,6 +161,7 @@ class SegmentExecution:
         # Made by the first step, so that what they raise becomes a report.
         self._log: TrialLog | None = None
         self._learner: Learner | None = None
+        self._ranked: RankedLearner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
         """All rows of the trial, also of earlier rounds."""
@@ -182,7 +184,10 @@ class SegmentExecution:
                 if not self._is_over(learner):
                     self._advance(learner)
             self._log.keep()
+            if self._is_over(learner):
+                self.close()
         except Exception as error:
+            self.close()
             if isinstance(error, OSError) and is_disk_full(error):
                 return Report(done=True, disk_full=redact(str(error)))
             self._log_traceback()
@@ -207,7 +212,7 @@ class SegmentExecution:
             score_test_always=self._setting.score_test_always,
             tasks=self._tasks,
         )
-        learner = build_learner(segment.config, context)
+        learner = self._made(segment.config, context)
         found = self._checkpoints.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
@@ -224,6 +229,19 @@ class SegmentExecution:
         log.keep()  # a worker that dies at once has said where it ran
         self._learner = learner
         return learner
+
+    def _made(self, config: Mapping[str, Any], context: Context) -> Learner:
+        """A learner in this process, or in several where the trial has several GPUs."""
+        if self._gpus <= 1 or not shares_batches(config):
+            return build_learner(config, context)
+        self._ranked = RankedLearner(
+            method_config(config),
+            context,
+            size=int(self._gpus),
+            code=self._setting.code,
+            threads=self._threads,
+        )
+        return self._ranked
 
     def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
         """What this trial has reported so far; a donor's state holds the rows of the donor."""
@@ -273,6 +291,12 @@ class SegmentExecution:
         is_reached = learner.passes >= self._segment.until
         return learner.finished or is_reached or self._is_behind
 
+    def close(self) -> None:
+        """End the processes that share the trial's batches, if there are any."""
+        if self._ranked is not None:
+            self._ranked.close()
+            self._ranked = None
+
     def _log_traceback(self) -> None:
         if self._log is not None:
             with suppress(OSError):  # the storage may be what failed
@@ -281,14 +305,21 @@ class SegmentExecution:
 
 
 def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
-    """Build the learner of a trial from its config as plain values.
-
-    What the config says of the data is in the context already.
-    """
+    """Build the learner of a trial from its config as plain values."""
     cls = catalog.config_class(config["method"])
-    if DATA_KEY not in cls.model_fields:
-        config = {name: value for name, value in config.items() if name != DATA_KEY}
-    return parse(cls, config).build(context)
+    return parse(cls, method_config(config)).build(context)
+
+
+def method_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config of a trial without what it says of the data, which is in the context already."""
+    if DATA_KEY in catalog.config_class(config["method"]).model_fields:
+        return config
+    return {name: value for name, value in config.items() if name != DATA_KEY}
+
+
+def shares_batches(config: Mapping[str, Any]) -> bool:
+    """Whether several GPUs of a trial share its batches; otherwise the method sees to them."""
+    return catalog.config_class(config["method"]).takes_runtime
 
 
 def restore_learner(

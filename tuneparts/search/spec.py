@@ -64,6 +64,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_SHARING = ("standard", "partitioned", "released", "superweights", "pwfn")
+"""Methods of ours whose batches several GPUs can share."""
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."
 """Paths of a space that begin so lead into the search's data."""
@@ -107,7 +109,8 @@ class Resources(Config):
 
     cpus: float = Field(default=1, gt=0)
     gpus: float = Field(default=0, ge=0)
-    """A fraction lets several trials share one device."""
+    """A fraction lets several trials share one device; with 2 or more, the GPUs of a trial share
+    each batch."""
     memory_gb: float = Field(default=0, ge=0)
     custom: dict[str, float] = Field(default_factory=dict)
     """Resources that a cluster declares under names of its own -> amount."""
@@ -213,11 +216,17 @@ class Arm(Config):
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+        if self.resources.gpus > 1 and self.resources.gpus % 1:
+            raise ValueError(
+                "a trial has a part of one GPU, or whole ones, but "
+                f"`{self.name}` reserves {self.resources.gpus:g}; round its `resources.gpus`"
+            )
         if self.resources.gpus > self.config.most_gpus:
             raise ValueError(
                 f"a trial of `{self.config.model_dump()['method']}` uses at most "
                 f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
-                f"{self.resources.gpus:g}; lower its `resources.gpus`"
+                f"{self.resources.gpus:g}; lower its `resources.gpus`, or share batches by "
+                f"another method: {', '.join(sorted(_SHARING))}"
             )
         self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.

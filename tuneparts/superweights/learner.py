@@ -6,6 +6,7 @@ train to the end. Nothing but the grouping moves from the search to the training
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -82,6 +83,7 @@ class SuperweightsConfig(MembersConfig):
     """
 
     method: Literal["superweights"] = "superweights"
+    most_gpus = math.inf
     members: tuple[Net, ...] = Field(
         default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
         min_length=1,
