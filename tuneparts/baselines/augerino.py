@@ -98,7 +98,7 @@ class AugerinoLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         loss = loss_on(
             batch,
             net=self.net,

@@ -182,7 +182,7 @@ class LaplaceLearner(
     def weight_step(self) -> Tensor:
         """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
             likelihood_loss = loss_on(
                 batch,

@@ -147,7 +147,7 @@ class LastLayerLearner(
     def weight_step(self) -> Tensor:
         """Move the weights by one batch under the present hypers."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
             loss = loss_on(
                 batch,

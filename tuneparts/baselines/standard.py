@@ -1,5 +1,6 @@
 """Standard training at given hypers; under a search algorithm it is random search."""
 
+import math
 from typing import Literal
 
 from tuneparts.augment.fixed import FixedConfig
@@ -15,6 +16,7 @@ class StandardConfig(SupervisedConfig):
     """One net, ordinary optimiser, hypers fixed."""
 
     method: Literal["standard"] = "standard"
+    most_gpus = math.inf
     compiles = True
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
@@ -43,7 +45,7 @@ class StandardLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y_B = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         x = self.config.augmentation(x, self._fixed_augmentation)
         loss = loss_on(
             (x, y_B),

@@ -262,7 +262,7 @@ class PwfnLearner(
 
     def _backward(self, values: dict[str, Tensor] | None = None) -> Tensor:
         """Leave the gradients of a batch's loss in the net, and in what it is lent."""
-        x, y_B = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         x = self.config.augmentation(x, self._augmentation)
         lent = values or {}
         loss = loss_on(

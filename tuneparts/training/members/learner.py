@@ -119,11 +119,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels (B,)."""
-        return self.augmented(self._batches.next())
+        return self.augmented(self._batches.next(), of=self._batches)
 
-    def augmented(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels of these training examples."""
-        x, y_B = self.train_data.take(indices_B)
+        x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
