@@ -77,7 +77,6 @@ def test_twenty_samples_need_the_memory_of_few() -> None:
     assert len(whole[0]) == len(cut[0]) > 1
     for one, other in zip(whole[0], cut[0], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
-    print(f"peak bytes: {whole[1]:,} at once, {cut[1]:,} in {NUM_SAMPLES} pieces")
     assert cut[1] < whole[1] / 4
 
 

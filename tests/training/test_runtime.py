@@ -22,7 +22,7 @@ from tuneparts.training.runtime import Runtime
 BF16 = {"runtime.precision": "bf16"}
 SHORT = dict(LearnerContract.short)
 LONGER = dict(LearnerContract.longer)
-QUICK = ("standard", "partitioned", "superweights", "pwfn")
+QUICK = ("standard", "partitioned")
 ALL = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in METHODS]
 
 
@@ -125,6 +125,7 @@ def test_a_kernel_that_cannot_repeat_itself_is_named() -> None:
 
 def test_a_method_that_never_asks_is_refused(task: Task) -> None:
     learner = _start(StandardConfig(**SHORT, runtime=Runtime(precision="bf16")), task)
+    learner.training_passes.has_trained = True  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="had no effect"):
         learner.training_passes.check_used()  # type: ignore[attr-defined]
 
@@ -161,3 +162,16 @@ def test_a_search_gives_its_runtime_to_arms_without() -> None:
     assert "runtime" not in plain.model_dump_json()
     again = type(search).model_validate_json(search.model_dump_json())
     assert again.digest == search.digest
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_gpus_round_factors_in_training_steps_and_only_if_asked(precision: str) -> None:
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    runtime, gpu = Runtime(precision=precision), torch.device("cuda")  # flags need no GPU
+    with runtime.numerics(gpu, is_training=False):
+        assert (matmul.allow_tf32, cudnn.allow_tf32) == (False, False)
+        with runtime.numerics(gpu, is_training=True):
+            is_rounded = precision == "tf32"
+            assert (matmul.allow_tf32, cudnn.allow_tf32) == (is_rounded, is_rounded)
+    assert (matmul.allow_tf32, cudnn.allow_tf32) == before

@@ -83,7 +83,7 @@ class RankedLearner:
         self._processes: list[BaseProcess] = []
         for rank in range(1, size):
             ours, theirs = spawn.Pipe()
-            other = replace(place, ranks=Ranks(rank, size))
+            other = replace(place, ranks=Ranks(rank, size), context=replace(context, tasks=None))
             process = spawn.Process(target=_serve, args=(theirs, other))
             process.start()
             theirs.close()

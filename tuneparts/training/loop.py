@@ -133,6 +133,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
                 step = self.step()
             self._passes += step.passes
             self._weight_steps += step.weight_steps
+            self.training_passes.has_trained |= bool(step.weight_steps)
             for name, loss in step.losses.items():
                 seen.setdefault(name, []).append(loss)
         metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}

@@ -50,6 +50,8 @@ class Passes:
         self.ranks = ranks
         self.has_run = False
         """Whether any net has been called by `run`."""
+        self.has_trained = False
+        """Whether any step has moved weights."""
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager
@@ -67,7 +69,7 @@ class Passes:
         asks = self.ranks is not None or self.runtime != Runtime(
             deterministic=self.runtime.deterministic
         )
-        if asks and not self.has_run:
+        if asks and self.has_trained and not self.has_run:
             raise ConfigError(
                 f"a method takes part in its `runtime` by calling nets through `loss_on` or "
                 f"`tuneparts.training.passes.run`, but this one never has, and {self.runtime!r} "

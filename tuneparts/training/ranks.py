@@ -70,7 +70,7 @@ class Ranks:
             values: what each rank reports.
             device: of this rank.
         """
-        own = torch.tensor(list(values), dtype=torch.float64, device=device)
+        own = torch.tensor(list(values), dtype=torch.float64, device=device).nan_to_num()
         most, least = own.clone(), own.clone()
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         dist.all_reduce(least, op=dist.ReduceOp.MIN)
