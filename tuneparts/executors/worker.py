@@ -235,7 +235,7 @@ class SegmentExecution:
         if self._gpus <= 1 or not shares_batches(config):
             return build_learner(config, context)
         self._ranked = RankedLearner(
-            method_config(config),
+            without_data(config),
             context,
             size=int(self._gpus),
             code=self._setting.code,
@@ -307,10 +307,10 @@ class SegmentExecution:
 def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
     """Build the learner of a trial from its config as plain values."""
     cls = catalog.config_class(config["method"])
-    return parse(cls, method_config(config)).build(context)
+    return parse(cls, without_data(config)).build(context)
 
 
-def method_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_data(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config of a trial without what it says of the data, which is in the context already."""
     if DATA_KEY in catalog.config_class(config["method"]).model_fields:
         return config
