@@ -16,6 +16,7 @@ from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.loop import Step
 from tuneparts.training.passes import Passes, run
 from tuneparts.training.runtime import Runtime
 
@@ -125,9 +126,9 @@ def test_a_kernel_that_cannot_repeat_itself_is_named() -> None:
 
 def test_a_method_that_never_asks_is_refused(task: Task) -> None:
     learner = _start(StandardConfig(**SHORT, runtime=Runtime(precision="bf16")), task)
-    learner.training_passes.has_trained = True  # type: ignore[attr-defined]
+    learner.step = lambda: Step(1, {"train/loss": torch.ones(())})  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="had no effect"):
-        learner.training_passes.check_used()  # type: ignore[attr-defined]
+        learner.advance()
 
 
 def test_what_trains_no_net_of_ours_takes_no_runtime() -> None:

@@ -25,6 +25,7 @@ from tuneparts.pwfn.coverage import cover
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
 from tuneparts.pwfn.quantisers import Channels, Free, Uniform, channels_of
 from tuneparts.pwfn.threshold import Clustering
+from tuneparts.training import passes
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
@@ -172,6 +173,7 @@ class PwfnLearner(
         # Ranks train together; one that waited for another's file would keep it from training.
         alone = context.ranks is None
         state = pretraining.shared(path, self._pretrain) if alone else self._pretrain()
+        passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])

@@ -105,8 +105,6 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
             metrics = self._interval()
         if self.context.ranks is not None:
             self.context.ranks.check_same(metrics.values(), device=device)
-        if self.finished:
-            self.training_passes.check_used()
         return metrics
 
     def check_passes(self) -> None:
@@ -128,14 +126,17 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         if not start:
             self.check_passes()
         seen: dict[str, list[Tensor]] = {}
+        has_run = False
         while not (self.finished or self.interval_is_over(start)):
-            with self.training_passes.training():
+            with self.training_passes.training() as block:
                 step = self.step()
+            has_run |= block.has_run
             self._passes += step.passes
             self._weight_steps += step.weight_steps
-            self.training_passes.has_trained |= bool(step.weight_steps)
             for name, loss in step.losses.items():
                 seen.setdefault(name, []).append(loss)
+        if "train/loss" in seen and not has_run:
+            self.training_passes.refuse_unused()
         metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
         costs = {"cost/passes": float(self._passes)}
         if self._weight_steps >= 0:

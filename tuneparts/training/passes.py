@@ -9,6 +9,7 @@ Shapes: N rows of a batch, augmentation samples included.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,28 +49,23 @@ class Passes:
         self.runtime = runtime
         self.device = device
         self.ranks = ranks
-        self.has_run = False
-        """Whether any net has been called by `run`."""
-        self.has_trained = False
-        """Whether any step has moved weights."""
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager
-    def training(self) -> Iterator[None]:
+    def training(self) -> "Iterator[Block]":
         """A block in which `run` calls nets in this way."""
-        token = _current.set(self)
+        block = Block(self)
+        token = _current.set(block)
         try:
             with self.runtime.numerics(self.device, is_training=True):
-                yield
+                yield block
         finally:
             _current.reset(token)
 
-    def check_used(self) -> None:
-        """Refuse a learner that has trained without asking how."""
-        asks = self.ranks is not None or self.runtime != Runtime(
-            deterministic=self.runtime.deterministic
-        )
-        if asks and self.has_trained and not self.has_run:
+    def refuse_unused(self) -> None:
+        """Refuse a learner that has trained without asking how, where that makes a difference."""
+        plain = Runtime(deterministic=self.runtime.deterministic)
+        if self.ranks is not None or self.runtime != plain:
             raise ConfigError(
                 f"a method takes part in its `runtime` by calling nets through `loss_on` or "
                 f"`tuneparts.training.passes.run`, but this one never has, and {self.runtime!r} "
@@ -107,7 +103,6 @@ class Passes:
 
     def call(self, net: Net, x: Tensor, *, dim: int, exactly: bool) -> Tensor:
         """The outputs of all rows of `x`; see `run`."""
-        self.has_run = True
         num, layout = len(x), self.runtime.channels_last
         if layout is not None and x.dim() == 4:
             kind = torch.channels_last if layout else torch.contiguous_format
@@ -161,7 +156,16 @@ class Passes:
         return self._compiled[id(net)][1]
 
 
-_current: ContextVar[Passes | None] = ContextVar("tuneparts_passes", default=None)
+@dataclass
+class Block:
+    """A step under way."""
+
+    passes: Passes
+    has_run: bool = False
+    """Whether a net has been called by `run`."""
+
+
+_current: ContextVar[Block | None] = ContextVar("tuneparts_passes", default=None)
 
 
 def run(net: Net, x: Tensor, *, dim: int = 0, exactly: bool = False) -> Tensor:
@@ -177,15 +181,25 @@ def run(net: Net, x: Tensor, *, dim: int = 0, exactly: bool = False) -> Tensor:
         >>> run(nn.Identity(), torch.ones(2)).tolist()
         [1.0, 1.0]
     """
-    current = _current.get()
-    return net(x) if current is None else current.call(net, x, dim=dim, exactly=exactly)
+    block = _current.get()
+    if block is None:
+        return net(x)
+    block.has_run = True
+    return block.passes.call(net, x, dim=dim, exactly=exactly)
 
 
 def average(gradients: Iterable[Tensor | None]) -> None:
     """Take the mean over ranks of gradients, in place, where a batch is shared."""
-    current = _current.get()
-    if current is not None and current.ranks is not None:
-        current.ranks.average(gradients)
+    block = _current.get()
+    if block is not None and block.passes.ranks is not None:
+        block.passes.ranks.average(gradients)
+
+
+def ran_elsewhere() -> None:
+    """Say that nets of the present step were called in another process, or in an earlier trial."""
+    block = _current.get()
+    if block is not None:
+        block.has_run = True
 
 
 @contextmanager
