@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
     from tuneparts.training.learner import MethodConfig as MethodConfig
+    from tuneparts.training.runtime import Runtime as Runtime
 
 __version__ = "0.1.0"
 
@@ -131,6 +132,7 @@ _HOMES = {
     "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
+    "tuneparts.training.runtime": ("Runtime",),
 }
 """Where the public names live."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -30,7 +30,7 @@ class Config(BaseModel):
     later_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that came after searches had been published. JSON leaves them out at their default,
     so that the digests of searches that do not know them stay as they were. Their default must
-    mean what was done before there was the field."""
+    mean what was done before there was the field. Those of base classes count too."""
 
     @model_serializer(mode="wrap")
     def _leave_out_later_fields(
@@ -38,7 +38,7 @@ class Config(BaseModel):
     ) -> dict[str, Any]:
         tree: dict[str, Any] = handler(self)
         if info.context is not _WHOLE:
-            for name in self.later_fields:
+            for name in {name for cls in type(self).__mro__ for name in _later_fields(cls)}:
                 field = type(self).model_fields[name]
                 if getattr(self, name) == field.get_default(call_default_factory=True):
                     tree.pop(name, None)
@@ -81,6 +81,11 @@ class Config(BaseModel):
                 node = child
             node[leaf] = value
         return parse(type(self), tree)
+
+
+def _later_fields(cls: type) -> tuple[str, ...]:
+    own: tuple[str, ...] = vars(cls).get("later_fields", ())
+    return own
 
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:

@@ -26,6 +26,12 @@ class Settings:
     """Seconds to wait for nodes of a cluster that has no room yet (`TUNEPARTS_NODE_LIMIT`)."""
     system_metrics: bool = False
     """Whether trials report CPU, memory and GPU of their worker (`TUNEPARTS_SYSTEM_METRICS`)."""
+    decodes_always: bool = False
+    """Whether image files are decoded each time that they are read (`TUNEPARTS_DECODE=always`), and
+    not once into a file of the cache (`once`)."""
+    readers: int | None = None
+    """Processes of a trial that read images ahead (`TUNEPARTS_READERS`); None for as many as it has
+    CPUs beside its own where it trains on a GPU, and none elsewhere."""
     ray_token_file: Path | None = None
     """File with Ray's cluster token (`TUNEPARTS_RAY_TOKEN_FILE`); setting it turns tokens on."""
     tracking_login_file: Path | None = None
@@ -51,6 +57,8 @@ def current() -> Settings:
         interval_limit=_seconds("TUNEPARTS_INTERVAL_LIMIT", Settings.interval_limit),
         node_limit=_seconds("TUNEPARTS_NODE_LIMIT", Settings.node_limit),
         system_metrics=_switch("TUNEPARTS_SYSTEM_METRICS"),
+        decodes_always=_word("TUNEPARTS_DECODE", ("once", "always")) == "always",
+        readers=_count("TUNEPARTS_READERS"),
         ray_token_file=_file("TUNEPARTS_RAY_TOKEN_FILE"),
         tracking_login_file=_file("TUNEPARTS_TRACKING_LOGIN"),
     )
@@ -65,6 +73,20 @@ def _seconds(name: str, default: float) -> float:
     if not 0 < value < 1e9:
         raise ConfigError(f"{name} is a number of seconds above 0, but got `{text}`.")
     return value
+
+
+def _word(name: str, known: tuple[str, ...]) -> str:
+    text = os.environ.get(name, known[0])
+    if text not in known:
+        raise ConfigError(f"{name} is one of {', '.join(known)}, but got `{text}`.")
+    return text
+
+
+def _count(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text and not text.isdecimal():
+        raise ConfigError(f"{name} is a number of processes, but got `{text}`.")
+    return int(text) if text else None
 
 
 def _switch(name: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.harness.wire import Wire
 from tuneparts.executors import logs
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, read
+from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, read
 from tuneparts.search import runs
 from tuneparts.search.storage import Folder
 
@@ -366,11 +366,16 @@ class Scene:
     def duplicates(self) -> int:
         """Events that stand twice in the journal: the same row or end of a trial."""
         keys = [
-            (str(event.trial), type(event).__name__, getattr(event, "step", None))
+            (str(event.trial), type(event).__name__, getattr(event, "step", _passes(event)))
             for event in read(self.run_folder / "journal.jsonl")
             if type(event).__name__ != "TrialStarted"
         ]
         return len(keys) - len(set(keys))
+
+
+def _passes(event: Event) -> int | None:
+    """Where in its trial an event happened that is no row; a rung may tell several results."""
+    return getattr(event, "passes", None)
 
 
 def python_path() -> str:

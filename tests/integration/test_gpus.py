@@ -58,3 +58,34 @@ def test_two_halves_share_one_device(null_file, tmp_path) -> None:
     assert "sees 0.5 '0'" in done.stdout
     journal = (tmp_path / "run" / "journal.jsonl").read_text()
     assert journal.count('"finished"') == 4
+
+
+TWO = """
+import sys
+from pathlib import Path
+
+import ray
+
+ray.init(address="local", num_cpus=2, num_gpus=2, log_to_driver=False, include_dashboard=False)
+from tuneparts.executors import execute
+from tuneparts.search import load
+
+changes = ["none.resources.gpus=2", "none.passes=40", "none.interval=20"]
+search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0], changes=changes)
+execute(search, folder=Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_trial_has_two_devices_to_itself(tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWO, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    journal = (tmp_path / "run" / "journal.jsonl").read_text()
+    assert journal.count('"kind": "row"') == 2
+    assert '"finished"' in journal

@@ -494,8 +494,8 @@ class _InDouble:
     def __init__(self, examples):
         self._examples = examples
 
-    def take(self, indices):
-        x, y = self._examples.take(indices)
+    def take(self, indices, **stream):
+        x, y = self._examples.take(indices, **stream)
         return x.double(), y
 
 

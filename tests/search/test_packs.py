@@ -21,6 +21,7 @@ from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search
 from tuneparts.training.learner import MethodConfig
 from tuneparts.training.packed.pack import exactly
+from tuneparts.training.runtime import Runtime
 
 
 class Branching(nn.Linear):
@@ -193,3 +194,11 @@ def test_more_trials_fill_the_last_pack_and_leave_what_has_ended(
     (pack,) = taken(Plan(more, Journal(tmp_path / "journal.jsonl")))
     assert [lane.trial.index for lane in pack.lanes] == [3, 4, 5]
     assert indices(pack) == [4, 5]
+
+
+def test_a_pack_has_no_runtime_of_its_own_or_of_the_search(null_search: Any) -> None:
+    config = arm().config.replaced({"runtime": {"precision": "bf16"}})
+    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+        Arm(**{**dict(arm()), "config": config})
+    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+        null_search(arm(), metric="val/nll", runtime=Runtime(precision="bf16"))

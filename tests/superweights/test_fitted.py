@@ -215,3 +215,9 @@ def test_threads_may_predict_at_once():
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda num: ensemble.predict(x[: num % 8 + 1]), range(200))
         assert all(torch.equal(out, expected[num % 8]) for num, out in enumerate(found))
+
+
+def test_a_net_of_another_precision_is_refused_with_the_cure():
+    x, y = _data()
+    with pytest.raises(ConfigError, match=r"is float64. Call `net.float\(\)` first"):
+        fit([_net(8).double(), _net(8).double()], x, y, passes=20)

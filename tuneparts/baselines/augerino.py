@@ -31,6 +31,7 @@ class AugerinoConfig(SupervisedConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
+    compiles = True
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=LilaConfig())
@@ -110,7 +111,7 @@ class AugerinoLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         loss = loss_on(
             batch,
             net=self.net,

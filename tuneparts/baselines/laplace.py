@@ -47,6 +47,7 @@ class LaplaceConfig(SupervisedConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
+    compiles = True
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
@@ -181,7 +182,7 @@ class LaplaceLearner(
     def weight_step(self) -> Tensor:
         """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
             likelihood_loss = loss_on(
                 batch,

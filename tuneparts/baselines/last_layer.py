@@ -41,6 +41,7 @@ class LastLayerConfig(SupervisedConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
+    compiles = True
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
@@ -146,7 +147,7 @@ class LastLayerLearner(
     def weight_step(self) -> Tensor:
         """Move the weights by one batch under the present hypers."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next())
+        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
             loss = loss_on(
                 batch,

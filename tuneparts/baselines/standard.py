@@ -1,5 +1,6 @@
 """Standard training at given hypers; under a search algorithm it is random search."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ class StandardConfig(SupervisedConfig):
     """One net, ordinary optimiser, hypers fixed."""
 
     method: Literal["standard"] = "standard"
+    most_gpus = math.inf
+    compiles = True
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True
@@ -51,7 +54,7 @@ class StandardLearner(
 
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        x, y_B = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         x = self.config.augmentation(x, self._fixed_augmentation)
         loss = loss_on(
             (x, y_B),

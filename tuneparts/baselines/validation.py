@@ -23,6 +23,7 @@ from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
+from tuneparts.training import passes
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
@@ -41,6 +42,7 @@ class ValidationConfig(SupervisedConfig):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
+    compiles = True
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
     holdout: float = Field(default=0.2, gt=0, lt=1)
@@ -223,13 +225,14 @@ class ValidationLearner(
             name: weight.detach().clone().requires_grad_()
             for name, weight in self._weights().items()
         }
-        loss = loss_on(
-            batch,
-            net=lambda x: functional_call(self.net, weights, (x,)),
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._weight_augmentation,
-        )
+        with passes.undivided():
+            loss = loss_on(
+                batch,
+                net=lambda x: functional_call(self.net, weights, (x,)),
+                hypers=self.hypers,
+                target=self.target,
+                generator=self._weight_augmentation,
+            )
         objective = self.hypers.penalised(loss, weights.values())
         leaves = list(weights.values())
         return loss, torch.autograd.grad(

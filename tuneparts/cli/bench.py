@@ -17,6 +17,7 @@ from tuneparts.reports.rendering import Table
 BENCHES = {
     "algorithms": "regret of every search algorithm beside Optuna's and Ray's, nothing trained",
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
+    "data": "images read from disk beside torchvision's ImageFolder in a DataLoader",
     "packed": "a step of several trials packed as lanes, against single steps",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",

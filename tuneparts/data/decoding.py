@@ -1,7 +1,8 @@
-"""Decodes image files once into a uint8 array file, which every later load maps or reads.
+"""Decodes image files, once into a uint8 array file that every later load maps or reads.
 
 The file is written whole or not at all, and named by a digest of what it was made from, so that a
-changed folder is decoded again.
+changed folder is decoded again. Where there is no room for such a file (`TUNEPARTS_DECODE=always`),
+images are decoded each time that they are read, to the same pixels.
 
 Shapes: N images, C = 3 colours, S side of an image.
 """
@@ -11,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -66,6 +69,8 @@ def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredIma
     for line in encoded.fingerprint():
         digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
     path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
+    if settings.current().decodes_always:
+        return StoredImages(EncodedImages(encoded, image_size, path))
     if path.exists():
         try:
             stored = StoredImages(path)
@@ -78,8 +83,36 @@ def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredIma
 
 
 def load_or_map(stored: StoredImages) -> npt.NDArray[np.uint8] | StoredImages:
-    """Read the images into memory; images too large for that stay mapped."""
-    return stored[:] if stored.nbytes <= IN_MEMORY_BYTES else stored
+    """Read the images into memory; images too large for that stay on disk."""
+    stays = stored.nbytes > IN_MEMORY_BYTES or settings.current().decodes_always
+    return stored if stays else stored[:]
+
+
+@dataclass(frozen=True)
+class EncodedImages:
+    """Image files that are decoded each time that they are read."""
+
+    encoded: Encoded
+    image_size: int | None
+    path: Path
+    """Where they would lie if they were decoded once."""
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """(N, C, H, W); of all images as of the first."""
+        return (len(self.encoded), *_decode_one(self.encoded, 0, self.image_size).shape)
+
+    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
+        indices = np.arange(len(self.encoded))[rows]
+        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        for image, index in zip(images, indices.tolist(), strict=True):
+            image[:] = self._checked(index)
+        return images
+
+    def _checked(self, index: int) -> npt.NDArray[np.uint8]:
+        image = _decode_one(self.encoded, index, self.image_size)
+        _check_size(self.encoded, index, image.shape, self.shape[1:])
+        return image
 
 
 def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) -> None:
@@ -92,12 +125,7 @@ def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) 
 
     def image(index: int) -> npt.NDArray[np.uint8]:
         array = _decode_one(encoded, index, image_size)
-        if array.shape != first.shape:
-            raise DataError(
-                f"images of one set must have one size, but {encoded.name(index)} is "
-                f"{array.shape[2]} x {array.shape[1]} and {encoded.name(0)} is "
-                f"{first.shape[2]} x {first.shape[1]}. Set `image_size`."
-            )
+        _check_size(encoded, index, array.shape, first.shape)
         return array
 
     # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
@@ -111,6 +139,17 @@ def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) 
             indices = range(start, min(start + _BLOCK, len(encoded)))
             file.write(np.stack(list(pool.map(image, indices))).tobytes())
             bar(len(indices))
+
+
+def _check_size(
+    encoded: Encoded, index: int, shape: tuple[int, ...], first: tuple[int, ...]
+) -> None:
+    if shape != first:
+        raise DataError(
+            f"images of one set must have one size, but {encoded.name(index)} is "
+            f"{shape[2]} x {shape[1]} and {encoded.name(0)} is {first[2]} x {first[1]}. Set "
+            "`image_size`."
+        )
 
 
 def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:

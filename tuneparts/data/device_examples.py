@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tuneparts import settings
+from tuneparts.data.read_ahead import Draw, ReadAhead
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Examples
 from tuneparts.errors import ConfigError
@@ -41,6 +43,7 @@ class DeviceExamples:
             )
         self.device = device
         self._stored = inputs if isinstance(inputs, StoredImages) else None
+        self._ahead = None if self._stored is None else _reading(self._stored, device)
         self._inputs = (
             torch.empty(0) if isinstance(inputs, StoredImages) else _tensor(inputs).to(device)
         )
@@ -54,32 +57,65 @@ class DeviceExamples:
     def __len__(self) -> int:
         return len(self._labels_N)
 
-    def take(self, indices_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...)."""
+    def take(
+        self, indices_B: torch.Tensor, *, of: Any = None, draw: Draw = lambda stream: stream.next()
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...).
+
+        Args:
+            indices_B: on the CPU, if the images are on disk.
+            of: the stream that has just drawn them; what it will draw next is read ahead.
+            draw: how they are drawn from it.
+        """
         on_device_B = indices_B.to(self.device)
         y_B = self._labels_N[on_device_B]
         if self._stored is None:
             return self._normalised(self._inputs[on_device_B]), y_B
-        raw = torch.from_numpy(self._stored[indices_B.cpu().numpy()])
-        return self._normalised(raw.to(self.device)), y_B
+        if self._ahead is not None and of is not None:
+            raw = self._ahead.take(indices_B, of, draw)
+        else:
+            raw = torch.from_numpy(self._stored[indices_B.cpu().numpy()])
+        return self._normalised(raw.to(self.device, non_blocking=True)), y_B
 
     def iterate(self, batch_size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Every example once, in order, in batches as from `take`; the last one may be smaller."""
         if batch_size < 1:
             raise ConfigError(f"`batch_size >= 1` must hold, but got {batch_size}.")
-        for start in range(0, len(self), batch_size):
+        starts = range(0, len(self), batch_size)
+        for start, raw in zip(starts, self._read(batch_size), strict=True):
             rows = slice(start, start + batch_size)
-            if self._stored is None:
-                raw = self._inputs[rows]
-            else:
-                raw = torch.from_numpy(self._stored[rows]).to(self.device)
-            yield self._normalised(raw), self._labels_N[rows].clone()
+            yield self._normalised(raw.to(self.device)), self._labels_N[rows].clone()
+
+    def _read(self, batch_size: int) -> Iterator[torch.Tensor]:
+        """The inputs of all examples in order, as they are stored."""
+        if self._stored is None:
+            yield from torch.split(self._inputs, batch_size) if len(self) else ()
+            return
+        parts = torch.split(torch.arange(len(self)), batch_size) if len(self) else ()
+        if self._ahead is not None and len(parts) > _FEW_BATCHES:
+            yield from self._ahead.loader(parts)
+            return
+        for indices_B in parts:
+            yield torch.from_numpy(self._stored[indices_B.numpy()])
 
     def _normalised(self, raw: torch.Tensor) -> torch.Tensor:
         if self._is_whole:
             return raw.clone()
         x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
         return x.sub_(self._mean).div_(self._std)
+
+
+_FEW_BATCHES = 8
+"""Up to so many are read by this process: others take seconds to start."""
+
+
+def _reading(images: StoredImages, device: torch.device) -> ReadAhead | None:
+    """Who reads these images ahead, if anybody does."""
+    is_gpu = device.type == "cuda"
+    own = torch.get_num_threads() - 1 if is_gpu else 0
+    asked = settings.current().readers
+    readers = own if asked is None else asked
+    return ReadAhead(images, readers=readers, is_pinned=is_gpu) if readers else None
 
 
 _KEPT: dict[tuple[Any, ...], DeviceExamples] = {}

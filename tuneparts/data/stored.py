@@ -1,11 +1,11 @@
-"""Images that stay on disk: rows of a uint8 array file, read through a memory map.
+"""Images that stay on disk: rows of a uint8 array file, or image files that are decoded when read.
 
-ImageNet decoded does not fit in memory; the pages of the map are shared by every process of a
-machine, and a pickle carries the path and the rows instead of the pixels.
+ImageNet decoded does not fit in memory. An array file is read through a memory map, whose pages are
+shared by every process of a machine. A pickle carries paths and rows instead of pixels.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,25 +13,36 @@ import numpy.typing as npt
 from tuneparts.errors import DataError
 
 
-class StoredImages:
-    """Rows of a `.npy` file of images, uint8 (N, C, H, W); indexing reads what is asked for."""
+class ImageSource(Protocol):
+    """Images, uint8 (N, C, H, W), that are read when they are indexed."""
 
-    def __init__(self, path: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
-        try:
-            # Not np.load, which also opens archives: a cache is one array.
-            images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
-        except Exception as error:  # numpy raises many types for hostile headers
-            raise DataError(
-                f"{path} cannot be mapped as an array of images: {error!r:.200}. "
-                "Delete it; it is decoded again at the next load."
-            ) from error
-        if images.dtype != np.uint8 or images.ndim != 4:
-            raise DataError(
-                f"{path} must hold uint8 images (N, C, H, W), "
-                f"but holds {images.dtype} {images.shape}."
-            )
-        self.path = path
-        self._images = images.view(np.ndarray)
+    @property
+    def path(self) -> Path:
+        """Its name is a digest of the images."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, C, H, W)."""
+        ...
+
+    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]: ...
+
+
+class StoredImages:
+    """Rows of images on disk, uint8 (N, C, H, W); indexing reads what is asked for.
+
+    Args:
+        source: a `.npy` file, or what else images are read from.
+        rows: which images of it, int64; None for all.
+    """
+
+    def __init__(
+        self, source: Path | ImageSource, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        self._source = source
+        self.path = source if isinstance(source, Path) else source.path
+        self._images = _mapped(source) if isinstance(source, Path) else source
         self._rows = rows
 
     @property
@@ -50,7 +61,7 @@ class StoredImages:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
-        return len(self._images) if self._rows is None else len(self._rows)
+        return self._images.shape[0] if self._rows is None else len(self._rows)
 
     def __getitem__(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
         rows = indices if self._rows is None else self._rows[indices]
@@ -65,7 +76,7 @@ class StoredImages:
 
     def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
         """The images at these indices, still on disk."""
-        return StoredImages(self.path, indices if self._rows is None else self._rows[indices])
+        return StoredImages(self._source, indices if self._rows is None else self._rows[indices])
 
     def joined(self, other: "StoredImages") -> "StoredImages":
         """These images, then those of `other`, of the same file; still on disk."""
@@ -73,12 +84,28 @@ class StoredImages:
             raise DataError(
                 f"stored images are joined within one file, but got {self.path} and {other.path}."
             )
-        return StoredImages(self.path, np.concatenate([self.rows, other.rows]))
+        return StoredImages(self._source, np.concatenate([self.rows, other.rows]))
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """Which rows of the file these images are; int64 (N,)."""
-        return np.arange(len(self._images)) if self._rows is None else self._rows
+        return np.arange(self._images.shape[0]) if self._rows is None else self._rows
 
-    def __reduce__(self) -> tuple[type["StoredImages"], tuple[Path, npt.NDArray[np.int64] | None]]:
-        return StoredImages, (self.path, self._rows)
+    def __reduce__(self) -> tuple[type["StoredImages"], tuple[Any, ...]]:
+        return StoredImages, (self._source, self._rows)
+
+
+def _mapped(path: Path) -> npt.NDArray[np.uint8]:
+    try:
+        # Not np.load, which also opens archives: a cache is one array.
+        images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # numpy raises many types for hostile headers
+        raise DataError(
+            f"{path} cannot be mapped as an array of images: {error!r:.200}. "
+            "Delete it; it is decoded again at the next load."
+        ) from error
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"{path} must hold uint8 images (N, C, H, W), but holds {images.dtype} {images.shape}."
+        )
+    return images.view(np.ndarray)

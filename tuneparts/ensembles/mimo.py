@@ -19,6 +19,7 @@ from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
+from tuneparts.training.passes import run
 
 
 class MimoConfig(MembersConfig):
@@ -66,7 +67,7 @@ class Mimo(Members):
 
     def jointly(self, inputs: list[Tensor]) -> Tensor:
         """Compute logits (M, B, K), those of member m for its own input (B, C, ...)."""
-        logits: Tensor = self.net(torch.cat(inputs, dim=1))
+        logits = run(self.net, torch.cat(inputs, dim=1))
         return logits.view(len(logits), self._num_members, -1).transpose(0, 1)
 
 

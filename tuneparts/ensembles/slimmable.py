@@ -29,6 +29,7 @@ from tuneparts.models.reweighted import give_up, reweighted
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner, NetMembersLearner
 from tuneparts.training.members.model import NetMembers
+from tuneparts.training.passes import run
 from tuneparts.training.recalibration import recalibrate
 
 STEPS = 64
@@ -171,8 +172,7 @@ class UniversallySlimmable(_CutMembers):
 
     def at_width(self, x: Tensor, skeleton: "Skeleton") -> Tensor:
         """Compute logits (B, K) of a net of any width, with norm statistics of the batch."""
-        logits_BK: Tensor = reweighted(skeleton.net, self.cut(skeleton.shapes))(x)
-        return logits_BK
+        return run(reweighted(skeleton.net, self.cut(skeleton.shapes)), x)
 
 
 class Skeleton:
@@ -216,7 +216,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Compute the loss of the widest net on labels, then of the others on its predictions."""
-        teacher_BK: Tensor = self.model.nets[0](x)
+        teacher_BK = run(self.model.nets[0], x)
         taught_BK = teacher_BK.detach().softmax(dim=1)
         losses = [self.target.loss(teacher_BK, y_B)]
         for config in (self._narrowest, *self._between()):

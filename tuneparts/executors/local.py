@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -124,19 +124,19 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
     plan.started(segment)
-    execution = execution_of(segment, setting, **_share(plan, segment))
-    while True:
-        try:
-            report = execution.step()
-        except StorageError as error:
-            if plan.lost(segment, "the storage failed", f": {error}"):
-                time.sleep(_PAUSE)
-            return
-        deliver(plan, segment, report)
-        yield report
-        plan.look()
-        if report.done or plan.is_over(segment):
-            return
+    with closing(execution_of(segment, setting, **_share(plan, segment))) as execution:
+        while True:
+            try:
+                report = execution.step()
+            except StorageError as error:
+                if plan.lost(segment, "the storage failed", f": {error}"):
+                    time.sleep(_PAUSE)
+                return
+            deliver(plan, segment, report)
+            yield report
+            plan.look()
+            if report.done or plan.is_over(segment):
+                return
 
 
 def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:

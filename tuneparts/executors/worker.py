@@ -29,6 +29,7 @@ from tuneparts.errors import (
     TunepartsError,
 )
 from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.ranked import RankedLearner
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
@@ -166,6 +167,7 @@ class SegmentExecution:
         # Made by the first step, so that what they raise becomes a report.
         self._log: TrialLog | None = None
         self._learner: Learner | None = None
+        self._ranked: RankedLearner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
         """All rows of the trial, also of earlier rounds."""
@@ -185,7 +187,10 @@ class SegmentExecution:
                 if not self.is_over:
                     self._advance(learner)
             self.log.keep()
+            if self.is_over:
+                self.close()
         except Exception as error:
+            self.close()
             return self.failed(error)
         return self.reported()
 
@@ -244,7 +249,7 @@ class SegmentExecution:
         return learner
 
     def fresh(self) -> Learner:
-        """Build the learner of the trial at its start."""
+        """Build the learner at its start; in several processes where the trial has several GPUs."""
         context = Context(
             task=self._setting.task_of(self._segment.config),
             seed=self._segment.trial.seed,
@@ -252,7 +257,16 @@ class SegmentExecution:
             score_test_always=self._setting.score_test_always,
             tasks=self._tasks,
         )
-        return build_learner(self._segment.config, context)
+        if self._gpus <= 1 or not method_config(self._segment.config).takes_runtime:
+            return build_learner(self._segment.config, context)
+        self._ranked = RankedLearner(
+            self._segment.config,
+            context,
+            size=int(self._gpus),
+            code=self._setting.code,
+            threads=self._threads,
+        )
+        return self._ranked
 
     def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
         """What this trial has reported so far; a donor's state holds the rows of the donor."""
@@ -317,6 +331,12 @@ class SegmentExecution:
         assert self._learner is not None
         is_reached = self._learner.passes >= self._segment.until
         return self._learner.finished or is_reached or self._is_behind
+
+    def close(self) -> None:
+        """End the processes that share the trial's batches, if there are any."""
+        if self._ranked is not None:
+            self._ranked.close()
+            self._ranked = None
 
     def _log_traceback(self, error: Exception) -> None:
         if self._log is not None:

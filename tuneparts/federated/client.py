@@ -24,6 +24,7 @@ from tuneparts.partition.optimisers import PartitionedOptimiser
 from tuneparts.partition.subnetwork import Partitioned, View
 from tuneparts.training.hyper import Hypers
 from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.passes import Passes
 from tuneparts.training.step import gradients, loss_on
 
 
@@ -39,6 +40,7 @@ class Client:
         optimiser: of local training; each partition of each client starts it afresh.
         batch_size: B; the last batch of an epoch may be smaller.
         seed: of the run.
+        passes: how local training computes.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Client:
         optimiser: OptimiserConfig,
         batch_size: int,
         seed: int,
+        passes: Passes,
     ) -> None:
         self._parts = parts
         self._hypers = hypers
@@ -61,6 +64,7 @@ class Client:
         self._optimiser = optimiser
         self._batch_size = batch_size
         self._seed = seed
+        self._passes = passes
 
     def receive(self, broadcast: Broadcast) -> None:
         """Take the server's values."""
@@ -73,6 +77,10 @@ class Client:
 
     def work(self, assignment: Assignment) -> Update:
         """Do what a client of the present round was asked for; leaves the server's values."""
+        with self._passes.training():
+            return self._worked(assignment)
+
+    def _worked(self, assignment: Assignment) -> Update:
         losses: list[Tensor] = []
         weights = {j: self._train(assignment, j, losses) for j in assignment.steps}
         grads, hyper_loss = self._hyper_gradient(assignment)

@@ -35,6 +35,7 @@ from tuneparts.federated.server import Server, ServerConfig, mean_over
 from tuneparts.partition.assign import check_division
 from tuneparts.partition.learner import SubnetworkLearner
 from tuneparts.partition.subnetwork import Defaults, Partitioned
+from tuneparts.training import passes
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
@@ -199,6 +200,7 @@ class FederatedLearner(
             optimiser=config.optimiser,
             batch_size=config.batch_size,
             seed=context.seed,
+            passes=self.training_passes,
         )
         self.server = Server(self.parts, config.server)
         self._hyper_optimiser = (
@@ -250,6 +252,7 @@ class FederatedLearner(
             hypers=[parameter.detach().clone() for parameter in self._psi],
         )
         updates = self._kept(self._executor.run(broadcast, assignments))
+        passes.ran_elsewhere()
         self.server.step(updates)
         self._hyper_step([update for update in updates if update.hyper_grads])
         self._traffic = self._traffic.after(broadcast, num_asked=len(assignments), updates=updates)

@@ -112,6 +112,7 @@ def _shallow(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module
     if module not in copies:  # a layer under two names stays one layer
         copy = copies[module] = module.__new__(type(module))
         copy.__dict__ = dict(module.__dict__)
+        copy._compiled_call_impl = None  # of `module.compile()`: it calls the original
         copy._parameters = dict(module._parameters)
         copy._buffers = dict(module._buffers)
         copy._modules = {

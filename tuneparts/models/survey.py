@@ -118,6 +118,19 @@ def copied(net: nn.Module) -> nn.Module:
         ) from error
 
 
+def precision_cure(net: nn.Module) -> str:
+    """What to do with a net that is not in float32; empty for one that is."""
+    for name, parameter in net.named_parameters():
+        if not is_lazy(parameter) and parameter.dtype != torch.float32:
+            kind = str(parameter.dtype).removeprefix("torch.")
+            return (
+                f". Nets are trained in float32, as inputs are, but `{name}` is {kind}. Call "
+                "`net.float()` first, and turn the net back afterwards; with "
+                "`runtime={'precision': 'bf16'}` it is computed in bfloat16 meanwhile."
+            )
+    return ""
+
+
 @contextmanager
 def slow_attention() -> Iterator[None]:
     """Let transformer layers call their own layers inside the block, as they do in training.
@@ -142,7 +155,7 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
         raise ConfigError(
             f"the net must take {str(x.dtype).removeprefix('torch.')} inputs of shape "
             f"{tuple(x.shape)}, but its forward raised "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{precision_cure(net)}"
         ) from error
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__

@@ -14,7 +14,7 @@ from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.reweighted import reweighted, under_all_names
-from tuneparts.models.survey import PROBE, check_logits, copied, is_lent, outputs
+from tuneparts.models.survey import PROBE, check_logits, copied, is_lent, outputs, precision_cure
 from tuneparts.partition.assign import roles_of
 
 _IMAGE_HYPERS = ("affine", "colour")
@@ -89,12 +89,9 @@ def _check_kind(net: nn.Module) -> None:
                 f"the net must know its shapes, but `{name}` is not initialised. Run a batch "
                 "through the net first."
             )
-        if parameter.dtype != torch.float32:
-            raise ConfigError(
-                "nets are trained in float32, as inputs are, but "
-                f"`{name}` is {str(parameter.dtype).removeprefix('torch.')}. Call `net.float()` "
-                "first, and turn the net back afterwards."
-            )
+    cure = precision_cure(net)
+    if cure:
+        raise ConfigError(cure.removeprefix(". "))
 
 
 def _check_first_label(net: nn.Module, x: torch.Tensor, task: Task) -> None:

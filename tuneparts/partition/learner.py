@@ -10,6 +10,7 @@ hypers by one backward pass over two graphs that share no leaf.
 """
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from tuneparts.partition.isolation import check_isolation
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
-from tuneparts.partition.streams import hyper_stream, weight_stream
+from tuneparts.partition.streams import alike, hyper_stream, mixed, weight_stream
 from tuneparts.partition.subnetwork import Partitioned, Scheme, View
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
@@ -48,6 +49,7 @@ class PartitionedConfig(SupervisedConfig):
     """
 
     method: Literal["partitioned"] = "partitioned"
+    most_gpus = math.inf
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
@@ -261,7 +263,7 @@ class PartitionedLearner(
         view = self.parts.view(k, trainable=True)
         with self.hypers.detached():
             loss = loss_on(
-                self.train_data.take(indices_B),
+                self.train_data.take(indices_B, of=self._weight_stream, draw=alike),
                 net=lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
                 hypers=self.hypers,
                 target=self.target,
@@ -281,8 +283,8 @@ class PartitionedLearner(
         batch = MixedBatch(self.parts, levels_B.repeat_interleave(num_samples))
         with self.hypers.detached():
             losses_B = loss_on(
-                self.train_data.take(indices_B),
-                net=batch.run,
+                self.train_data.take(indices_B, of=self._weight_stream, draw=mixed),
+                net=batch,
                 hypers=self.hypers,
                 target=self.target,
                 generator=self._weight_augmentation,
@@ -302,14 +304,16 @@ class PartitionedLearner(
         if self.config.mixed and self._num_joint():
             # Each example of chunk k draws subnetwork k - 1 in the same call of the net.
             numbers_B, indices_B = self._hyper_stream.next_mixed()
+            draw = mixed
             num_samples = self.hypers.num_samples(training=True)
             levels_N = (numbers_B.to(self.context.device) - 1).repeat_interleave(num_samples)
-            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False).run
+            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False)
         else:
             k, indices_B = self._hyper_stream.next()
+            draw = alike
             net = self.subnetwork(k - 1)
         loss = loss_on(
-            self.train_data.take(indices_B),
+            self.train_data.take(indices_B, of=self._hyper_stream, draw=draw),
             net=net,
             hypers=self.hypers,
             target=self.target,

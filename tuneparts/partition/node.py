@@ -76,6 +76,21 @@ class MixedBatch:
 
     def run(self, x: Tensor) -> Any:
         """The net's own forward on inputs (N, ...)."""
+        return self._run(self.segments, self._levels_N, x)
+
+    __call__ = run
+
+    def of_rows(self, rows: slice) -> Callable[[Tensor], Any]:
+        """The forward of some rows alone; it has the same leaves."""
+        segments = [
+            LevelRows(one.level, start - rows.start, end - rows.start)
+            for one in self.segments
+            for start, end in [(max(one.start, rows.start), min(one.end, rows.stop))]
+            if start < end
+        ]
+        return partial(self._run, segments, self._levels_N[rows])
+
+    def _run(self, segments: list[LevelRows], levels_N: Tensor, x: Tensor) -> Any:
         held: dict[str, Tensor] = {}
         for name, role in self._parts.roles.items():
             if role is Role.HELD:
@@ -83,7 +98,7 @@ class MixedBatch:
                 held[name] = parameter.detach() if self._trainable else parameter
         net = reweighted(self._parts.net, {**held, **self._leaves})
         for name, layer in net.named_modules():
-            forward = self._forward_of(name, layer)
+            forward = self._forward_of(name, layer, segments, levels_N)
             if forward is not None:
                 layer.forward = forward  # of this copy alone
         return net(x)
@@ -110,7 +125,9 @@ class MixedBatch:
         levels = [segment.level for segment in self.segments]
         return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in levels}
 
-    def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    def _forward_of(
+        self, name: str, layer: nn.Module, segments: list[LevelRows], levels_N: Tensor
+    ) -> Callable[[Tensor], Tensor] | None:
         """A forward of the layer that knows the levels; None where the layer is not partitioned."""
         own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
         if isinstance(layer, nn.modules.batchnorm._NormBase):
@@ -123,7 +140,7 @@ class MixedBatch:
             ):
                 self._refuse(name, layer, "its padding is not by a number of zeros")
             assert self._parts.wiring is not None
-            masks = _Masks(self._parts.wiring.layers[name], self.segments, layer)
+            masks = _Masks(self._parts.wiring.layers[name], segments, layer)
             orders = {
                 kind: (self._parts.order_of(f"{name}.{kind}"))
                 for kind in ("weight", "bias")
@@ -135,7 +152,7 @@ class MixedBatch:
         rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
         per_example = {
             kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
-                self._levels_N - 1
+                levels_N - 1
             ]
             for kind, row in rows.items()
         }
@@ -236,9 +253,16 @@ def _masked_layer(name: str, layer: Any, masks: _Masks, orders: Orders, x: Tenso
             f"every layer must see one row per example, but `{name}` sees {len(x)} rows of a batch "
             f"of {masks.segments[-1].end}. Set `mixed` to false."
         )
-    out: Tensor = _Masked.apply(  # type: ignore[no-untyped-call]
-        x, layer.weight, layer.bias, layer, masks, orders
-    )
+    weight, bias = layer.weight, layer.bias
+    if torch.is_autocast_enabled(x.device.type):
+        # Autocast does not look into a function with a backward of its own.
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    with torch.autocast(x.device.type, enabled=False):
+        out: Tensor = _Masked.apply(  # type: ignore[no-untyped-call]
+            x, weight, bias, layer, masks, orders
+        )
     return out
 
 

@@ -71,6 +71,16 @@ class ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
         return torch.cat(numbers), torch.cat(indices)
 
 
+def alike(stream: ChunkStream) -> Tensor:
+    """The indices (B,) of the next batch of one number."""
+    return stream.next()[1]
+
+
+def mixed(stream: ChunkStream) -> Tensor:
+    """The indices (B,) of the next batch of several numbers."""
+    return stream.next_mixed()[1]
+
+
 def weight_stream(
     chunks: Chunks, filled: Sequence[int], *, batch_size: int, seed: int
 ) -> ChunkStream:

@@ -25,6 +25,7 @@ from tuneparts.pwfn.coverage import cover
 from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
 from tuneparts.pwfn.quantisers import Channels, Free, Uniform, channels_of
 from tuneparts.pwfn.threshold import Clustering
+from tuneparts.training import passes
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
@@ -166,9 +167,13 @@ class PwfnLearner(
         whole = self.config.model_dump(mode="json")
         used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
         facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
         context = self.context
         path = pretraining.file_of(facts, context.task, context.seed, context.device)
-        state = pretraining.shared(path, self._pretrain)
+        # Ranks train together; one that waited for another's file would keep it from training.
+        alone = context.ranks is None
+        state = pretraining.shared(path, self._pretrain) if alone else self._pretrain()
+        passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])
@@ -259,7 +264,7 @@ class PwfnLearner(
 
     def _backward(self, values: dict[str, Tensor] | None = None) -> Tensor:
         """Leave the gradients of a batch's loss in the net, and in what it is lent."""
-        x, y_B = self.train_data.take(self._batches.next())
+        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         x = self.config.augmentation(x, self._augmentation)
         lent = values or {}
         loss = loss_on(

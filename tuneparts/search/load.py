@@ -89,8 +89,9 @@ def load(
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`; or `NAME=VALUE` for a
-            keyword that the file's `search(scale, *, name=...)` takes.
+        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or
+            `runtime.FIELD=VALUE`; or `NAME=VALUE` for a keyword that the file's
+            `search(scale, *, name=...)` takes.
 
     Returns:
         The search (`spec.Search`) with every value resolved and validated.
@@ -232,7 +233,8 @@ def given_value(text: str) -> Any:
 def parse_change(text: str) -> tuple[str, str, Any]:
     """Read what `--set` takes, in every verb that has it: `OWNER.FIELD=VALUE`.
 
-    The owner is an arm, or the method that `fit` trains; or `data`, or `stop` of a search.
+    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime` of a
+    search.
 
     Returns:
         Owner, dotted path of a field of it, and value.
@@ -245,14 +247,18 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     owner, dot, path = target.partition(".")
     if not equals or not dot or not owner or not path:
         raise ConfigError(
-            "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE` or `stop.FIELD=VALUE`, but got "
-            f"`{text}`."
+            "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
+            f"`runtime.FIELD=VALUE`, but got `{text}`."
         )
     return owner, path, given_value(value)
 
 
 _PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures", "packed"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
+
+
+_WHOLE = ("stop", "runtime")
+"""Parts of a search that can be changed for all arms at once."""
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
@@ -263,10 +269,10 @@ def _apply(tree: dict[str, Any], change: str) -> None:
     owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
     owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
-    if owner == "stop" and owner not in arms:
-        owners["stop"] = tree["stop"] = tree.get("stop") or {}
+    if owner in _WHOLE and owner not in arms:
+        owners[owner] = tree[owner] = tree.get(owner) or {}
     if owner not in owners:
-        raise UnknownNameError("arm", owner, [*owners, "stop"])
+        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
     node = owners[owner]
     head = path.partition(".")[0]
     if owner in arms and head in _PARTS and head not in node:

@@ -45,6 +45,7 @@ from tuneparts.search.space import Dimension, Value
 from tuneparts.search.stopping import Stop
 from tuneparts.selection import Best, Knee, Selection
 from tuneparts.training.learner import MethodConfig
+from tuneparts.training.runtime import Runtime
 
 __all__ = [
     "Algorithm",
@@ -64,6 +65,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_SHARING = ("standard", "partitioned", "released", "superweights", "pwfn")
+"""Methods of ours whose batches several GPUs can share."""
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."
 """Paths of a space that begin so lead into the search's data."""
@@ -107,7 +110,8 @@ class Resources(Config):
 
     cpus: float = Field(default=1, gt=0)
     gpus: float = Field(default=0, ge=0)
-    """A fraction lets several trials share one device."""
+    """A fraction lets several trials share one device; with 2 or more, the GPUs of a trial share
+    each batch."""
     memory_gb: float = Field(default=0, ge=0)
     custom: dict[str, float] = Field(default_factory=dict)
     """Resources that a cluster declares under names of its own -> amount."""
@@ -216,11 +220,17 @@ class Arm(Config):
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+        if self.resources.gpus > 1 and self.resources.gpus % 1:
+            raise ValueError(
+                "a trial has a part of one GPU, or whole ones, but "
+                f"`{self.name}` reserves {self.resources.gpus:g}; round its `resources.gpus`"
+            )
         if self.resources.gpus > self.config.most_gpus:
             raise ValueError(
                 f"a trial of `{self.config.model_dump()['method']}` uses at most "
                 f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
-                f"{self.resources.gpus:g}; lower its `resources.gpus`"
+                f"{self.resources.gpus:g}; lower its `resources.gpus`, or share batches by "
+                f"another method: {', '.join(sorted(_SHARING))}"
             )
         if self.packed > 1 and self.config.why_unpacked:
             raise ValueError(
@@ -233,6 +243,7 @@ class Arm(Config):
                 f"a pack trains on one device, but `{self.name}` reserves "
                 f"{self.resources.gpus:g} GPUs for each; leave its `packed` out, or one GPU"
             )
+        _refuse_packed_runtime(self)
         self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         draws.check(self)
@@ -340,7 +351,7 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
-    later_fields = ("objectives", "selection", "stop")
+    later_fields = ("objectives", "selection", "stop", "runtime")
 
     name: str = Field(pattern=NAME)
     question: str
@@ -369,6 +380,9 @@ class Search(Config):
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
     """Limits at which the search, or a replicate of an arm, runs nothing more."""
+    runtime: Runtime | None = None
+    """How arms that say nothing of their own compute: precision, layout, memory. It is written into
+    the configs of these arms."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
     keep_checkpoints: bool = False
@@ -395,6 +409,13 @@ class Search(Config):
     @classmethod
     def _parse_selection(cls, value: Any) -> Any:
         return Selection.made_from(value)
+
+    @model_validator(mode="after")
+    def _give_runtime(self) -> "Search":
+        if self.runtime is not None:
+            arms = tuple(_computing(arm, self.runtime) for arm in self.arms)
+            object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
+        return self
 
     @model_validator(mode="after")
     def _check_objectives(self) -> "Search":
@@ -564,6 +585,24 @@ def method_config(config: Mapping[str, Any]) -> MethodConfig:
     if DATA_KEY not in cls.model_fields:
         config = {name: value for name, value in config.items() if name != DATA_KEY}
     return parse(cls, config)
+
+
+def _computing(arm: Arm, runtime: Runtime) -> Arm:
+    """An arm under the runtime of the search, unless it has its own, or can have none."""
+    config = arm.config
+    if config.runtime is not None or not config.takes_runtime:
+        return arm
+    found = arm.model_copy(update={"config": config.replaced({"runtime": runtime.model_dump()})})
+    _refuse_packed_runtime(found)
+    return found
+
+
+def _refuse_packed_runtime(arm: Arm) -> None:
+    if arm.packed > 1 and arm.config.runtime is not None:
+        raise ValueError(
+            f"a pack computes as torch does by itself, but `{arm.name}` has a `runtime`; leave "
+            "that out, or its `packed`"
+        )
 
 
 def variant_name(changes: Mapping[str, Value]) -> str:

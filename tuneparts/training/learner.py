@@ -15,6 +15,8 @@ from tuneparts.data.task import Task
 from tuneparts.errors import DivergedError
 from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
+from tuneparts.training.ranks import Ranks
+from tuneparts.training.runtime import Runtime
 
 
 class Learner(Protocol):
@@ -129,6 +131,8 @@ class Context:
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None
     """Where parts of the work can run beside the learner; None where there is no such place."""
+    ranks: Ranks | None = None
+    """Processes that the trial shares its batches with; None where it is alone."""
 
 
 def available_device(gpus: float = 1.0) -> torch.device:
@@ -158,10 +162,18 @@ class MethodConfig(Config):
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
+    runtime: Runtime | None = None
+    """Precision, layout and memory of the passes; None for that of the search."""
+    later_fields: ClassVar[tuple[str, ...]] = ("runtime",)
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
     most_gpus: ClassVar[float] = 1.0
     """How many GPUs its learner can use; an arm that asks for more is refused."""
+    takes_runtime: ClassVar[bool] = False
+    """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
+    a `runtime`."""
+    compiles: ClassVar[bool] = False
+    """Whether it trains one net as it is, which `runtime.compile` can compile."""
     needs_data: ClassVar[bool] = True
     """Whether its learner reads the data of the search."""
     classes_only: ClassVar[str] = ""
@@ -171,6 +183,21 @@ class MethodConfig(Config):
     def _declare_metrics(self) -> Self:
         # Driver, workers and readers of a run all parse the config, so all know the metrics.
         schema.declare(*self.declared_metrics())
+        return self
+
+    @model_validator(mode="after")
+    def _check_runtime(self) -> Self:
+        if self.runtime is not None and not self.takes_runtime:
+            raise ValueError(
+                "a `runtime` is for methods that train nets by `tuneparts.training`, but "
+                f"{type(self).__name__} is on its own; leave it out"
+            )
+        if self.runtime is not None and self.runtime.compile and not self.compiles:
+            raise ValueError(
+                "`runtime.compile` is for methods that train one net as it is, but "
+                f"{type(self).__name__} changes the weights that a net computes with at each step; "
+                "leave it out"
+            )
         return self
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:

@@ -85,7 +85,7 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
             progress: fraction of the stage that is spent.
         """
         set_lr(self._optimiser, self._config.lr_at(progress))
-        batch = self._examples.take(self._batches.next())
+        batch = self._examples.take(self._batches.next(), of=self._batches)
         with self._hypers.detached():
             loss = loss_on(
                 batch,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tuneparts.data.target import Reduction, Target
 from tuneparts.training.hyper import Hypers
+from tuneparts.training.passes import average, run
 
 Batch = tuple[Tensor, Tensor]
 """Normalised inputs (B, ...) and labels (B,)."""
@@ -41,7 +42,9 @@ def loss_on(
         held_out: judge by the likelihood alone, as a hyper step does.
     """
     x, y_B = batch
-    outputs_BK = hypers.predict(net, x, generator=generator, training=True)
+    outputs_BK = hypers.predict(
+        lambda inputs: run(net, inputs, exactly=held_out), x, generator=generator, training=True
+    )
     return hypers.loss(outputs_BK, y_B, target.loss, reduction=reduction, held_out=held_out)
 
 
@@ -54,6 +57,7 @@ def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None
     for leaf in moved:
         leaf.grad = None
     torch.autograd.backward(objective, inputs=[leaf for leaf in moved if leaf.requires_grad])
+    average(leaf.grad for leaf in moved)
     return [leaf.grad for leaf in moved]
 
 

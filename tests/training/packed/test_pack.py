@@ -186,13 +186,6 @@ def test_lanes_that_read_other_batches_are_refused(context: Context) -> None:
         pack.advance(range(3))
 
 
-def test_lanes_with_a_runtime_of_their_own_are_refused(context: Context) -> None:
-    learners = [config.build(context) for config in configs()]
-    learners[1].config = learners[1].config.model_copy(update={"runtime": {"precision": "bf16"}})
-    with pytest.raises(ConfigError, match=r"`runtime`.*packed=1"):
-        learners[0].config.pack(learners)
-
-
 def test_configs_that_cannot_be_lanes_of_one_pack_have_other_keys() -> None:
     base = StandardConfig(net=CNN, hypers=AFFINE[0])
     same = {"optimiser.lr": 0.5, "optimiser.schedule": "cosine", "hypers.affine.shear": 0.7}

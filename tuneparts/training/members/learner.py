@@ -36,6 +36,7 @@ from tuneparts.training.members.predictions import (
     operating_points,
 )
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.passes import average, run
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step
 
@@ -43,6 +44,7 @@ from tuneparts.training.step import gradient_step
 class MembersConfig(MethodConfig):
     """An optimiser, batches, and what is measured at the end."""
 
+    takes_runtime = True
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
     train_on: Literal["train", "all"] = "train"
@@ -117,16 +119,16 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels (B,)."""
-        return self.augmented(self._batches.next())
+        return self.augmented(self._batches.next(), of=self._batches)
 
-    def augmented(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> tuple[Tensor, Tensor]:
         """Augmented inputs and labels of these training examples."""
-        x, y_B = self.train_data.take(indices_B)
+        x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
-        outputs_MBK: Tensor = self.model(x)
+        outputs_MBK = run(self.model, x, dim=1)
         num_members = len(outputs_MBK)
         repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
         flat = self.target.loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
@@ -244,6 +246,7 @@ class NetMembersLearner(MembersLearner):
 
         self.optimiser.zero_grad()
         loss_M = self.model.backward(self.batches(), loss)
+        average(parameter.grad for parameter in self.model.parameters())
         self.optimiser.step()
         return loss_M
 

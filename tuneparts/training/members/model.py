@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.models.reweighted import reweighted, standalone
+from tuneparts.training.passes import run
 
 
 class Members(nn.Module, ABC):
@@ -100,7 +101,7 @@ class NetMembers(Members):
         losses, weights, gradients = [], [], []
         for net, own, (x, y_B) in zip(self.nets, lent, batches, strict=True):
             leaves = {name: weight.detach().requires_grad_() for name, weight in own.items()}
-            value = loss(reweighted(net, leaves)(x), y_B)
+            value = loss(run(reweighted(net, leaves), x), y_B)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append(value.detach())
             for name, leaf in leaves.items():

@@ -17,6 +17,7 @@ from tuneparts.training.loop import Step
 from tuneparts.training.packed.net import LaneNet
 from tuneparts.training.packed.optimiser import LaneOptimiser
 from tuneparts.training.packed.prediction import LanePrediction
+from tuneparts.training.runtime import Runtime
 from tuneparts.training.state import copied, part_state
 from tuneparts.training.supervised import SupervisedLearner
 
@@ -54,11 +55,6 @@ class SupervisedPack(ABC, Generic[L]):
                 "every lane of a pack has draws of its own, but this net draws from torch's global "
                 "generator. Use `nn.Dropout`, or `packed=1`."
             )
-        if any(getattr(lane.config, "runtime", None) is not None for lane in lanes):
-            raise ConfigError(
-                "a pack computes as torch does by itself, but these trials have a `runtime`. Leave "
-                "it out, or use `packed=1`."
-            )
         x, _ = lanes[0].train_data.take(torch.arange(min(2, len(lanes[0].train_data))))
         self.net = LaneNet([lane.net for lane in lanes], x)
         self.predict = LanePrediction(self.net, [lane.hypers for lane in lanes])
@@ -79,6 +75,10 @@ class SupervisedPack(ABC, Generic[L]):
         """Those parts of a lane, such as its batches, that are the same in all lanes."""
 
     def advance(self, lanes: Sequence[int]) -> dict[int, Mapping[str, float] | DivergedError]:
+        with Runtime().numerics(self.lanes[0].context.device, is_training=False):
+            return self._interval(lanes)
+
+    def _interval(self, lanes: Sequence[int]) -> dict[int, Mapping[str, float] | DivergedError]:
         leader = self.lanes[lanes[0]]
         self._check_in_step(leader, lanes)
         held = self._held(lanes)
