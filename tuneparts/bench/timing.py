@@ -99,7 +99,7 @@ def stock_over_ours(rows: Sequence[Mapping[str, Any]], kind: str, ours: str) -> 
     walls = {
         way: sum(r["wall s"] for r in rows if r["way"] == way) for way in (f"ray, {kind}", ours)
     }
-    return walls[f"ray, {kind}"] / walls[ours]
+    return float(walls[f"ray, {kind}"] / walls[ours])
 
 
 def algorithm(kind: Kind, timing: Timing, case: Case) -> Algorithm:

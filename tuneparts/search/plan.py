@@ -289,7 +289,9 @@ class Plan:
                 self._end_trial(trial, "stopped", stop.message)
             elif record.end is not None and trial.index >= stop.trial.index:
                 self._record(TrialVoided(trial, time.time(), stop.message))
-            replicate.states.add(trial, record)
+            if record.end is not None and record.end.message != stop.message:
+                # Those that the stop itself ended keep their state: it may be lifted.
+                replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
