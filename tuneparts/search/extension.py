@@ -107,8 +107,8 @@ def lift_stops(journal: Path, *, dry_run: bool = False) -> list[str]:
         for (arm, seed), stop in found.items():
             opened.append(StopLifted(stop.trial, time.time()))
             for trial, record in known.items():
-                is_own = (trial.arm, trial.seed) == (arm, seed) and record.end is not None
-                if is_own and (record.end.outcome, record.end.message) == ("stopped", stop.message):
+                end, is_own = record.end, (trial.arm, trial.seed) == (arm, seed)
+                if is_own and end is not None and end.message == stop.message:
                     opened.append(TrialRetried(trial, time.time()))
     finally:
         opened.close()
