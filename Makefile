@@ -9,6 +9,8 @@ export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 # Ray's workers are polite by default, and would starve beside the other tests.
 export RAY_worker_niceness := 0
+# Without compiled files every process compiles the tests and the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A worker per core and one more, since the tests of Ray wait more than they compute. Tests that share
 # something costly stay together (tests/conftest.py).

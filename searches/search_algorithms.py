@@ -86,7 +86,7 @@ def algorithms(scale: Scale, passes: int) -> dict[str, Algorithm]:
 
 def search(scale: Scale) -> Search:
     """Every algorithm on the same space, and a grid and a population on parts of it."""
-    passes = scale.pick(smoke=16, cpu=800, paper=8000)
+    passes = scale.pick(smoke=16, cpu=480, paper=8000)
     config = StandardConfig(
         passes=passes,
         interval=passes // scale.pick(smoke=4, cpu=4, paper=16),

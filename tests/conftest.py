@@ -1,3 +1,4 @@
+import gc
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import hypothesis
 import pytest
 import torch
 
+gc.disable()  # until all tests are collected: they stay to the end
 pytest.register_assert_rewrite("tuneparts.testing")  # a failed law shows the values
 
 # The same examples in every run: a failure is never a matter of luck.
@@ -28,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Ray, Playwright and servers of their own: what they deprecate is theirs to mend.
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
+
+
+def pytest_collection_finish() -> None:
+    """From now on there is garbage, and what was collected need not be searched for it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)  # known to pytest-xdist only
@@ -139,7 +147,8 @@ def local_ray() -> Iterator[None]:
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", python_path())  # workers import from the tests
-        ray.init(address="local", num_cpus=2, log_to_driver=False, include_dashboard=False)
+        options = {"num_gpus": 1, "log_to_driver": False, "include_dashboard": False}
+        ray.init(address="local", num_cpus=2, **options)  # a GPU in name, to be counted
     yield
     ray.shutdown()
 

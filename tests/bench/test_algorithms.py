@@ -1,11 +1,19 @@
 """The bench of the algorithms: what it compares is the same where it should be."""
 
+import math
 from importlib import resources
 
 import pytest
 
 from tuneparts.bench import algorithms, functions
-from tuneparts.bench.algorithms import compared, function_cases, recorded, regret_at, table_cases
+from tuneparts.bench.algorithms import (
+    compared,
+    function_cases,
+    population_cases,
+    recorded,
+    regret_at,
+    table_cases,
+)
 
 
 def test_the_functions_are_zero_at_their_optima() -> None:
@@ -53,3 +61,28 @@ def test_a_row_has_both_sides_and_a_verdict() -> None:
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["verdict"] in {"equal", "better", "not worse", "worse", "undecided"}
         assert min(row["ours"], row["theirs"], row["random"]) >= 0
+
+
+@pytest.mark.parametrize("kind", ["pbt", pytest.param("pb2", marks=pytest.mark.slow)])
+def test_populations_begin_with_the_same_members_and_can_be_repeated(kind: str) -> None:
+    case = next(c for c in population_cases(quick=True) if c.name == f"{kind}, ray")
+    ours, theirs, chance = (side(0) for side in (case.ours, case.theirs, case.random))
+    assert ours[0] == theirs[0] == chance[0]
+    assert [spent for spent, _ in ours] == [spent for spent, _ in theirs]
+    for path in (ours, theirs, chance):
+        losses = [loss for _, loss in path]
+        assert losses == sorted(losses, reverse=True)
+    assert (case.ours(0), case.theirs(0)) == (ours, theirs)
+
+
+def test_no_point_is_good_from_the_start_to_the_end() -> None:
+    def after(points) -> float:
+        loss = 1.0
+        for number, point in enumerate(points):
+            loss = functions.trained(loss, point, number / 10)
+        return loss
+
+    moving = after([(0.9 - 0.06 * i, 0.3 + 0.06 * i) for i in range(10)])
+    grid = [(x / 10, y / 10) for x in range(11) for y in range(11)]
+    assert moving == pytest.approx(math.exp(-5))
+    assert min(after([point] * 10) for point in grid) > 5 * moving

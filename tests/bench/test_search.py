@@ -25,10 +25,11 @@ def test_the_bench_compares_trials_barriers_and_starts(capfd: pytest.CaptureFixt
     assert json.loads(json.dumps(found)) == found
     assert set(found["ratios"]) == {
         "ray_reused_over_ours",
-        "ray_reused_over_ours_in_between",
-        "ours_mlflow_over_ours",
-        "optuna_over_ours",
+        "ray_reused_over_ours_with_start",
+        "ours_mlflow_over_ours_with_start",
+        "optuna_over_ours_with_start",
         "ray_asha_over_ours",
+        "ray_asha_over_our_halving",
         "ray_cold_over_ours_on_ray",
     }
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("way ")]

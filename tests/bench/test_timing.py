@@ -5,8 +5,10 @@ import os
 import pytest
 
 from tuneparts.bench import timing
-from tuneparts.bench.sleeping import factor, gather, opened
-from tuneparts.bench.timing import QUICK, Case, algorithm, makespan, search
+from tuneparts.bench.sleeping import factor, place
+from tuneparts.bench.stock_trials import gather, opened
+from tuneparts.bench.timing import QUICK, Case, algorithm, makespan, search, stock_makespan
+from tuneparts.schema import lookup
 from tuneparts.search.algorithms import RandomSearch
 
 
@@ -54,10 +56,45 @@ def test_waiting_for_whole_batches_takes_longer_than_a_window_or_no_order_at_all
 
 
 def test_the_simulation_has_a_row_for_each_way() -> None:
-    rows = timing.simulated(QUICK, draws=1)
-    assert [row["way"] for row in rows] == [
-        f"simulated, {kind}, {how}" for kind in ("asha", "tpe") for how in ("free", "exact")
+    rows = timing.simulated(QUICK[0], draws=1)
+    assert [row["way"].removeprefix("simulated, ") for row in rows] == [
+        "ray, asha", "asha, free", "asha, exact", "halving, exact",
+    ]  # fmt: skip
+
+
+def test_both_timings_run_the_same_trials_for_the_same_times() -> None:
+    case = Case(slots=2, trials=6, unit=1.0)
+    for draw in (0, 3):
+        found = []
+        for name in ("asha_free", "asha_exact", "halving"):
+            kind, _, how = name.partition("_")
+            one = search({name: algorithm(kind, how or "exact", case)}, case, draw=draw)
+            arm, metric = one.arms[0], lookup("val/accuracy")
+            batch = next(arm.algorithm.proposals(arm, draw, metric))
+            keys = ("x", "number", "draw", "seconds", "law")
+            found.append([tuple(part.config[key] for key in keys) for part in batch.run])
+        assert found[0] == found[1] == found[2]
+        assert [row[0] for row in found[0]] == [place(i, draw) for i in range(6)]
+
+
+@pytest.mark.parametrize("law", ["normal", "uniform"])
+def test_free_asha_is_rays_rule(law) -> None:
+    case = Case(slots=4, trials=24, unit=1.0, law=law)
+    for draw in range(5):
+        lengths = case.lengths(draw)
+        one = search({"asha": algorithm("asha", "free", case)}, case, draw=draw)
+        stock = stock_makespan(case.slots, lengths, draw)
+        assert makespan(one, case.slots, lengths) == pytest.approx(stock)
+
+
+def test_a_ratio_is_that_of_the_sums_over_draws() -> None:
+    rows = [
+        {"way": "ray, asha", "wall s": 3.0},
+        {"way": "ray, asha", "wall s": 5.0},
+        {"way": "ours, asha, free", "wall s": 1.0},
+        {"way": "ours, asha, free", "wall s": 3.0},
     ]
+    assert timing.stock_over_ours(rows, "asha", "ours, asha, free") == 2.0
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def journals(folder: Path) -> Attempt:
         journal.TrialEnded(TRIAL, "failed", 3.0, "why"),
         journal.TrialRetried(TRIAL, 4.0),
     )
-    lines = [journal._encode(event) for event in events]
+    lines = [journal.encode(event) for event in events]
     trees = [json.loads(line) for line in lines]
     path = folder / "journal.jsonl"
 

@@ -1,63 +1,49 @@
 """Trials packed onto GPUs by fraction, with logical GPUs on a machine that has none."""
 
+import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.ray
-
-SCRIPT = """
-import sys
-from pathlib import Path
-
-import ray
-
-ray.init(address="local", num_cpus=4, num_gpus=1, log_to_driver=False, include_dashboard=False)
 from tuneparts.executors import execute
+from tuneparts.journal import records
 from tuneparts.search import load
 
-search = load.load(sys.argv[1], scale="smoke")
-arm = search.arm("random").replaced({"resources.gpus": 0.5, "resources.cpus": 0.5})
-search = search.model_copy(update={"arms": (arm,)})
-most = 0
+pytestmark = pytest.mark.ray
 
 
-class Watch:
-    def on_event(self, event):
-        global most
-        used = ray.cluster_resources()["GPU"] - ray.available_resources().get("GPU", 0.0)
-        most = max(most, used)
+def test_two_halves_share_one_device(local_ray, null_file, tmp_path) -> None:
+    import ray
+
+    search = load.load(str(null_file), scale="smoke")
+    arm = search.arm("random").replaced({"resources.gpus": 0.5, "resources.cpus": 0.5})
+    used: list[float] = []
+
+    class Watch:
+        def on_event(self, _: Any) -> None:
+            free = ray.available_resources().get("GPU", 0.0)
+            used.append(ray.cluster_resources()["GPU"] - free)
+
+    execute(search.model_copy(update={"arms": (arm,)}), folder=tmp_path, observers=[Watch()])
+    assert max(used) == 1.0
+    ends = [record.end.outcome for record in records(tmp_path / "journal.jsonl").values()]
+    assert ends == ["finished"] * 4
 
 
-execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
-print("most", most)
+def test_a_worker_sees_the_device_that_it_was_given_and_no_other(local_ray) -> None:
+    import ray
 
-# What a worker is told, with a GPU and without.
-from tuneparts.executors.ray.trainable import LearnerTrainable
+    from tuneparts.executors.ray.pool import TrainableActor
 
-worker = ray.remote(LearnerTrainable)
-seen = lambda self: __import__("os").environ.get("CUDA_VISIBLE_DEVICES")
-for gpus in (0, 0.5):
-    actor = worker.options(num_gpus=gpus).remote()
-    print("sees", gpus, repr(ray.get(actor.__ray_call__.remote(seen))))
-"""
+    def seen(_: Any) -> str | None:
+        return os.environ.get("CUDA_VISIBLE_DEVICES")
 
-
-def test_two_halves_share_one_device(null_file, tmp_path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(null_file), str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "most 1.0" in done.stdout
-    assert "sees 0 ''" in done.stdout
-    assert "sees 0.5 '0'" in done.stdout
-    journal = (tmp_path / "run" / "journal.jsonl").read_text()
-    assert journal.count('"finished"') == 4
+    workers = [ray.remote(TrainableActor).options(num_gpus=n, num_cpus=0).remote() for n in (0, 1)]
+    assert ray.get([worker.__ray_call__.remote(seen) for worker in workers]) == ["", "0"]
+    for worker in workers:
+        ray.kill(worker)
 
 
 TWO = """

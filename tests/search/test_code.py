@@ -4,6 +4,9 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -157,3 +160,79 @@ def test_copies_are_as_private_as_the_user_wants_them(tmp_path: Path) -> None:
     found = {str(path.relative_to(goal)): path for path in goal.rglob("*")}
     assert set(found) == {"one.py", "package", "package/inner", "package/inner/part.py"}
     assert [name for name, path in found.items() if path.stat().st_mode & 0o077] == []
+
+
+def a_folder(path: Path, **modules: str) -> Path:
+    path.mkdir()
+    for name, text in modules.items():
+        (path / f"{name}.py").write_text(text)
+    return path
+
+
+def both_inside(first: code.Code, second: code.Code) -> bool:
+    """Whether two threads can be inside at once: each waits there for the other."""
+    meeting = threading.Barrier(2)
+
+    def train(one: code.Code) -> bool:
+        with one.importable():
+            try:
+                meeting.wait(0.5)
+            except threading.BrokenBarrierError:
+                return False
+            return True
+
+    with ThreadPoolExecutor(2) as threads:
+        return all(threads.map(train, (first, second)))
+
+
+def test_threads_that_import_the_same_or_other_names_train_side_by_side(tmp_path) -> None:
+    one = code.Code.of(a_folder(tmp_path / "one", part_of_one="x = 1"))
+    again = code.Code.of(a_folder(tmp_path / "again", part_of_one="x = 1"))
+    other = code.Code.of(a_folder(tmp_path / "other", part_of_other="x = 2"))
+    clash = code.Code.of(a_folder(tmp_path / "clash", part_of_one="x = 3"))
+    assert both_inside(one, one)
+    assert both_inside(one, again)
+    assert both_inside(one, other)
+    assert not both_inside(one, clash)
+
+
+def test_each_thread_imports_its_own_module(tmp_path) -> None:
+    codes = [
+        code.Code.of(a_folder(tmp_path / f"f{i}", **{name: f"x = {i}"}))
+        for i, name in enumerate(("part_a", "part_a", "part_b", "part_a", "part_c"))
+    ]
+    names = ("part_a", "part_a", "part_b", "part_a", "part_c")
+
+    def found(number: int) -> list[int]:
+        values = []
+        for _ in range(20):
+            with codes[number].importable():
+                values.append(importlib.import_module(names[number]).x)
+        return values
+
+    with ThreadPoolExecutor(5) as threads:
+        assert list(threads.map(found, range(5))) == [[number] * 20 for number in range(5)]
+    assert code._USES == {}
+    assert code._QUEUE == []
+
+
+def test_who_wants_to_load_is_not_kept_waiting_by_those_who_train(tmp_path) -> None:
+    folder = a_folder(tmp_path / "code", part_of_one="x = 1")
+    kept, is_over = code.Code.of(folder), threading.Event()
+
+    def train() -> None:
+        while not is_over.wait(0.001):
+            with kept.importable():
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor(3) as threads:
+        trained = [threads.submit(train) for _ in range(2)]
+        threads.submit(_loads, folder).result(timeout=20)
+        is_over.set()
+        for one in trained:
+            one.result(timeout=20)
+
+
+def _loads(folder: Path) -> None:
+    with code.importable(folder, afresh=True):
+        importlib.import_module("part_of_one")

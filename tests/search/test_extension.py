@@ -11,15 +11,27 @@ from tuneparts import api, executors
 from tuneparts.api.extending import grow
 from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.journal import Journal, TrialId, records
+from tuneparts.journal import Journal, Row, TrialId, records, stops
 from tuneparts.search import runs
-from tuneparts.search.algorithms import Algorithm, Asha, GridSearch, Pbt, RandomSearch, Tpe
+from tuneparts.search.algorithms import (
+    Algorithm,
+    Asha,
+    GridSearch,
+    MedianStopping,
+    Pbt,
+    PercentileStopping,
+    RandomSearch,
+    SuccessiveHalving,
+    Tpe,
+)
 from tuneparts.search.algorithms.base import draw, whole_trial
 from tuneparts.search.extension import extended, refuse_changed_trials
 from tuneparts.search.plan import Plan
+from tuneparts.search.requests import StopRequest, ask
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Search
+from tuneparts.search.stopping import Stop
 
 CONFIG = NullConfig(passes=4, interval=2)
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
@@ -87,6 +99,101 @@ def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> 
     later = records(made.folder / "journal.jsonl")
     for trial, record in first.items():
         assert later[trial].rows == record.rows  # times too: nothing ran again
+
+
+JUDGED: dict[str, Algorithm] = {
+    "asha": Asha(num_trials=5, min_passes=2, reduction=2),
+    "median": MedianStopping(num_trials=5, every=2, min_trials=2),
+    "percentile": PercentileStopping(num_trials=5, every=2, min_trials=2),
+}
+
+
+@pytest.mark.parametrize("timing", ["exact", "free"])
+def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path, timing) -> None:
+    arms = [arm(name, algorithm=own.replaced({"timing": timing})) for name, own in JUDGED.items()]
+    made = run(begin(tmp_path / "a", search(*arms)))
+    first = records(made.folder / "journal.jsonl")
+    made, _ = grow(made, trials=12, seeds=[], arms=[], search=None)
+    run(made)
+    later = records(made.folder / "journal.jsonl")
+    assert {trial: later[trial].rows for trial in first} == {t: r.rows for t, r in first.items()}
+    assert len(later) == 36
+    if timing == "free":
+        return  # a rerun need not be the same
+    whole = search(
+        *[one.model_copy(update={"algorithm": one.algorithm.with_trials(12)}) for one in arms]
+    )
+    assert made.digest == whole.digest
+    other = records(run(begin(tmp_path / "b", whole)).folder / "journal.jsonl")
+    assert {t: (list(r.rows), r.end.outcome) for t, r in later.items()} == {
+        t: (list(r.rows), r.end.outcome) for t, r in other.items()
+    }
+
+
+def ends(made: runs.Run) -> dict[str, Any]:
+    """How each trial ended, with all that it reported but seconds."""
+    return {
+        str(trial): (
+            record.end and record.end.outcome,
+            {s: row.metrics["val/accuracy"] for s, row in record.rows.items()},
+        )
+        for trial, record in sorted(records(made.folder / "journal.jsonl").items())
+    }
+
+
+def stopped_in_the_middle(root: Path, search: Search) -> runs.Run:
+    """A run that somebody stops when it has a few rows."""
+    made = begin(root, search)
+    rows = 0
+
+    class Hand:
+        def on_event(self, event: Any) -> None:
+            nonlocal rows
+            rows += isinstance(event, Row)
+            if rows == 5:
+                rows += 1
+                ask(made.folder, StopRequest("asked for by me"))
+
+    done = executors.execute(
+        made.search, folder=made.folder, executor="local", workers=1, observers=[Hand()]
+    )
+    assert done.status == "done"
+    return made
+
+
+def test_a_stop_can_be_lifted_and_what_was_stopped_goes_on(search, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tuneparts.search.requests._SECONDS_BETWEEN_LOOKS", 0.0)
+    asked = search(RANDOM, *[arm(name, algorithm=own) for name, own in JUDGED.items()], FOLLOWER)
+    whole = run(begin(tmp_path / "whole", asked))
+    made = stopped_in_the_middle(tmp_path / "stopped", asked)
+    assert "stopped" in {outcome for outcome, _ in ends(made).values()}
+    before, (kept, extension) = ends(made), grow(made, trials=None, seeds=[], arms=[], search=None)
+    assert extension.news == ()
+    assert (
+        "random stays stopped under seed 0 (asked for by me); `--lift-stop`" in extension.notes[0]
+    )
+    assert ends(run(kept)) == before
+    made, extension = grow(made, trials=None, seeds=[], arms=[], search=None, lift_stop=True)
+    assert "random goes on under seed 0, where it was stopped: asked for by me" in extension.news
+    assert ends(run(made)) == ends(whole)
+    assert stops(made.folder / "journal.jsonl") == {}
+    assert made.card["history"][0]["news"] == list(extension.news)
+
+
+def test_limits_go_with_the_stops_that_they_made(search, tmp_path) -> None:
+    limited = search(arm("random", algorithm=RandomSearch(num_trials=6), stop=Stop(passes=8)))
+    made = run(begin(tmp_path / "a", limited))
+    assert [one[0] for one in ends(made).values()].count("finished") == 2
+    made, extension = grow(made, trials=8, seeds=[], arms=[], search=None, lift_stop=True)
+    assert extension.news[:2] == (
+        "random has 8 trials a seed instead of 6",
+        "random has no limits any more",
+    )
+    assert "its trials have taken 8 passes" in extension.news[2]
+    whole = search(arm("random", algorithm=RandomSearch(num_trials=8)))
+    assert made.search == whole
+    assert ends(run(made)) == ends(run(begin(tmp_path / "b", whole)))
+    assert grow(made, trials=None, seeds=[], arms=[], search=None, lift_stop=True)[1].news == ()
 
 
 def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
@@ -195,7 +302,8 @@ def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) ->
 
 
 def test_what_would_change_old_trials_is_refused(search) -> None:
-    small = search(RANDOM, arm("other", algorithm=Asha(num_trials=4, min_passes=2)))
+    halving = SuccessiveHalving(num_trials=4, min_passes=2)
+    small = search(RANDOM, arm("other", algorithm=halving))
     words = "would have treated the first 4 of `other` in another way. Use `--trials random=8`"
     with pytest.raises(ConfigError, match=words):
         extended(small, trials=8)

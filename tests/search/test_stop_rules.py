@@ -14,9 +14,10 @@ from tuneparts.journal import Journal, Row, TrialId
 from tuneparts.reports.select import select, summarise
 from tuneparts.reports.tables import stop_notes
 from tuneparts.search import runs
+from tuneparts.search.algorithms import SuccessiveHalving
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, RandomSearch, Search, Tpe
+from tuneparts.search.spec import RandomSearch, Search, Tpe
 from tuneparts.search.stopping import Stop, StopRule, _busy_seconds
 
 SCORES = [0.2, 0.5, 0.4, 0.1, 0.3, 0.9, 0.6, 0.7, 0.95, 0.8]
@@ -205,8 +206,10 @@ def test_rules_belong_to_the_digest_and_leave_others_alone(null_search, null_arm
 
 
 def test_a_rule_for_trials_in_their_order_needs_such_trials(null_search, null_arm) -> None:
-    halving = null_arm("halving", algorithm=Asha(num_trials=4, min_passes=2))
-    with pytest.raises(ValueError, match=r"those of `asha` do. Give `halving` a `stop` of its own"):
+    halving = null_arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_passes=2))
+    with pytest.raises(
+        ValueError, match=r"those of `halving` do. Give `halving` a `stop` of its own"
+    ):
         null_search(halving, stop=Stop(patience=2))
     own = halving.model_copy(update={"stop": Stop()})
     assert null_search(own, stop=Stop(patience=2)).stop_of("halving") == Stop()

@@ -168,3 +168,19 @@ def test_close_is_patient_while_there_is_progress() -> None:
     put(sink, writer, "a")
     assert writer.close(0.2)
     assert arrived(sink) == ["a"]
+
+
+def test_the_store_is_opened_when_somebody_wants_it_and_not_before() -> None:
+    sink, opened = Sink(), threading.Event()
+    writer = Writer(sink, interval=0.001, open_store=opened.set, patience=3600)
+    put(sink, writer, "a")
+    assert not opened.wait(0.05)
+    writer.open()
+    assert opened.wait(10)
+    assert writer.flush(10)
+    assert arrived(sink) == ["a"]
+    assert writer.close(10)
+    for end in (lambda one: one.flush(10), lambda one: one.close(10)):
+        impatient = Writer(Sink(), interval=0.001, patience=3600)
+        assert end(impatient)
+        impatient.close(10)

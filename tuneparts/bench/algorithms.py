@@ -1,8 +1,9 @@
 """Bench of the search algorithms themselves, each beside what Optuna or Ray make of the same idea.
 
 Samplers minimise standard functions. Algorithms that stop trials run on tabulated learning curves:
-102 nets on rotated digits, recorded with this package. Both sides see the same trials in the same
-order, so what differs is the algorithm. Nothing is trained, and Ray is not started.
+102 nets on rotated digits, recorded with this package. Populations train a toy whose best values
+move. Both sides see the same trials in the same order, so what differs is the algorithm. Nothing is
+trained, and Ray is not started.
 """
 
 import itertools
@@ -16,9 +17,10 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 from tuneparts.bench import machine, theirs
-from tuneparts.bench.functions import FUNCTIONS
+from tuneparts.bench.functions import FUNCTIONS, SCHEDULE_DIMS, trained
 from tuneparts.bench.null import NullConfig
 from tuneparts.schema import lookup
 from tuneparts.search import curves
@@ -28,9 +30,12 @@ from tuneparts.search.algorithms import (
     Hyperband,
     MedianStopping,
     Optuna,
+    Pb2,
+    Pbt,
     PercentileStopping,
     RandomSearch,
     SuccessiveHalving,
+    draw,
 )
 from tuneparts.search.curves import Curves
 from tuneparts.search.replicate import Replicate
@@ -68,9 +73,11 @@ class Case:
 
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Compare all; rows are printed as they come."""
+    torch.set_num_threads(1)  # Gaussian processes of a few points are slower on several
     rows: list[dict[str, Any]] = []
     ratios: dict[str, float] = {}
-    cases = itertools.chain(function_cases(quick=quick), table_cases(quick=quick))
+    makers = (table_cases, population_cases, function_cases)
+    cases = itertools.chain.from_iterable(make(quick=quick) for make in makers)
     for case in cases:
         found = list(compared(case))
         for row in found:
@@ -169,7 +176,7 @@ def ended(
 def function_cases(*, quick: bool) -> Iterator[Case]:
     """Every sampler on every function, one trial at a time; TPE also with eight at once."""
     trials, seeds = (12, 2) if quick else (48, 50)
-    sizes: Mapping[str, tuple[int, int]] = {"gp": (6, 2) if quick else (16, 5)}
+    sizes: Mapping[str, tuple[int, int]] = {"gp": (6, 2) if quick else (16, seeds)}
     for problem in ["branin"] if quick else FUNCTIONS:
         for sampler in ("random", "qmc", "tpe", "cmaes", "nsgaii", "gp"):
             count, own_seeds = sizes.get(sampler, (trials, seeds))
@@ -317,6 +324,70 @@ def _table_case(
 
     # A quarter of what random search would spend, which is about what these spend at most.
     return Case(name, "digits", ours, other, chance, budget=trials * budget / 4, seeds=seeds)
+
+
+def population_cases(*, quick: bool) -> Iterator[Case]:
+    """PBT and PB2 beside Ray's, both in rounds, with the same members at the start.
+
+    A seed of PBT takes a hundredth of a second, so there are many; one of Ray's PB2 takes seconds.
+    """
+    sizes = {"pbt": (4, 2), "pb2": (3, 2)} if quick else {"pbt": (12, 1000), "pb2": (8, 25)}
+    for kind, algorithm in (("pbt", Pbt), ("pb2", Pb2)):
+        rounds, seeds = sizes[kind]
+        yield _population_case(kind, algorithm(population=8, num_rounds=rounds), seeds)
+
+
+def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
+    rounds, size = algorithm.num_rounds, algorithm.population
+    names = [f"x{i}" for i in range(SCHEDULE_DIMS)]
+    arm = Arm(
+        name="population",
+        config=FunctionConfig(passes=rounds),
+        algorithm=algorithm,
+        space={name: Uniform(low=0.0, high=1.0) for name in names},
+    )
+
+    def path(losses: Iterator[float]) -> Path:
+        """The best loss so far, round by round."""
+        best = itertools.accumulate(losses, min)
+        return [(i + 1.0, loss) for i, loss in enumerate(best) if (i + 1) % size == 0]
+
+    def ours(seed: int) -> Path:
+        states: dict[tuple[Any, int], float] = {}
+
+        def loss(one: Segment) -> float:
+            before = states.get((one.donor or one.trial, one.round - 1), 1.0)
+            after = trained(before, [one.config[n] for n in names], one.start / rounds)
+            states[one.trial, one.round] = after
+            return after
+
+        return path(score for _, score in ended(algorithm, arm, seed, loss))
+
+    def other(seed: int) -> Path:
+        members = [draw(arm, seed, i) for i in range(size)]
+        population = theirs.ray_population(kind, members, seed)
+        values, donors = next(population)
+        losses, all_losses = [1.0] * size, list[float]()
+        for number in range(rounds):
+            points = [[one[n] for n in names] for one in values]
+            before = [losses[donor] for donor in donors]
+            losses = [trained(b, p, number / rounds) for b, p in zip(before, points, strict=True)]
+            all_losses += losses
+            values, donors = population.send(losses)
+        population.close()
+        return path(iter(all_losses))
+
+    def chance(seed: int) -> Path:
+        """The same members, none of which changes."""
+        points = [[draw(arm, seed, i)[n] for n in names] for i in range(size)]
+        losses, all_losses = [1.0] * size, list[float]()
+        for number in range(rounds):
+            losses = [trained(b, p, number / rounds) for b, p in zip(losses, points, strict=True)]
+            all_losses += losses
+        return path(iter(all_losses))
+
+    name = f"{kind}, ray"
+    return Case(name, "schedule", ours, other, chance, budget=size * rounds, seeds=seeds)
 
 
 @cache

@@ -54,3 +54,21 @@ FUNCTIONS: dict[str, tuple[Function, int]] = {
     "rosenbrock3": (rosenbrock, 3),
 }
 """Name -> function and number of dimensions."""
+
+
+SCHEDULE_DIMS = 2
+
+
+def trained(loss: float, point: Sequence[float], time: float) -> float:
+    """The loss after one more round of training at a point, of which the best moves with time.
+
+    A toy for populations: no point is good from the start to the end, so a schedule beats them all.
+
+    Args:
+        loss: before the round.
+        point: on the unit square.
+        time: share of the rounds that is over.
+    """
+    best = (0.9 - 0.6 * time, 0.3 + 0.6 * time)
+    distance = math.dist(point, best)
+    return loss * math.exp(-0.5 * math.exp(-((distance / 0.25) ** 2)))

@@ -6,7 +6,6 @@ stand beside and runs only when it is asked for.
 """
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tuneparts.bench import barrier, cold_start, machine, null_trials
+from tuneparts.bench.timing import tell
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import UnknownNameError
 
@@ -51,13 +51,13 @@ def _trials(quick: bool) -> Found:
 
 
 def _barrier(quick: bool) -> Found:
-    case = barrier.QUICK if quick else barrier.Case()
+    case = barrier.QUICK if quick else barrier.CASE
     with _ray(case.slots), tempfile.TemporaryDirectory() as folder:
         return barrier.compare(case, Path(folder), tell=tell)
 
 
 def _algorithms(quick: bool) -> Found:
-    case = barrier.QUICK if quick else barrier.Case()
+    case = barrier.QUICK if quick else barrier.CASE
     with _ray(case.slots), tempfile.TemporaryDirectory() as folder:
         row = barrier.all_algorithms(case, Path(folder))
     tell(row)
@@ -74,12 +74,6 @@ CASES: dict[str, Callable[[bool], Found]] = {
     "start": _start,
     "algorithms": _algorithms,
 }
-
-
-def tell(row: Row) -> None:
-    """Say a row as soon as it is there."""
-    cells = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()]
-    print(", ".join(cells), file=sys.stderr, flush=True)
 
 
 @contextmanager

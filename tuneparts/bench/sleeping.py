@@ -1,62 +1,40 @@
-"""Trials that only sleep, each for a time that its number decides, on any side of a comparison."""
+"""Trials that only sleep, each for a time that its number decides, as a method of ours."""
 
-import contextlib
 import math
-import os
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.bench.stock_trials import gather
 from tuneparts.schema import Metric
-from tuneparts.search.algorithms import Asha, Optuna, Proposals
+from tuneparts.search.algorithms import Asha, Optuna, Proposals, SuccessiveHalving
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context, Learner
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Arm
 
+Law: TypeAlias = Literal["normal", "uniform"]
+"""Of the logarithm of durations."""
 _SIGMA = math.log(10) / (2 * 1.6448536)
 """Of the logarithm of durations: their 5 % and 95 % quantiles are a factor of 10 apart."""
-_PATIENCE = 300.0
-"""Seconds that a worker waits for the others to start."""
 
 
-def factor(number: int) -> float:
-    """How long an interval of a trial takes, in medians; log-normal over trials."""
-    return float(math.exp(_SIGMA * numpy_generator(0, "timing", number).standard_normal()))
+def factor(number: int, *, draw: int = 0, law: Law = "normal") -> float:
+    """How long an interval of a trial takes, in medians.
 
-
-def score(x: float, part: float) -> float:
-    """What a trial at x reports when it has spent this part of its passes."""
-    return (1 - (x - 0.7) ** 2) * part
-
-
-def gather(folder: str, slots: int) -> None:
-    """Wait until so many worker processes have started; later calls of a process return at once.
-
-    A comparison of schedules then does not depend on how long processes take to start.
+    The logarithm is normal over trials, and 5 and 95 % are a factor of 10 apart; or uniform, and
+    the longest takes ten times as long as the shortest.
     """
-    mine = Path(folder) / str(os.getpid())
-    if mine.exists():
-        return
-    mine.touch()
-    end = time.monotonic() + _PATIENCE
-    while len(os.listdir(folder)) < slots and time.monotonic() < end:
-        time.sleep(0.02)
-    with contextlib.suppress(FileExistsError):
-        _began(Path(folder)).touch(exist_ok=False)
+    rng = numpy_generator(draw, "timing", number)
+    if law == "uniform":
+        return float(10 ** rng.uniform(-0.5, 0.5))
+    return float(math.exp(_SIGMA * rng.standard_normal()))
 
 
-def opened(folder: Path) -> float:
-    """When the first worker began its first interval: all had gathered, or it had no patience."""
-    return _began(folder).stat().st_mtime
-
-
-def _began(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.began")
+def place(number: int, draw: int) -> float:
+    """The x of a trial, on whichever side of a comparison."""
+    return float(numpy_generator(draw, "timing", "x", number).uniform())
 
 
 class SleepingConfig(NullConfig):
@@ -66,6 +44,8 @@ class SleepingConfig(NullConfig):
         "tuneparts.bench.sleeping:SleepingConfig"  # type: ignore[assignment]
     )
     number: int = 0
+    draw: int = 0
+    law: Law = "normal"
     folder: str = ""
     """Where workers gather before their first interval, if anywhere."""
     slots: int = 1
@@ -78,51 +58,43 @@ class SleepingLearner(NullLearner):
     """Sleeps, and reports a made-up score."""
 
     def __init__(self, config: SleepingConfig, context: Context) -> None:
-        super().__init__(
-            config.replaced({"seconds": config.seconds * factor(config.number)}), context
-        )
+        length = factor(config.number, draw=config.draw, law=config.law)
+        super().__init__(config.replaced({"seconds": config.seconds * length}), context)
         if config.folder:
             gather(config.folder, config.slots)
 
 
 class NumberedAsha(Asha):
-    """`Asha`, whose configs say the number of their trial."""
+    """`Asha`, whose configs say the number and the x of their trial; the seed is the draw."""
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
-        yield from _numbered(super().proposals(arm, seed, metric))
+        yield from _numbered(super().proposals(arm, seed, metric), is_placed=True)
+
+
+class NumberedHalving(SuccessiveHalving):
+    """`SuccessiveHalving` over the same trials."""
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+        yield from _numbered(super().proposals(arm, seed, metric), is_placed=True)
 
 
 class NumberedOptuna(Optuna):
-    """`Optuna`, whose configs say the number of their trial."""
+    """`Optuna`, whose configs say the number of their trial; where it looks is its own matter."""
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
-        yield from _numbered(super().proposals(arm, seed, metric))
+        yield from _numbered(super().proposals(arm, seed, metric), is_placed=False)
 
 
-def _numbered(inner: Proposals) -> Proposals:
+def _numbered(inner: Proposals, *, is_placed: bool) -> Proposals:
     results: Any = None
     while True:
         try:
             batch = inner.send(results)
         except StopIteration:
             return
-        run = [replace(s, config={**s.config, "number": s.trial.index}) for s in batch.run]
+        run = []
+        for one in batch.run:
+            number, draw = one.trial.index, one.trial.seed
+            x = {"x": place(number, draw)} if is_placed else {}
+            run.append(replace(one, config={**one.config, "number": number, "draw": draw, **x}))
         results = yield replace(batch, run=tuple(run))
-
-
-def stock_trainable(
-    folder: str, slots: int, seconds: float, passes: int
-) -> Callable[[Mapping[str, Any]], None]:
-    """The same trials as a function for Ray's `Tuner`, whose config has `drawn`: x and number."""
-
-    def train(config: Mapping[str, Any]) -> None:
-        from ray import tune
-
-        gather(folder, slots)
-        drawn = config["drawn"]
-        length = seconds * factor(drawn["number"])
-        for done in range(1, passes + 1):
-            time.sleep(length)
-            tune.report({"score": score(drawn["x"], done / passes)})
-
-    return train

@@ -1,9 +1,12 @@
 """What Optuna and Ray make of the ideas that our algorithms stand on, driven without training."""
 
+import itertools
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -219,3 +222,87 @@ class _OptunaJudge:
 
     def finish(self, number: int, passes: int, loss: float) -> None:  # noqa: ARG002
         self._study.tell(self._trials[number], loss)
+
+
+class _Member:
+    """All that Ray's population schedulers ask of a trial, which waits for the others."""
+
+    status = "PAUSED"
+    experiment_tag = ""
+    checkpoint = "a checkpoint"
+    temporary_state = SimpleNamespace(saving_to=None)
+    run_metadata = SimpleNamespace(
+        checkpoint_manager=SimpleNamespace(checkpoint_config=SimpleNamespace(num_to_keep=None))
+    )
+
+    def __init__(self, number: int, config: Mapping[str, float]) -> None:
+        self.trial_id, self.number = str(number), number
+        self.config: dict[str, float] = dict(config)
+        self.evaluated_params: dict[str, float] = {}
+        self.donor = number
+
+    @staticmethod
+    def is_finished() -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"member_{self.trial_id}"
+
+
+def ray_population(
+    kind: str, members: Sequence[Mapping[str, float]], seed: int
+) -> Generator[tuple[list[dict[str, float]], list[int]], Sequence[float], None]:
+    """Drive Ray's synchronous `PopulationBasedTraining` or `PB2` over values from 0 to 1.
+
+    Yields:
+        Before each round the values of the members, and whose state each starts from. Send the
+        losses of the round.
+    """
+    from ray import tune
+    from ray.tune.schedulers import PopulationBasedTraining
+    from ray.tune.schedulers.pb2 import PB2
+
+    names = list(members[0])
+    common: dict[str, Any] = {
+        "time_attr": "round", "metric": "loss", "mode": "min", "perturbation_interval": 1,
+        "synch": True, "log_config": False,
+    }  # fmt: skip
+    base = PB2 if kind == "pb2" else PopulationBasedTraining
+    space = {name: [0.0, 1.0] if kind == "pb2" else tune.uniform(0, 1) for name in names}
+    key = "hyperparam_bounds" if kind == "pb2" else "hyperparam_mutations"
+
+    class Noted(base):  # type: ignore[misc, valid-type]
+        def _exploit(self, _: Any, trial: _Member, other: _Member) -> None:
+            trial.config = self._get_new_config(trial, other)[0]
+            trial.donor = other.number
+
+    trials = [_Member(number, config) for number, config in enumerate(members)]
+    controller = SimpleNamespace(
+        search_alg=None, get_trials=lambda: trials, get_live_trials=lambda: trials
+    )
+    with _seeded(seed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scheduler = Noted(**common, **{key: space})
+        for trial in trials:
+            scheduler.on_trial_add(controller, trial)
+        for number in itertools.count(1):
+            # PBT perturbs beyond the bounds; whoever runs it clips.
+            values = [{n: min(1.0, max(0.0, t.config[n])) for n in names} for t in trials]
+            losses = yield values, [trial.donor for trial in trials]
+            for trial in trials:
+                trial.donor = trial.number
+            for trial, loss in zip(trials, losses, strict=True):
+                scheduler.on_trial_result(controller, trial, {"round": number, "loss": loss})
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the generators that Ray draws from, and put them back."""
+    states = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

@@ -129,6 +129,9 @@ def extend(
         Optional[str],  # noqa: UP045
         typer.Option(help="The search file of the new arms; that of the run when not given."),
     ] = None,
+    lift_stop: Annotated[
+        bool, typer.Option("--lift-stop", help="Go on with what was stopped; drop all limits.")
+    ] = False,
     address: AddressOption = None,
     local: LocalOption = False,
     ray: RayOption = False,
@@ -149,6 +152,7 @@ def extend(
         seeds=seeds,
         arms=arms,
         search=search,
+        lift_stop=lift_stop,
         place=Place(address, is_local=local, is_ray=ray, cpus=cpus),
         dry_run=dry_run,
     )
@@ -165,7 +169,7 @@ def stop(
         typer.Option(help="Stop this trial only, as in random/seed0/00003."),
     ] = None,
 ) -> None:
-    """Stop a run, an arm or a trial from another terminal, wherever it runs; for good.
+    """Stop a run, an arm or a trial from another terminal, wherever it runs.
 
     What has finished counts, what runs ends as stopped, and what had not started is counted as
     such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which

@@ -14,6 +14,7 @@ from tuneparts.journal import (
     Event,
     ReplicateStopped,
     Row,
+    StopLifted,
     TrialEnded,
     TrialId,
     TrialRetried,
@@ -112,6 +113,8 @@ class LiveView:
             arm.ended.pop(event.trial, None)
         elif isinstance(event, ReplicateStopped):
             arm.stopped.add(event.trial.seed)
+        elif isinstance(event, StopLifted):
+            arm.stopped.discard(event.trial.seed)
 
     @property
     def fraction(self) -> float:

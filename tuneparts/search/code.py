@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,40 +36,113 @@ LITTER = ("__pycache__", "*.pyc", ".*")
 """What is never copied along with code."""
 MOST_BYTES = 10_000_000
 """How large the code of a search may be: it is sent to every worker."""
-_LOCK = threading.RLock()
-"""Held while modules can be imported from a folder, because `sys.path` belongs to all threads."""
+_CHANGED = threading.Condition(threading.RLock())
+"""Guards what follows, `sys.path` and `sys.modules`; told when a folder is no longer in use."""
 _IMPORTED: dict[str, Path] = {}
 """Modules in `sys.modules` that were imported from the folder of a search -> that folder."""
 _UNPACKED: dict[str, Path] = {}
 """Digest of code that was sent to this process -> the folder where it lies."""
 
 
-@contextmanager
-def importable(folder: Path, *, afresh: bool = False) -> Iterator[None]:
-    """Put a folder first on the import path.
+@dataclass
+class _Use:
+    """A folder that threads import from."""
 
-    What was imported from the folder of another search is forgotten: both may use the same name
-    for different modules.
+    folder: Path
+    names: frozenset[str]
+    """Of the modules and packages in it."""
+    known: set[str]
+    """Modules that were there before, or are noted in `_IMPORTED`."""
+    count: int = 0
+    """Threads that are inside; one that is inside twice counts twice."""
+
+
+_USES: dict[str, _Use] = {}
+"""What folders hold -> the one of them that is in use."""
+_QUEUE: list[object] = []
+"""Who wants to go in, in order, so that nobody waits for ever."""
+_INSIDE = threading.local()
+"""`depth`: how often this thread is inside of `importable`."""
+
+
+@contextmanager
+def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
+    """Put a folder on the import path.
+
+    Threads that import the same, or modules of different names, go on side by side. Where two
+    folders have a module of the same name, one thread waits for the other; what was imported from
+    a folder that nobody uses is forgotten.
 
     Args:
         folder: where modules lie.
+        content: what they are; folders of the same content are as one. The folder when not given.
         afresh: forget also what was imported from this folder; it may have been edited since.
     """
     folder = folder.resolve()
-    with _LOCK:
-        for name in [n for n, home in _IMPORTED.items() if afresh or home != folder]:
-            del _IMPORTED[name]
-            sys.modules.pop(name, None)
-        known = set(sys.modules)
+    content = content or str(folder)
+    names = frozenset(path.stem for path in folder.glob("*") if _is_module(path))
+    depth = getattr(_INSIDE, "depth", 0)
+    with _CHANGED:
+        if not depth:  # one that is inside does not wait, lest two threads wait for each other
+            _wait_in_line(lambda: not _is_in_the_way(content, names, afresh=afresh))
+        use = _enter(folder, content, names, afresh=afresh)
+        _INSIDE.depth = depth + 1
+    try:
+        yield
+    finally:
+        with _CHANGED:
+            _INSIDE.depth = depth
+            _leave(use, content)
+
+
+def _is_module(path: Path) -> bool:
+    is_litter = any(path.match(litter) for litter in LITTER)
+    return (path.suffix == ".py" or path.is_dir()) and not is_litter
+
+
+def _wait_in_line(is_free: Callable[[], bool]) -> None:
+    """Wait for those who came before, and for what is asked for."""
+    me = object()
+    _QUEUE.append(me)
+    try:
+        _CHANGED.wait_for(lambda: _QUEUE[0] is me and is_free())
+    finally:
+        _QUEUE.remove(me)
+        _CHANGED.notify_all()
+
+
+def _is_in_the_way(content: str, names: frozenset[str], *, afresh: bool) -> bool:
+    """Whether another thread uses modules that must not be exchanged under it."""
+    if afresh and content in _USES:
+        return True
+    return any(names & use.names for other, use in _USES.items() if other != content)
+
+
+def _enter(folder: Path, content: str, names: frozenset[str], *, afresh: bool) -> _Use:
+    kept = {use.folder for use in _USES.values() if not names & use.names}
+    if not afresh:
+        kept.add(_USES[content].folder if content in _USES else folder)
+    for name in [name for name, home in _IMPORTED.items() if home not in kept]:
+        del _IMPORTED[name]
+        sys.modules.pop(name, None)
+    if content not in _USES:
+        _USES[content] = _Use(folder, names, set(sys.modules))
         sys.path.insert(0, str(folder))
         importlib.invalidate_caches()
-        try:
-            yield
-        finally:
-            sys.path.remove(str(folder))
-            for name in set(sys.modules) - known:
-                if _is_from(folder, name):
-                    _IMPORTED[name] = folder
+    _USES[content].count += 1
+    return _USES[content]
+
+
+def _leave(use: _Use, content: str) -> None:
+    for name in set(sys.modules) - use.known:
+        use.known.add(name)
+        if _is_from(use.folder, name):
+            _IMPORTED[name] = use.folder
+    use.count -= 1
+    if not use.count:
+        sys.path.remove(str(use.folder))
+        del _USES[content]
+        _CHANGED.notify_all()
 
 
 def _is_from(folder: Path, name: str) -> bool:
@@ -113,14 +186,14 @@ class Code:
         if not self.archive:
             yield
             return
-        with importable(self._here()):
+        with importable(self._here(), content=self.digest):
             yield
 
     def _here(self) -> Path:
         """The folder of the driver, or a copy of it where this machine does not see it."""
         if Path(self.folder).is_dir():
             return Path(self.folder)
-        with _LOCK:
+        with _CHANGED:
             if self.digest not in _UNPACKED:
                 goal = Path(tempfile.mkdtemp(prefix="tuneparts-code-"))
                 atexit.register(shutil.rmtree, goal, ignore_errors=True)

@@ -7,13 +7,24 @@ alone is up to the algorithm (`Algorithm.keeps_first_trials`).
 
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.journal import Event, Journal, TrialId, TrialStarted
+from tuneparts.journal import (
+    Event,
+    Journal,
+    StopLifted,
+    TrialId,
+    TrialRetried,
+    TrialStarted,
+    records_and_stops,
+    stops,
+)
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Arm, Search
 
@@ -25,6 +36,8 @@ class Extension:
     search: Search
     news: tuple[str, ...]
     """One sentence for each thing that was added; empty if there is nothing."""
+    notes: tuple[str, ...] = ()
+    """What stays as it was, though one might expect otherwise."""
 
 
 def extended(
@@ -33,6 +46,7 @@ def extended(
     trials: int | Mapping[str, int] | None = None,
     seeds: Sequence[int] = (),
     arms: Sequence[Arm] = (),
+    has_limits: bool = True,
 ) -> Extension:
     """Add to a search; whatever would change what it already has is refused.
 
@@ -41,6 +55,7 @@ def extended(
         trials: how many trials each searching arm has in all, or those of some arms by name.
         seeds: replicates that every arm gets besides those it has.
         arms: to be added; one that the search has already is left out.
+        has_limits: False drops the `stop` of the search and of its arms.
 
     Raises:
         ConfigError: It would change trials that have run, with the cure.
@@ -62,8 +77,59 @@ def extended(
         _grown(arm, counts[arm.name], dict.fromkeys(seeds)).model_dump(mode="json")
         for arm in [*search.arms, *fresh]
     ]
+    dropped = [] if has_limits else _drop_limits(tree)
     grown = parse(Search, tree)
-    return Extension(grown, tuple(_news(before, grown, added)))
+    return Extension(grown, (*_news(before, grown, added), *dropped))
+
+
+def lift_stops(journal: Path, *, dry_run: bool = False) -> list[str]:
+    """Let replicates go on that were stopped, by a rule or because somebody asked for it.
+
+    The trials that a stop ended go on from their last checkpoint, as after an interruption. The
+    caller holds the lock of the run.
+
+    Args:
+        journal: the file `journal.jsonl` of the run.
+        dry_run: write nothing.
+
+    Returns:
+        A sentence for each of them.
+    """
+    known, found = records_and_stops(journal) if journal.exists() else ({}, {})
+    news = [
+        f"{arm} goes on under seed {seed}, where it was stopped: {stop.message}"
+        for (arm, seed), stop in found.items()
+    ]
+    if dry_run or not found:
+        return news
+    opened = Journal(journal)
+    try:
+        for (arm, seed), stop in found.items():
+            opened.append(StopLifted(stop.trial, time.time()))
+            for trial, record in known.items():
+                end, is_own = record.end, (trial.arm, trial.seed) == (arm, seed)
+                if is_own and end is not None and end.message == stop.message:
+                    opened.append(TrialRetried(trial, time.time()))
+    finally:
+        opened.close()
+    return news
+
+
+def stopped_notes(journal: Path) -> tuple[str, ...]:
+    """Say which replicates stay stopped in an extension, and how they could go on."""
+    return tuple(
+        f"{arm} stays stopped under seed {seed} ({stop.message}); `--lift-stop` lets it go on"
+        for (arm, seed), stop in stops(journal).items()
+    )
+
+
+def _drop_limits(tree: dict[str, Any]) -> list[str]:
+    """Remove the limits from the JSON of a search; returns what was removed, in words."""
+    news = ["the search has no limits any more"] if tree.pop("stop", None) is not None else []
+    for arm in tree["arms"]:
+        if arm.pop("stop", None) is not None:
+            news.append(f"{arm['name']} has no limits any more")
+    return news
 
 
 def refuse_changed_trials(search: Search, journal: Path) -> None:

@@ -6,24 +6,17 @@ batch once what it waits for has ended. What the journal already holds is not ru
 made from a journal continues where the driver died.
 """
 
-import dataclasses
-import math
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from tuneparts.errors import ConfigError
 from tuneparts.journal import (
-    Event,
     Journal,
     Observer,
-    Outcome,
     ReplicateStopped,
     ResultTold,
     RoundFailed,
     Row,
-    TrialEnded,
     TrialId,
     TrialRunning,
     TrialStarted,
@@ -31,11 +24,13 @@ from tuneparts.journal import (
     tell,
 )
 from tuneparts.schema import selection_metric
-from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search import following
+from tuneparts.search.ledger import Ledger
 from tuneparts.search.packs import Packs
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.requests import Inbox, StopRequest, named_trial
+from tuneparts.search.scored import unscored
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.states import States
@@ -86,7 +81,7 @@ class Plan:
         """
         self.search = search
         self.journal = journal
-        self._observers = observers
+        self._ledger = Ledger(journal, observers)
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
         self._packs = Packs(search)
@@ -153,7 +148,7 @@ class Plan:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
         for one in segment.live():
             if not self.is_over(one):
-                self._record(TrialRunning(one.trial, time.time()))
+                self._ledger.record(TrialRunning(one.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -168,7 +163,7 @@ class Plan:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
             made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
-            if self._record(made):
+            if self._ledger.record(made):
                 self._stopper.add(made)
                 del self._losses[segment.trial]
 
@@ -188,7 +183,7 @@ class Plan:
         if failure is not None:
             self._fail(segment, failure)
         elif finished:
-            self._end_trial(segment.trial, "finished")
+            self._ledger.end(segment.trial, "finished")
         if (ended := self._packs.left(segment)) is not None:
             self._queue.end(ended)
         self._collect_result(segment)
@@ -261,7 +256,7 @@ class Plan:
         segment = replicate.running.get(trial)
         if segment is None or self.journal.trials[trial].end is not None:
             return
-        self._end_trial(trial, "stopped", message)
+        self._ledger.end(trial, "stopped", message)
         self._unqueue(segment)
         self._collect_result(segment)
         self._ask_algorithm(replicate)
@@ -281,11 +276,11 @@ class Plan:
     def _stop(self, replicate: Replicate, verdict: Verdict, *, is_all: bool = False) -> None:
         """Stop a replicate for good."""
         arm, seed = replicate.arm.name, replicate.seed
-        known = [trial.index for trial in self.journal.trials if self._is_of(replicate, trial)]
+        known = [trial.index for trial in self.journal.trials if replicate.owns(trial)]
         beyond = max(known, default=-1) + 1
         first = beyond if verdict.num_trials is None else verdict.num_trials
         trial = TrialId(arm, seed, first)
-        self._record(ReplicateStopped(trial, time.time(), verdict.message, is_all))
+        self._ledger.record(ReplicateStopped(trial, time.time(), verdict.message, is_all))
         self._repeat_stop(replicate)
         self._release_states(replicate)
 
@@ -307,26 +302,19 @@ class Plan:
         replicate.running.clear()
         replicate.done = True
         for trial, record in list(self.journal.trials.items()):
-            if not self._is_of(replicate, trial):
+            if not replicate.owns(trial):
                 continue
             if record.end is None and record.start is not None:
-                self._end_trial(trial, "stopped", stop.message)
+                self._ledger.end(trial, "stopped", stop.message)
             elif record.end is not None and trial.index >= stop.trial.index:
-                self._record(TrialVoided(trial, time.time(), stop.message))
-            replicate.states.add(trial, record)
+                self._ledger.record(TrialVoided(trial, time.time(), stop.message))
+            if record.end is not None and record.end.message != stop.message:
+                # Those that the stop itself ended keep their state: it may be lifted.
+                replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
-        finished = {
-            trial.index: record.last.metrics
-            for trial, record in self.journal.trials.items()
-            if (trial.arm, trial.seed) == (arm, seed)
-            and record.end is not None
-            and record.end.outcome == "finished"
-            and record.last is not None
-        }
-        index = self.search.selection.choose(finished, self.search.all_objectives)
-        return None if index is None else TrialId(arm, seed, index)
+        return following.selected(self.search, self.journal, arm, seed)
 
     def has_used(self, trial: TrialId) -> bool:
         """Whether something was decided by how a trial ended.
@@ -354,79 +342,14 @@ class Plan:
         for replicate in waiting:
             leader = replicate.arm.follows
             if leader is None:
-                replicate.proposals = self._start_algorithm(replicate)
+                replicate.proposals = replicate.start(self.search, self._metric)
             elif self._replicates[leader, replicate.seed].done:
-                replicate.proposals = self._follow(replicate, leader)
+                found = following.follow(replicate, leader, self.search, self._ledger)
+                replicate.proposals = found
             else:
                 continue
             self._queue_batch(replicate, next(replicate.proposals, None))
             self._ask_algorithm(replicate)
-
-    def _start_algorithm(self, replicate: Replicate) -> Proposals:
-        algorithm = replicate.arm.algorithm
-        if self.search.objectives:
-            proposals = algorithm.front_proposals(
-                replicate.arm, replicate.seed, self.search.all_objectives
-            )
-        else:
-            proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
-        if not isinstance(proposals, Generator):
-            raise ConfigError(
-                f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
-                f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
-            )
-        return proposals
-
-    def _follow(self, replicate: Replicate, leader: str) -> Proposals:
-        """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
-        found = self.selected(leader, replicate.seed)
-        if found is None:
-            config = replicate.arm.config.model_dump(mode="json")
-            trial = self._following(replicate, config, leader)
-            self._record(TrialStarted(trial, config, time.time()))
-            message = f"no trial of `{leader}` finished, so there is no hyper."
-            self._end_trial(trial, "failed", message)
-            return
-        last = self.journal.trials[found].last
-        assert last is not None
-        hypers = getattr(replicate.arm.config, "hypers", None)
-        if hypers is None:
-            raise ConfigError(
-                f"an arm that follows another takes over its hypers, but the method of "
-                f"`{replicate.arm.name}` has none."
-            )
-        values = {
-            name.removeprefix("hyper/"): value
-            for name, value in last.metrics.items()
-            if name.startswith("hyper/")
-        }
-        led = getattr(self.search.arm(leader).config, "hypers", hypers)
-        adopted = hypers.joined(led).at(values).model_dump()
-        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted})
-        trial = self._following(replicate, whole.config, leader)
-        yield Batch((dataclasses.replace(whole, trial=trial),))
-
-    def _following(self, replicate: Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
-        """The trial of a follower that has this config: one that is there, or the next one.
-
-        A leader that got more trials may have selected another one since. What the follower trained
-        at the former one no longer counts, and it trains again.
-        """
-        own = sorted(t for t in self.journal.trials if self._is_of(replicate, t))
-        for trial in own:
-            record = self.journal.trials[trial]
-            is_void = record.end is not None and record.end.outcome == "stopped"
-            has_nothing = record.end is None and not record.rows
-            if has_nothing or (not is_void and record.config == config):
-                return trial
-            message = f"`{leader}` has more trials now, and another one of them is selected."
-            self._record(TrialVoided(trial, time.time(), message))
-            replicate.states.add(trial, record)
-        return TrialId(replicate.arm.name, replicate.seed, own[-1].index + 1 if own else 0)
-
-    @staticmethod
-    def _is_of(replicate: Replicate, trial: TrialId) -> bool:
-        return (trial.arm, trial.seed) == (replicate.arm.name, replicate.seed)
 
     def _ask_algorithm(self, replicate: Replicate) -> None:
         """Tell an algorithm the results that it waits for, and queue what it asks for next.
@@ -435,7 +358,7 @@ class Plan:
         """
         while not replicate.done and (news := replicate.next_news()) is not None:
             if news.told is not None:
-                self._record(ResultTold(news.told.trial, news.told.until, time.time()))
+                self._ledger.record(ResultTold(news.told.trial, news.told.until, time.time()))
             assert replicate.proposals is not None
             try:
                 batch = replicate.proposals.send(news.results)
@@ -446,7 +369,7 @@ class Plan:
             self._queue_batch(replicate, batch)
         if replicate.is_exhausted and not replicate.running:
             for trial, message in replicate.gives_up().items():
-                self._end_trial(trial, "failed", message)
+                self._ledger.end(trial, "failed", message)
             replicate.done = True
 
     def _queue_batch(self, replicate: Replicate, batch: Batch | None) -> None:
@@ -460,10 +383,10 @@ class Plan:
             replicate.check(batch)
         batch = batch or Batch(())
         for trial in batch.stop:
-            self._end_trial(trial, "stopped")
+            self._ledger.end(trial, "stopped")
             replicate.states.add(trial, self.journal.trials[trial])
         for trial, message in replicate.gives_up(keep=batch.run).items():
-            self._end_trial(trial, "failed", message)
+            self._ledger.end(trial, "failed", message)
         if batch.run or batch.stop:
             # What was decided on must not be lost once workers build on it.
             self.journal.sync()
@@ -471,7 +394,7 @@ class Plan:
         for segment in batch.run:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
-            self._record(start)
+            self._ledger.record(start)
         ended = {segment.trial for segment in batch.run if self._has_ended(segment)}
         for segment in batch.run:
             if segment.trial in ended:
@@ -490,7 +413,7 @@ class Plan:
             if failure is not None:
                 self._fail(segment, failure)
             elif segment.until >= segment.config["passes"]:
-                self._end_trial(segment.trial, "finished")
+                self._ledger.end(segment.trial, "finished")
         if segment.start in record.failed_rounds:
             return True
         # One that was stopped at somebody's request may have ended in the middle of a segment.
@@ -536,35 +459,9 @@ class Plan:
         """End a trial, or only its round where its algorithm may go on from another's state."""
         is_last = segment.until >= segment.config["passes"]
         if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
-            self._record(RoundFailed(segment.trial, segment.start, failure, time.time()))
+            self._ledger.record(RoundFailed(segment.trial, segment.start, failure, time.time()))
         else:
-            self._end_trial(segment.trial, "failed", failure)
+            self._ledger.end(segment.trial, "failed", failure)
 
     def _unscored(self, segment: Segment) -> str | None:
-        """Why the row that a segment ended with cannot be compared with others, if it cannot."""
-        record, metric = self.journal.trials[segment.trial], self.search.metric
-        row = record.at(segment.until) or record.last
-        score = None if row is None else row.metrics.get(metric)
-        if score is not None and not math.isfinite(score):
-            return f"a score is a finite number, but {metric} is {score}."
-        if score is None and row is not None and self._compares(segment.trial.arm):
-            return (
-                f"trials of `{segment.trial.arm}` are compared by {metric}, but its row after "
-                f"{row.step} passes has only {', '.join(sorted(row.metrics))}. Hold out "
-                "validation data, or select by another metric."
-            )
-        return None
-
-    def _compares(self, arm: str) -> bool:
-        """Whether an arm needs scores: one that runs a single trial has nothing to choose."""
-        return self.search.arm(arm).trials_per_seed > 1
-
-    def _end_trial(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
-        self._record(TrialEnded(trial, outcome, time.time(), message))
-
-    def _record(self, event: Event) -> bool:
-        """Write an event to the journal, and tell observers if it is news; returns whether."""
-        is_news = self.journal.append(event)
-        if is_news:
-            tell(self._observers, event)
-        return is_news
+        return unscored(self.search, segment, self.journal.trials[segment.trial])

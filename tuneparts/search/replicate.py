@@ -8,14 +8,15 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from tuneparts.errors import ConfigError
 from tuneparts.journal import ResultTold, TrialId
+from tuneparts.schema import Metric
 from tuneparts.search.algorithms import Proposals
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
-from tuneparts.search.spec import Arm
+from tuneparts.search.spec import Arm, Search
 from tuneparts.search.states import States
 
 
@@ -58,10 +59,34 @@ class Replicate:
     """Passes of all segments so far."""
     _chain_at_barrier: int = 0
 
+    def owns(self, trial: TrialId) -> bool:
+        """Whether a trial is one of its own."""
+        return (trial.arm, trial.seed) == (self.arm.name, self.seed)
+
     def repeat(self, told: Iterable[ResultTold]) -> None:
         """Take over from a journal in which order results were told."""
-        own = [e for e in told if (e.trial.arm, e.trial.seed) == (self.arm.name, self.seed)]
+        own = [event for event in told if self.owns(event.trial)]
         self._order = {(event.trial, event.passes): place for place, event in enumerate(own)}
+
+    def start(self, search: Search, metric: Metric) -> Proposals:
+        """Make the generator of its algorithm.
+
+        Args:
+            search: it may have several objectives.
+            metric: what selects.
+        """
+        algorithm = self.arm.algorithm
+        proposals: object = (
+            algorithm.front_proposals(self.arm, self.seed, search.all_objectives)
+            if search.objectives
+            else algorithm.proposals(self.arm, self.seed, metric)
+        )
+        if not isinstance(proposals, Generator):
+            raise ConfigError(
+                f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
+                f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
+            )
+        return proposals
 
     def begin(self, batch: Batch) -> dict[TrialId, int]:
         """Take over what the algorithm asks for.
@@ -126,7 +151,7 @@ class Replicate:
         if not isinstance(batch, Batch):
             raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
         trials = [segment.trial for segment in batch.run]
-        strays = [t for t in trials if (t.arm, t.seed) != (self.arm.name, self.seed)]
+        strays = [trial for trial in trials if not self.owns(trial)]
         doubled = [trial for trial, count in Counter(trials).items() if count > 1]
         if strays or doubled:
             raise ConfigError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuneparts.errors import ConfigError
-from tuneparts.journal import Event, TrialId
+from tuneparts.journal import Event, Row, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import SearchCard
@@ -26,6 +26,8 @@ __all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
 
 OPENING = 60.0
 """Most seconds that MLflow is waited for to be imported; a wait for what was sent comes on top."""
+PATIENCE = 10.0
+"""Most seconds before MLflow is imported, which the first row of a trial ends earlier."""
 log = logging.getLogger(__name__)
 
 
@@ -84,10 +86,12 @@ class Tracker:
             is_resumed=known is not None,
             read_log=read_log,
         )
-        self._writer = Writer(self._replay, interval=interval, open_store=client.open)
+        self._writer = Writer(
+            self._replay, interval=interval, open_store=client.open, patience=PATIENCE
+        )
 
-    def on_event(self, event: Event) -> None:  # noqa: ARG002 - it is in the journal already
-        """Hear that the journal has an event more; microseconds, no I/O.
+    def on_event(self, event: Event) -> None:
+        """Hear that the journal, where it is already, has an event more; microseconds, no I/O.
 
         Raises:
             ConfigError: The store turned out to be none. Better now than after the last trial;
@@ -96,6 +100,8 @@ class Tracker:
         if isinstance(self._replay.refusal, ConfigError):
             raise self._replay.refusal
         self._writer.wake()
+        if isinstance(event, Row):
+            self._writer.open()
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; it must stay in place until flushed."""
@@ -284,6 +290,7 @@ class Writer:
         first_delay: float = 0.25,
         longest_delay: float = 15.0,
         open_store: Callable[[], None] = lambda: None,
+        patience: float = 0.0,
     ) -> None:
         self._sink = sink
         self._interval = interval
@@ -298,6 +305,8 @@ class Writer:
         self._hurry = threading.Event()
         self._abandoned = threading.Event()
         self._open_store = open_store
+        self._patience = patience
+        self._wanted = threading.Event()
         self._opened = threading.Event()
         self._closing = False
         self._retries = 0
@@ -315,9 +324,14 @@ class Writer:
         if is_many:
             self._hurry.set()
 
+    def open(self) -> None:
+        """Open the store now, if it is not open; returns at once."""
+        self._wanted.set()
+
     def flush(self, timeout: float) -> bool:
         """Wait until everything so far has arrived; returns whether it has."""
         self.wake()
+        self.open()
         self._hurry.set()
         self._opened.wait(OPENING)
         with self._changed:
@@ -331,6 +345,7 @@ class Writer:
         """
         self._closing = True
         self.wake()
+        self.open()
         self._hurry.set()
         made, since = self._sink.calls.made, time.monotonic()
         while self._thread.is_alive():
@@ -352,7 +367,7 @@ class Writer:
     def _run(self) -> None:
         # A search that starts needs the interpreter itself, and importing MLflow would take it.
         # Still, the parent run should be there early.
-        self._hurry.wait(self._interval)
+        self._wanted.wait(self._patience)
         with suppress(Exception):  # the first attempt meets it again, and notes it
             self._open_store()
         self._opened.set()

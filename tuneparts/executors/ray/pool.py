@@ -21,7 +21,6 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from tuneparts.errors import WorkerError
 from tuneparts.executors.placement import Amounts
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.ray.trainable import LearnerTrainable
 from tuneparts.executors.staffing import Post, Shape, bundles_of, decide, shape_of
 from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.redaction import redact
@@ -35,6 +34,25 @@ MAX_FAILED_STARTS = 5
 MAX_ASKED = 1000
 """Trials that an autoscaler is asked for at most; it has a limit of its own."""
 _log = logging.getLogger(__name__)
+
+
+class TrainableActor:
+    """Holds the trainable in a worker's process.
+
+    Only workers import the trainable: with it comes Ray Tune, which would hold up the driver, and
+    so the start of its workers, for a second.
+    """
+
+    def __init__(self) -> None:
+        from tuneparts.executors.ray.trainable import LearnerTrainable
+
+        self._trainable = LearnerTrainable()
+
+    def prepare(self, setting: TrialSetting) -> str:
+        return self._trainable.prepare(setting)
+
+    def run(self, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._trainable.run(config)
 
 
 class Worker(Post):
@@ -51,9 +69,7 @@ class Worker(Post):
                 placement_group_bundle_index=0,
                 placement_group_capture_child_tasks=True,
             )
-        self._actor = (
-            ray.remote(LearnerTrainable).options(**options, **_options(bundles[0])).remote()
-        )
+        self._actor = ray.remote(TrainableActor).options(**options, **_options(bundles[0])).remote()
         self.waited_for: Any = None
         """What `ray.wait` looks at: whether it is ready, or the reports of its segment."""
         self.segment: Segment | None = None

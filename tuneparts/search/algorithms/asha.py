@@ -27,6 +27,7 @@ class Asha(Timed):
     """
 
     takes_points = True
+    keeps_first_trials = True  # a trial is judged against those before it, however many come
 
     num_trials: int = Field(gt=0)
     min_passes: int = Field(gt=0)

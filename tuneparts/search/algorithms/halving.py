@@ -1,19 +1,20 @@
-"""Successive halving in whole rungs (Jamieson & Talwalkar 2016), and Hyperband (Li et al. 2018).
+"""Successive halving by whole rungs (Jamieson & Talwalkar 2016) and Hyperband (Li et al. 2018).
 
 `asha` has the form without barriers.
 """
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from tuneparts.journal import TrialId
 from tuneparts.schema import Metric
 from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, stretch
-from tuneparts.search.segment import Batch, Result, Segment
+from tuneparts.search.segment import ANY, Batch, Result, Segment
 from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
@@ -23,8 +24,8 @@ if TYPE_CHECKING:  # an arm holds an algorithm
 class SuccessiveHalving(Algorithm):
     """Trials compete at rungs: the best 1/r of each, by the scores of all of it, continue.
 
-    A rung is decided when all of its trials have ended, so workers wait for the slowest. `Asha`
-    does not, and lets more trials pass.
+    A trial waits at a rung until the scores that are missing cannot change whether it continues.
+    `Asha` waits less, and lets more trials pass.
 
     Example:
         >>> list(sizes(64, reduction=4, num_rungs=4))
@@ -156,55 +157,105 @@ def bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[in
 def halved(
     trials: Sequence[Segment], levels: Sequence[int], reduction: int, metric: Metric
 ) -> Proposals:
-    """Run trials rung by rung; of each rung the best 1/r continue, however many failed."""
-    alive, stopped = list(trials), list[TrialId]()
+    """Run trials from rung to rung; of each rung the best 1/r continue, however many failed.
+
+    Who continues is decided by the scores of a whole rung, but each trial is told as soon as the
+    scores that are missing cannot change it. So the order in which trials end changes nothing.
+    """
+    sign = 1.0 if metric.better(1.0, 0.0) else -1.0
+    whole = {one.trial: one for one in trials}
     counts = list(sizes(len(trials), reduction=reduction, num_rungs=len(levels)))
-    for number, bounds in enumerate(itertools.pairwise([0, *levels])):
-        alive = [stretch(one, number=number, bounds=bounds) for one in alive]
-        results = yield Batch(tuple(alive), tuple(stopped))
-        if number + 1 == len(levels):
-            return
-        scores = [results[one.trial].score(metric) for one in alive]
-        kept = set(best(scores, counts[number + 1], metric))
-        stopped = [
-            one.trial
-            for place, one in enumerate(alive)
-            if place not in kept and results[one.trial].failure is None
-        ]
-        alive = [one for place, one in enumerate(alive) if place in kept]
-        if not alive:
-            if stopped:
-                yield Batch((), tuple(stopped))
-            return
+    ladder = [Top(members, places) for members, places in itertools.pairwise(counts)]
+    at = dict.fromkeys(whole, 0)
+    """Trial that runs -> number of its rung."""
+    run = [stretch(one, number=0, bounds=(0, levels[0])) for one in trials]
+    stop: list[TrialId] = []
+    while at:
+        results = yield Batch(tuple(run), tuple(stop), ANY)
+        run, stop = [], []
+        for trial, result in results.items():
+            number = at.pop(trial)
+            if number == len(ladder):
+                continue  # it has spent its budget
+            reward = sign * result.score(metric)
+            ladder[number].add(trial, reward)
+            if not math.isfinite(reward) and result.failure is None:
+                stop.append(trial)
+        for number, top in enumerate(ladder):
+            passed, failed = top.decide()
+            stop += failed
+            at.update(dict.fromkeys(passed, number + 1))
+            bounds = levels[number], levels[number + 1]
+            run += [stretch(whole[one], number=number + 1, bounds=bounds) for one in passed]
+            if number + 1 < len(ladder):
+                ladder[number + 1].expect(top.most_passed)
+    if stop:
+        yield Batch((), tuple(stop))
 
 
-def best(scores: Sequence[float], count: int, metric: Metric) -> list[int]:
-    """Places of the best scores, ties to the first; those that are not finite are never among them.
+class Top:
+    """The best of a rung, as far as they are known.
 
     Example:
-        >>> from tuneparts.schema import lookup
-        >>> best([0.1, math.nan, 0.3, 0.3], 2, lookup("val/accuracy"))
-        [2, 3]
+        >>> top = Top(members=4, places=2)
+        >>> for name, reward in (("a", 0.9), ("b", 0.1), ("c", 0.7)):
+        ...     top.add(name, reward)
+        >>> top.decide()  # one is missing: it may be better than `c`, but not better than both
+        (['a'], ['b'])
     """
-    sign = -1.0 if metric.better(1.0, 0.0) else 1.0
-    finite = [place for place, score in enumerate(scores) if math.isfinite(score)]
-    return sorted(finite, key=lambda place: (sign * scores[place], place))[:count]
+
+    def __init__(self, members: int, places: int) -> None:
+        """Begin a rung.
+
+        Args:
+            members: trials that arrive at most.
+            places: trials that continue, if so many have a score.
+        """
+        self._members, self._places = members, places
+        self._arrived = 0
+        self._ranked: list[tuple[float, Any]] = []
+        """Minus the reward, and the trial; the best first."""
+        self._passed: dict[Any, bool] = {}
+        """Trials that are decided."""
+
+    @property
+    def most_passed(self) -> int:
+        """How many may have passed when all is decided."""
+        return min(self._places, len(self._ranked) + self._members - self._arrived)
+
+    def expect(self, members: int) -> None:
+        """Hear that no more than so many will arrive."""
+        self._members = min(self._members, members)
+
+    def add(self, trial: Any, reward: float) -> None:
+        """Take the reward of a trial; one that is not finite has no place."""
+        self._arrived += 1
+        if math.isfinite(reward):
+            bisect.insort(self._ranked, (-reward, trial))
+
+    def decide(self) -> tuple[list[Any], list[Any]]:
+        """List who passes and who does not, of those that no missing score can change."""
+        missing = self._members - self._arrived
+        passed, failed = [], []
+        for rank, (_, trial) in enumerate(self._ranked):
+            if trial in self._passed:
+                continue
+            if rank + missing < self._places:
+                passed.append(trial)
+            elif rank >= self._places:
+                failed.append(trial)
+        self._passed |= dict.fromkeys(passed, True) | dict.fromkeys(failed, False)
+        return passed, failed
 
 
 def beside(parts: Iterable[Proposals]) -> Proposals:
-    """Run generators of whole batches side by side, each as if it were alone.
-
-    None of them waits for another, and none hears of another's trials.
-    """
-    left: dict[Proposals, dict[TrialId, None]] = {}
-    """Generator -> trials of its batch that it has no result of."""
-    results: dict[Proposals, dict[TrialId, Result]] = {}
+    """Run generators that await any of their trials side by side, each as if it were alone."""
     owner: dict[TrialId, Proposals] = {}
+    """Trial that runs -> generator that hears of it."""
     run: list[Segment] = []
     stop: list[TrialId] = []
 
-    def ask(part: Proposals, told: Mapping[TrialId, Result] | None) -> None:
-        left.pop(part, None)
+    def take(part: Proposals, told: Mapping[TrialId, Result] | None) -> None:
         try:
             batch = next(part) if told is None else part.send(told)
         except StopIteration:
@@ -212,26 +263,18 @@ def beside(parts: Iterable[Proposals]) -> Proposals:
         run.extend(batch.run)
         stop.extend(batch.stop)
         owner.update((one.trial, part) for one in batch.run)
-        results[part] = {}
-        if batch.run:
-            left[part] = dict.fromkeys(one.trial for one in batch.run)
-        else:
-            ask(part, {})
+        if part not in owner.values():
+            take(part, {})
 
     for part in parts:
-        ask(part, None)
-    while left:
-        heads = tuple(next(iter(trials)) for trials in left.values())
-        told = yield Batch(tuple(run), tuple(stop), heads)
+        take(part, None)
+    while owner:
+        told = yield Batch(tuple(run), tuple(stop), ANY)
         run, stop = [], []
         for trial, result in told.items():
-            part = owner[trial]
-            results[part][trial] = result
-            del left[part][trial]
-            if not left[part]:
-                ask(part, results[part])
-    if run or stop:
-        yield Batch(tuple(run), tuple(stop))
+            take(owner.pop(trial), {trial: result})
+    if stop:
+        yield Batch((), tuple(stop))
 
 
 def _cost(num_trials: int, levels: Sequence[int], reduction: int) -> int:

@@ -24,6 +24,7 @@ class StoppingRule(Timed):
     """
 
     takes_points = True
+    keeps_first_trials = True  # a trial is judged against those before it, however many come
 
     num_trials: int = Field(gt=0)
     every: int = Field(gt=0)
