@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.special import ndtr, ndtri
 
 from tuneparts.search.space.dimension import Dimension, Value
 from tuneparts.search.space.ranges import is_number, perturbed
@@ -52,7 +51,7 @@ class Normal(Dimension):
     def quantiles(self) -> tuple[float, float]:
         """Where the distribution is cut off, as quantiles of the whole one."""
         low, high = (self._standard(bound) for bound in self._bounds())
-        return max(float(ndtr(low)), EDGE), min(float(ndtr(high)), 1 - EDGE)
+        return max(_ndtr(low), EDGE), min(_ndtr(high), 1 - EDGE)
 
     def sample(self, rng: np.random.Generator) -> float:
         return self.decoded(rng.uniform(*self.quantiles))
@@ -73,11 +72,11 @@ class Normal(Dimension):
 
     def encoded(self, value: float) -> float:
         low, high = self.quantiles
-        return min(max(float(ndtr(self._standard(value))), low), high)
+        return min(max(_ndtr(self._standard(value)), low), high)
 
     def decoded(self, parameter: float) -> float:
         low, high = self._bounds()
-        return min(max(self._value(float(ndtri(parameter))), low), high)
+        return min(max(self._value(_ndtri(parameter)), low), high)
 
     def _bounds(self) -> tuple[float, float]:
         return (
@@ -128,3 +127,15 @@ class LogNormal(Normal):
 
     def _value(self, standard: float) -> float:
         return math.exp(self.mean + self.std * standard)
+
+
+def _ndtr(value: float) -> float:
+    from scipy.special import ndtr  # takes long to import, and few searches draw normal values
+
+    return float(ndtr(value))
+
+
+def _ndtri(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
