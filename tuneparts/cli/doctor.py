@@ -167,4 +167,5 @@ def _searches() -> str:
     files = load.available()
     if not files:
         raise FileNotFoundError(f"no search files in {[str(p) for p in load.folders()]}")
-    return f"{len(files)} in {', '.join(str(Path(p).absolute()) for p in load.folders())}"
+    folders = dict.fromkeys(str(Path(place).resolve()) for place in load.folders())
+    return f"{len(files)} in {', '.join(folders)}"

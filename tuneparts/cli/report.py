@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
 
 def load(name: str | None) -> "Results":
     """Find a run first, and import what reads it then."""
-    run = runs.named(settings.current().results_dir, name)
+    run = runs.named(settings.current().results_dir, name, begun=True)
     from tuneparts import api
 
     return api.Results(run)
@@ -122,7 +122,7 @@ def ranks(
     if plot is not None:
         plots.check(plot)
     root = settings.current().results_dir
-    found = list(dict.fromkeys(runs.named(root, name) for name in names))
+    found = list(dict.fromkeys(runs.named(root, name, begun=True) for name in names))
     if not mix_scales:
         refuse_mixed_scales(found)
     from tuneparts import api

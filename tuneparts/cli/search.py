@@ -114,7 +114,7 @@ def resume(
             elsewhere.
     """
     refuse_temporary_results()
-    found = runs.named(settings.current().results_dir, name)
+    found = runs.named(settings.current().results_dir, name, begun=True)
     console = terminal()
     _refuse_other_place(found, place)
     console.print(found.card["search"].get("question", ""), highlight=False, markup=False)

@@ -14,7 +14,7 @@ _MOST = 20
 
 def verify(name: str | None, *, trials: int, seed: int, form: Form = Form.TABLE) -> None:
     """Train trials again, and print what differs; exit with 1 if anything does."""
-    run = runs.named(settings.current().results_dir, name)
+    run = runs.named(settings.current().results_dir, name, begun=True)
     console = terminal(form)
     found: list[verifying.Difference] = []
     failed: list[str] = []

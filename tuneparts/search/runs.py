@@ -268,15 +268,14 @@ def newest_of(root: Path, search: "Search") -> Run | None:
     return same[-1] if same else None
 
 
-def named(root: Path, name: str | None) -> Run:
+def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     """Find a run by its name, or the newest one when there is no name.
-
-    Runs of which no trial ever ran are taken by their full names only: nobody means the start that
-    failed.
 
     Args:
         root: the results folder.
         name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run.
+        begun: take runs of which no trial ever ran by their full names only: whoever reads or
+            continues the newest does not mean a start that failed.
 
     Raises:
         DataMissingError: There is no run at all.
@@ -289,9 +288,9 @@ def named(root: Path, name: str | None) -> Run:
     if exact:
         return exact[0]
     candidates = [run for run in runs if name in (None, run.name.split("/")[0])]
-    begun = next((run for run in reversed(candidates) if run.has_begun), None)
-    if begun is not None:
-        return begun
+    newest = next((run for run in reversed(candidates) if run.has_begun or not begun), None)
+    if newest is not None:
+        return newest
     if candidates:
         raise DataMissingError(
             f"no trial of {candidates[-1].name} has run. Continue it by its full name with "
