@@ -276,6 +276,8 @@ def question(path: Path) -> str:
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        if isinstance(error, SyntaxError):
+            return f"(cannot be read: line {error.lineno}: {error.msg})"
         return f"(cannot be read: {type(error).__name__}: {error})"
     return text.partition("\n\n")[0].replace("\n", " ")
 
