@@ -1,4 +1,6 @@
 import json
+import re
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
@@ -15,6 +17,16 @@ class Outer(Config):
     num_epochs: int = 3
     inner: Inner = Inner()
     maybe: Inner | None = None
+
+
+class Small(Config):
+    kind: Literal["small"] = "small"
+    num: int = Field(default=1, le=3)
+
+
+class Large(Config):
+    kind: Literal["large"] = "large"
+    tall: bool = True
 
 
 def test_an_unknown_key_names_the_nearest_field() -> None:
@@ -36,6 +48,40 @@ def test_replaced_changes_nested_fields_and_validates() -> None:
 def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=r"nothing|num_epochs"):
         Outer().replaced({path: 1})
+
+
+class Member(Config):
+    name: str
+    size: Annotated[Small | Large, Field(discriminator="kind")]
+
+
+class Team(Config):
+    members: tuple[Member, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "said"),
+    [
+        (Inner, {"lr": 0}, "`lr` is greater than 0, but got 0"),
+        (Inner, {"lr": "fast"}, "`lr` is a number, but got 'fast'"),
+        (Outer, {"num_epochs": 1.5}, "`num_epochs` is a whole number, but got 1.5"),
+        (Outer, {"inner": {"lr": -1}}, "`inner.lr` is greater than 0, but got -1"),
+        (
+            Team,
+            {"members": [{"name": "ann", "size": {"kind": "small", "num": 9}}]},
+            "`ann.size.num` is at most 3, but got 9",
+        ),
+        (Team, {"members": [{"size": {"kind": "large"}}]}, "`members.0.name` is needed"),
+        (
+            Team,
+            {"members": [{"name": "ann", "size": {"kind": "large", "tall": "x"}}]},
+            "`ann.size.tall` is true or false, but got 'x'",
+        ),
+    ],
+)
+def test_what_is_out_of_range_is_told_in_our_words(cls, values, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        parse(cls, values)
 
 
 def test_a_config_cannot_be_changed() -> None:

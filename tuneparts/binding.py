@@ -5,8 +5,9 @@ Loopback is not private: every user of the machine reaches it. What is served th
 """
 
 import ipaddress
+import socket
 
-from tuneparts.errors import SecurityError
+from tuneparts.errors import PortError, SecurityError
 
 LOOPBACK = "127.0.0.1"
 FORCE = "--without-authentication"
@@ -42,3 +43,35 @@ def refuse_open(host: str, *, authenticated: bool, forced: bool, cure: str) -> N
         f"{cure} Or stay on {LOOPBACK} and tunnel: `ssh -L PORT:{LOOPBACK}:PORT`. "
         f"To serve everybody regardless, say {FORCE}."
     )
+
+
+def refuse_used(host: str, port: int) -> None:
+    """Refuse a port that a server could not have, before anybody is told to go there.
+
+    Args:
+        host: what the server would bind to.
+        port: what it would listen on.
+
+    Raises:
+        PortError: Another program has it, or this user may not.
+    """
+    problem = _problem(host, port)
+    if problem is not None:
+        free = next((n for n in range(port + 1, port + 100) if _problem(host, n) is None), None)
+        cure = "" if free is None else f" Choose another: `--port {free}` is free."
+        raise PortError(
+            f"a server needs a port of its own, but port {port} of {host}: {problem}.{cure}"
+        )
+
+
+def _problem(host: str, port: int) -> str | None:
+    """Why a server cannot listen there; None if it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # Servers set it too: a port whose last connections are only just closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except (OSError, OverflowError) as error:
+            return getattr(error, "strerror", None) or str(error)
+    return None

@@ -95,17 +95,74 @@ def parse(cls: type[C], values: Mapping[str, Any]) -> C:
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(sentence(cls, error)) from None
+        raise ConfigError(sentence(error, values)) from None
     except (UnicodeError, RecursionError) as error:
         raise ConfigError(f"{cls.__name__} is made from plain values, but got {error}.") from None
 
 
-def sentence(cls: type[BaseModel], error: ValidationError) -> str:
-    """What pydantic found wrong, in a line."""
+def sentence(error: ValidationError, values: Any = None) -> str:
+    """What pydantic found wrong, in our words: the field, the law and the value.
+
+    Args:
+        error: what pydantic raised.
+        values: what it was given, so that an arm can be called by its name.
+    """
     lines = []
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"]) or cls.__name__
+        where = _where(item["loc"], values) or error.title
         message = item["msg"].removeprefix("Value error, ")
-        given = "" if item["type"] == "value_error" else f" (got {item['input']!r})"
-        lines.append(f"{where}: {message}{given}")
+        law = _LAWS.get(item["type"])
+        if item["type"] == "value_error":
+            lines.append(f"{where}: {message}")
+        elif item["type"] == "missing":
+            lines.append(f"`{where}` is needed, but was not given")
+        elif law is not None:
+            bounds = item.get("ctx", {}).items()
+            law = law.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in bounds})
+            lines.append(f"`{where}` {law}, but got {item['input']!r:.200}")
+        else:
+            lines.append(f"{where}: {message} (got {item['input']!r:.200})")
     return "; ".join(lines)
+
+
+_LAWS = {
+    "greater_than": "is greater than {gt}",
+    "greater_than_equal": "is at least {ge}",
+    "less_than": "is less than {lt}",
+    "less_than_equal": "is at most {le}",
+    "finite_number": "is a finite number",
+    "float_type": "is a number",
+    "float_parsing": "is a number",
+    "int_type": "is a whole number",
+    "int_parsing": "is a whole number",
+    "int_from_float": "is a whole number",
+    "bool_type": "is true or false",
+    "bool_parsing": "is true or false",
+    "string_type": "is text",
+    "string_pattern_mismatch": "is text like `{pattern}`",
+    "literal_error": "is {expected}",
+    "enum": "is {expected}",
+    "too_short": "has at least {min_length} items",
+    "too_long": "has at most {max_length} items",
+}
+"""What pydantic's kinds of error ask for."""
+
+
+def _where(path: tuple[int | str, ...], values: Any) -> str:
+    """The path of a field, with items of a list by their names, and without tags of unions."""
+    words: list[str] = []
+    node = values
+    for position, part in enumerate(path):
+        if isinstance(node, list | tuple) and isinstance(part, int) and part < len(node):
+            node = node[part]
+            name = node.get("name") if isinstance(node, Mapping) else None
+            if isinstance(name, str):
+                words[-1:] = [name]
+            else:
+                words.append(str(part))
+        elif isinstance(node, Mapping) and part not in node and position < len(path) - 1:
+            continue  # the tag of a union
+        else:
+            words.append(str(part))
+            node = node.get(part) if isinstance(node, Mapping) else None
+    return ".".join(words)

@@ -7,6 +7,7 @@ law, the value that broke it, and the cure.
 import difflib
 import unicodedata
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 def printable(text: str) -> str:
@@ -31,6 +32,9 @@ def _escaped(sign: str) -> str:
 
 class TunepartsError(Exception):
     """Anything that tuneparts refuses, with the reason in the message."""
+
+    exit_code: ClassVar[int] = 2
+    """Of a command that ends with it."""
 
 
 class ConfigError(TunepartsError, ValueError):
@@ -93,6 +97,12 @@ class StorageError(TunepartsError, OSError):
 
 class SecurityError(TunepartsError, PermissionError):
     """A secret that others could read, or a door that would stand open."""
+
+
+class PortError(TunepartsError, OSError):
+    """A port that another program listens on."""
+
+    exit_code = 1
 
 
 class WorkerError(TunepartsError, RuntimeError):

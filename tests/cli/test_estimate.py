@@ -4,6 +4,7 @@ import pytest
 
 from tuneparts import executors, frames
 from tuneparts.cli import estimate
+from tuneparts.cli.output import terminal
 from tuneparts.errors import DataMissingError
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
@@ -44,7 +45,7 @@ def test_without_data_the_plan_lacks_the_time_alone(
     monkeypatch.setattr(Search, "load_data", missing)
     monkeypatch.setenv("COLUMNS", "80")
     search = null_search(null_arm("random", algorithm=RandomSearch(num_trials=5)))
-    estimate.print_plan(search)
+    estimate.print_plan(search, terminal())
     said = capsys.readouterr().out
     assert "no time is given: there is no such set here. Get it." in said
     assert "hours" not in said

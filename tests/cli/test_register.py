@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ def create(results: Path, search: Search) -> runs.Run:
 def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
     results: Path,
     run_here: Callable[..., Iterator[None]],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     import mlflow
@@ -42,10 +44,21 @@ def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
         register.register(None, arm="nothing", as_name=None)
     register.register(None, arm="none", as_name="plain")
     register.register(None, arm="none", as_name="plain")
-    assert "models:/plain/2" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "models:/plain/2" in told
     trials = api.load().trials.set_index("arm")
     with _store(uri):
         net = mlflow.pytorch.load_model("models:/plain/1")
+    lines = told[told.rindex("import mlflow") :]  # as one pastes them, elsewhere
+    (results / "elsewhere").mkdir()
+    monkeypatch.chdir(results / "elsewhere")
+    names: dict[str, Any] = {}
+    try:
+        exec(lines, names)
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert isinstance(names["net"], torch.nn.Module)
+    assert list((results / "elsewhere").iterdir()) == []
     test = search.data.load().test
     found = net(torch.from_numpy(test.inputs.copy())).argmax(1).numpy() == test.labels
     assert found.mean() == pytest.approx(trials["test/accuracy"]["none"], abs=1e-12)
@@ -71,9 +84,9 @@ def test_the_best_arm_is_chosen_by_validation_and_never_by_test_scores(results: 
 
 def test_without_a_validation_score_an_arm_must_be_named(results: Path) -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
-    create(results, search)
+    run = create(results, search)
     with pytest.raises(DataMissingError, match="Name an arm"):
-        api.load().best_arm()
+        api.load(run.name).best_arm()
 
 
 @pytest.mark.mlflow

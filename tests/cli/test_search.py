@@ -10,7 +10,7 @@ from tuneparts.api import running
 from tuneparts.bench.null import NullLearner
 from tuneparts.cli import search as verb
 from tuneparts.config import Config
-from tuneparts.errors import AllFailedError, BusyError
+from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
 
@@ -92,6 +92,40 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
     assert counts == {"parsed": 1, "read": 0, "tabled": 1, "answered": 1}
 
 
+def test_a_cluster_that_does_not_answer_leaves_nothing_behind(results: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    place = verb.Place(address)
+    with pytest.raises(ClusterError, match=f"none does at `{address}`"):
+        verb.search("rotated_digits", **ARGUMENTS | {"place": place})
+    assert [path.name for path in results.iterdir()] == ["mlflow.db"]
+
+
+def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = load.load("rotated_digits", scale="smoke", arms=["none"])
+    made = running.create(search, address="head:6379")
+    executed = []
+    monkeypatch.setattr(verb, "execute", lambda run, place, **_: executed.append(place))
+    with pytest.raises(ConfigError, match="--address head:6379"):
+        verb.resume(made.name, place=verb.Place())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for is_wanted in (False, True):
+        monkeypatch.setattr("typer.confirm", lambda question, said=is_wanted: said)
+        if is_wanted:
+            verb.resume(made.name, place=verb.Place())
+        else:
+            with pytest.raises(ConfigError, match="--local"):
+                verb.resume(made.name, place=verb.Place())
+    for place in (LOCAL, verb.Place("head:6379")):
+        verb.resume(made.name, place=place)
+    assert executed == [verb.Place(), LOCAL, verb.Place("head:6379")]
+    here = running.create(search)
+    verb.resume(here.name, place=verb.Place())
+
+
 def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["none"])
     (results / "mlflow.db").unlink()
@@ -99,7 +133,7 @@ def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
     with (made.folder / "lock").open("a+") as held:  # as another process would hold it
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match="one driver at a time"):
-            verb.resume("rotated_digits", place=LOCAL)
+            verb.resume(made.name, place=LOCAL)
     assert sorted(path.name for path in made.folder.iterdir()) == ["lock", "run.json"]
     assert not (results / "mlflow.db").exists()
 
@@ -110,6 +144,7 @@ def test_a_search_that_found_nothing_ends_with_an_error(
 ) -> None:
     search = null_search(null_arm("broken"))
     monkeypatch.setattr(load, "load", lambda *_, **__: search)
+    monkeypatch.setattr(load, "check", lambda *_, **__: Path("any.py"))
 
     def fail(self: object) -> None:
         raise ValueError("broken for good")

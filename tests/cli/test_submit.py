@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tuneparts.cli import submit as verb
 from tuneparts.cli.main import app
-from tuneparts.errors import ConfigError, SecurityError, UnknownNameError
+from tuneparts.errors import ClusterError, ConfigError, SecurityError, UnknownNameError
 
 SECRET = "planted-secret-value"
 
@@ -25,6 +25,7 @@ class JobServer:
     def __init__(self) -> None:
         self.ends: dict[str, Any] = {"status": "SUCCEEDED", "driver_exit_code": 0}
         self.token: str | None = None
+        self.trouble = ""
         self.drops = 0
         """How often the log connection breaks before it is whole."""
         self.jobs: list[dict[str, Any]] = []
@@ -46,6 +47,8 @@ class JobServer:
         return web.Response()
 
     async def submit(self, request: web.Request) -> web.Response:
+        if self.trouble:
+            return web.Response(status=500, text=self.trouble)
         self.jobs.append(await request.json())
         return web.json_response({"job_id": "job1", "submission_id": "job1"})
 
@@ -273,6 +276,18 @@ def test_mistakes_are_answered_with_the_cure(server, search_file) -> None:
     with pytest.raises(SecurityError, match="TUNEPARTS_RAY_TOKEN_FILE"):
         invoke(str(search_file), "--address", server.address)
     assert server.jobs == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cure"), [("No available agent", "ray start --head"), ("odd", "ray job list")]
+)
+def test_what_the_job_server_answers_is_a_sentence(
+    server, search_file, trouble: str, cure: str
+) -> None:
+    server.trouble = trouble
+    with pytest.raises(ClusterError, match=f"but: .*500.*{trouble}.* .*{cure}") as told:
+        invoke(str(search_file), "--address", server.address)
+    assert "\n" not in str(told.value)
 
 
 def test_a_failure_is_never_zero() -> None:

@@ -69,7 +69,7 @@ def test_dry_run(width, monkeypatch) -> None:
 
 def test_doctor(width, monkeypatch, tmp_path) -> None:
     path = tmp_path / "results"
-    for check in ("_packages", "_torchvision", "_devices", "_store", "_data", "_searches"):
+    for check in ("_packages", "_torchvision", "_devices", "_store", "_data", "_searches", "_ray"):
         monkeypatch.setattr(doctor, check, lambda: "it answers")
     monkeypatch.setattr(doctor, "_results", lambda: f"{path} (writable)")
     output = invoke(width, "doctor")

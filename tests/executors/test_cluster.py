@@ -14,7 +14,7 @@ def test_an_address_where_nobody_listens_is_named() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    refused = rf"answers at `{address}`, but .* refused"
+    refused = rf"none does at `{address}`: .* refused"
     with pytest.raises(ClusterError, match=refused), cluster.joined(address):
         pass
 

@@ -6,6 +6,7 @@ import sys
 
 from tests.harness import faults
 from tuneparts.cli.bench import show
+from tuneparts.cli.output import Form
 
 
 def main() -> None:
@@ -17,7 +18,7 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for the result
         result = faults.run(quick=options.quick, only=options.only)
-    show(result, as_json=options.json)
+    show(result, Form.JSON if options.json else Form.TABLE)
 
 
 if __name__ == "__main__":

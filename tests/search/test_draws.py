@@ -163,7 +163,7 @@ def test_points_and_constraints_travel_with_the_search_and_change_its_digest(nul
         ({"constraint": "tests.search.test_draws:SPACE"}, "a constraint is a function"),
         ({"constraint": lambda _: True}, "lambda"),
         ({"algorithm": {"kind": "fixed"}, "space": {}, "points": POINTS}, "`a` has none"),
-        ({"space": {"seconds": Choice(options=(0.0, -1.0))}}, "greater than or equal to 0"),
+        ({"space": {"seconds": Choice(options=(0.0, -1.0))}}, "at least 0"),
         ({"space": {"interval": Int(low=0, high=100_000)}}, "greater than 0"),
         ({"space": {"x.y": Uniform(low=0, high=1)}}, "does not lead to a field"),
     ],

@@ -127,7 +127,7 @@ def test_a_failing_neighbour_leaves_no_trace(tmp_path) -> None:
     path = _question_with_neighbour(tmp_path / "folder", "fine")
     (path.parent / "neighbour.py").write_text("raise RuntimeError('broken')\n")
     before = list(sys.path)
-    with pytest.raises(RuntimeError, match="broken"):
+    with pytest.raises(ConfigError, match=r"neighbour\.py line 1: RuntimeError: broken"):
         load.load(str(path))
     assert sys.path == before
     assert "neighbour" not in sys.modules
@@ -159,7 +159,7 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
     os.mkfifo(folder / "pipe.py")
     monkeypatch.chdir(tmp_path)
     found = {file.name: file.question for file in load.available()}
-    assert found["broken"].startswith("(cannot be read: SyntaxError")
+    assert found["broken"].startswith("(cannot be read: line ")
     assert found["latin"].startswith("(cannot be read: UnicodeDecodeError")
     assert "rotated_digits" in found
     assert not {"gone", "pipe"} & set(found)
@@ -215,3 +215,55 @@ def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
     assert f"`rotated_digits` is {mine}, which hides" in capsys.readouterr().err
     assert load.find(str(shipped.absolute())) == shipped.absolute()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '"""Why?"""\n\ndef search(scale:\n    pass\n',
+            r"line 3: this is not Python: '\(' was never",
+        ),
+        (
+            '"""Why?"""\n\ndef search(scale: Scale) -> None:\n    pass\n',
+            r"line 3: NameError: .* Add `from tuneparts import Scale`\.",
+        ),
+        ('"""Why?"""\nimport nowhere\n', "line 2: ModuleNotFoundError: No module named 'nowhere'"),
+        (
+            '"""Why?"""\nfrom tuneparts import DataConfig\ndef search(scale):\n'
+            "    return DataConfig(name='mnits')\n",
+            "line 4: .*Did you mean `mnist`",
+        ),
+        (
+            '"""Why?"""\nfrom tuneparts import StandardConfig\ndef search(scale):\n'
+            "    return StandardConfig(passes=0)\n",
+            "line 4: `passes` is greater than 0, but got 0",
+        ),
+        (
+            QUESTION.replace("from neighbour import NOTES\n", "NOTES = 1 / 0\n"),
+            "line 2: ZeroDivision",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
+    tmp_path, monkeypatch, text, said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "searches").mkdir()
+    (tmp_path / "searches" / "broken.py").write_text(text)
+    with pytest.raises(ConfigError, match=rf"^searches/broken\.py {said}"):
+        load.load("broken")
+    assert load.load("rotated_digits", scale="smoke").name == "rotated_digits"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trials": 0}, "at least one trial, but got `0`"),
+        ({"changes": ["random.lr"]}, "ARM.FIELD=VALUE"),
+        ({"scale": "cpus"}, "Did you mean `cpu`"),
+    ],
+)
+def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:
+    with pytest.raises((ConfigError, UnknownNameError), match=said):
+        load.check("rotated_digits", **options)

@@ -12,12 +12,21 @@ from tuneparts.errors import (
     StorageError,
     TunepartsError,
 )
+from tuneparts.journal import Journal, TrialId, TrialRunning, TrialStarted
 from tuneparts.search import runs
+
+
+def begun(run: runs.Run) -> runs.Run:
+    """Let a worker have taken up a trial of a run."""
+    journal = Journal(run.folder / "journal.jsonl")
+    journal.append(TrialRunning(TrialId("a", 0, 0), 1.0))
+    journal.close()
+    return run
 
 
 def test_a_run_remembers_its_search(null_search, null_arm, tmp_path) -> None:
     search = null_search(null_arm("a"))
-    run = runs.create(tmp_path, search, commit="abc")
+    run = begun(runs.create(tmp_path, search, commit="abc"))
     assert runs.listing(tmp_path) == [run]
     assert runs.named(tmp_path, None) == run
     assert runs.named(tmp_path, run.name) == run
@@ -35,7 +44,7 @@ def test_names_are_in_utc_and_the_newest_is_so_by_its_card(
     time.tzset()
     try:
         monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
-        first = runs.create(tmp_path, search)
+        first = begun(runs.create(tmp_path, search))
         assert first.name == f"null/20231114-221320Z-{search.digest}"
         second = tmp_path / f"null/20231114-180000-{search.digest}"  # local time: 23:00 UTC
         shutil.copytree(first.folder, second)
@@ -56,6 +65,29 @@ def test_names_are_in_utc_and_the_newest_is_so_by_its_card(
         time.tzset()
 
 
+def test_a_start_that_failed_is_nobodys_newest_run(null_search, null_arm, tmp_path) -> None:
+    search = null_search(null_arm("a"))
+    old = begun(runs.create(tmp_path, search))
+    never = runs.create(tmp_path, search)
+    journal = Journal(never.folder / "journal.jsonl")
+    journal.append(TrialStarted(TrialId("a", 0, 0), {}, 1.0))  # it was planned, but nobody took it
+    journal.close()
+    for name in (None, "null"):
+        assert runs.named(tmp_path, name, begun=True) == old
+        assert runs.named(tmp_path, name) == never  # which may be starting, and is to be stopped
+    assert runs.named(tmp_path, never.name, begun=True) == never
+    shutil.rmtree(old.folder)
+    for name in (None, "null"):
+        with pytest.raises(DataMissingError, match=rf"no trial of {never.name} has run"):
+            runs.named(tmp_path, name, begun=True)
+
+
+def test_a_name_that_is_nearly_right_is_told(null_search, null_arm, tmp_path) -> None:
+    runs.create(tmp_path, null_search(null_arm("a")))
+    with pytest.raises(ConfigError, match="Did you mean `null`"):
+        runs.named(tmp_path, "nul")
+
+
 def test_no_run_yet_teaches_the_first_command(tmp_path) -> None:
     with pytest.raises(DataMissingError, match="tuneparts search rotated_digits"):
         runs.named(tmp_path, None)
@@ -70,7 +102,7 @@ def test_a_name_cannot_leave_the_results(null_search, null_arm, tmp_path, name: 
 
 def test_the_card_is_read_and_parsed_once(null_search, null_arm, tmp_path) -> None:
     search = null_search(null_arm("a"))
-    made = runs.create(tmp_path, search, storage=None)
+    made = begun(runs.create(tmp_path, search, storage=None))
     assert made.search is search
     found = runs.named(tmp_path, None)
     first = found.search
@@ -117,7 +149,8 @@ def test_a_card_that_lacks_what_a_report_tells_is_read(tmp_path, null_search, nu
 
 
 def test_the_storage_of_a_copied_run_is_confirmed_once(tmp_path, null_search, null_arm) -> None:
-    made = runs.create(tmp_path / "a", null_search(null_arm("a")), storage="/elsewhere/trials")
+    search = null_search(null_arm("a"))
+    made = begun(runs.create(tmp_path / "a", search, storage="/elsewhere/trials"))
     place = f"/elsewhere/trials/{made.name}"
     assert runs.named(tmp_path / "a", None).storage == made.storage == place
     shutil.copytree(tmp_path / "a", tmp_path / "b")

@@ -213,7 +213,7 @@ def test_a_rule_for_trials_in_their_order_needs_such_trials(null_search, null_ar
         null_search(halving, stop=Stop(patience=2))
     own = halving.model_copy(update={"stop": Stop()})
     assert null_search(own, stop=Stop(patience=2)).stop_of("halving") == Stop()
-    with pytest.raises(ConfigError, match="hours: Input should be greater than 0"):
+    with pytest.raises(ConfigError, match=r"`stop\.hours` is greater than 0, but got -1"):
         null_search(halving).replaced({"stop": {"hours": -1}})
 
 

@@ -1,8 +1,10 @@
 """Run a search, or continue one, and follow it on the way."""
 
+import logging
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,7 +66,7 @@ def run(
             when None.
         storage: Where checkpoints lie, a path or URI that all nodes reach; in the run's folder
             when None.
-        console: Where progress is shown; this process's terminal or notebook when None.
+        console: Where progress is shown; when None this process's terminal or notebook, or stderr.
 
     Raises:
         InterruptedRunError: Ctrl-C; nothing is lost.
@@ -80,11 +82,13 @@ def run(
         )
     else:
         resolved = search
-    resolved = fitted(resolved, executor=executor, address=address, workers=workers, cpus=cpus)
-    made = create(resolved, storage=storage)
-    return execute(
-        made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
-    )
+    console = console or usual_console()
+    with connected(resolved, address, console):
+        resolved = fitted(resolved, executor=executor, address=address, workers=workers, cpus=cpus)
+        made = create(resolved, storage=storage, address=address)
+        return execute(
+            made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
+        )
 
 
 def resume(
@@ -141,6 +145,40 @@ def fitted(
     return fitted_to(search, executor=executor, address=address, workers=workers, cpus=cpus)
 
 
+def usual_console() -> Console:
+    """Where progress is shown that nobody has placed: a terminal, a notebook, or else stderr."""
+    console = Console()
+    is_seen = console.is_terminal or console.is_jupyter
+    return console if is_seen else Console(stderr=True)
+
+
+@contextmanager
+def connected(search: "Search", address: str | None, console: Console) -> Iterator[None]:
+    """Be in the cluster at an address before a run is made: one that cannot start leaves nothing.
+
+    Args:
+        search: what will run there.
+        address: HOST:PORT; nothing is done without one.
+        console: says that the cluster is asked.
+
+    Raises:
+        ClusterError: Nobody answers there, or not to us.
+        PlacementError: A trial does not fit the cluster.
+    """
+    if address is None:
+        yield
+        return
+    from tuneparts.executors.placement import bundles
+    from tuneparts.executors.ray import cluster
+
+    console.print(f"joining the Ray cluster at {redact(address)}", highlight=False)
+    logging.getLogger("ray").handlers = [logging.NullHandler()]  # what matters is an error
+    with cluster.joined_once(address):
+        needs = {arm.name: bundles(arm) for arm in search.arms}
+        cluster.await_room(needs, settings.current().node_limit)
+        yield
+
+
 def check(search: "Search") -> None:
     """Refuse a search that cannot run or be reported here; nothing is written.
 
@@ -155,7 +193,7 @@ def check(search: "Search") -> None:
         check_arms(search)
 
 
-def create(search: "Search", *, storage: str | None = None) -> runs.Run:
+def create(search: "Search", *, storage: str | None = None, address: str | None = None) -> runs.Run:
     """Make the folder of a new run, with what the search is and where it comes from.
 
     Raises:
@@ -167,6 +205,7 @@ def create(search: "Search", *, storage: str | None = None) -> runs.Run:
         search,
         **origin(),
         storage=None if storage is None else refuse_keys(storage),
+        **({} if address is None else {"address": redact(address)}),
     )
 
 
@@ -205,7 +244,8 @@ def execute(
     """
     from tuneparts.tracking.tracker import Tracker
 
-    console = console or Console()
+    console = console or usual_console()
+    is_ray = executor == "ray" or address is not None
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder), schema.using(*declared_metrics(made.search)):
         if retry_failed:
@@ -218,16 +258,18 @@ def execute(
         )
         status: Status = "FAILED"
         try:
-            with LiveView(made.search, console) as view:
+            starting = "starting Ray" if is_ray and address is None else "starting workers"
+            with LiveView(made.search, console, starting=starting) as view:
                 ending = executors.execute(
                     made.search,
                     folder=made.folder,
-                    executor="ray" if address is not None else executor,
+                    executor="ray" if is_ray else executor,
                     observers=[tracker, view],
                     address=address,
                     storage=made.storage,
                     workers=workers,
                     cpus=cpus,
+                    watch=view.watch,
                 )
             status = "FINISHED" if ending.status == "done" else "KILLED"
             results = _publish(made, tracker, console, show) if status == "FINISHED" else None

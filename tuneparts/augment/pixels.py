@@ -21,6 +21,7 @@ class InputNoise(Hyper):
     is_random = True
 
     std: Annotated[float, Number(POSITIVE, identity=0.0, metric="noise")] = 0.1
+    """Standard deviation of the noise."""
 
     def on_inputs(self, x: Tensor, now: Call) -> Tensor:
         """Noisy inputs of the same shape, any shape."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tuneparts.cli.output import Form, terminal, write
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports import rendering
 from tuneparts.reports.rendering import Table
@@ -31,7 +32,7 @@ BENCHES = {
 def bench(
     name: str | None,
     *,
-    as_json: bool,
+    form: Form = Form.TABLE,
     quick: bool,
     only: str | None = None,
     simulate: bool = False,
@@ -42,16 +43,21 @@ def bench(
 
     Args:
         name: the bench; None lists them.
-        as_json: print the result as it is.
+        form: for people or for programs.
         quick: smaller, for trying out.
         only: of `search`, one of its cases.
         simulate: of `search`, many trials that sleep.
         trials: how many of them.
         plot: of `complexity`, the `.html` or `.svg` file to draw into.
     """
-    console = Console()
+    console = terminal(form)
     if name is None:
         headers = ["bench", "what it measures"]
+        if form is not Form.TABLE:
+            write(
+                form, "benches", [dict(zip(headers, row, strict=True)) for row in BENCHES.items()]
+            )
+            return
         rendering.show(console, Table.of_rows(headers, BENCHES.items(), prose=headers[1:]))
         return
     if name not in BENCHES:
@@ -79,15 +85,17 @@ def bench(
         from tuneparts.reports.figures.complexity import complexity
 
         plots.write(plot, complexity(pd.DataFrame(result["rows"])))
-    show(result, as_json=as_json)
+    show(result, form)
 
 
-def show(result: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the result of a bench, as tables or as one JSON object."""
-    if as_json:
+def show(result: Mapping[str, Any], form: Form) -> None:
+    """Print the result of a bench: tables, one JSON object, or its rows as CSV."""
+    if form is Form.JSON:
         print(json.dumps(result))
+    elif form is Form.CSV:
+        write(form, "rows", result["rows"])
     else:
-        _print(Console(), result)
+        _print(terminal(), result)
 
 
 def _belongs(option: str, owner: str, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tuneparts.cli.output import Form, records, terminal, write
 from tuneparts.executors.placement import GIB, Amounts, bundles, describe, refuse_unplaceable, slots
 from tuneparts.reports.progress import clock
 from tuneparts.reports.rendering import Table, show
@@ -14,18 +15,19 @@ from tuneparts.reports.rendering import Table, show
 _PLAIN = {"CPU", "GPU", "memory", "object_store_memory"}
 
 
-def status(name: str | None, *, address: str | None, scale: str) -> None:
+def status(name: str | None, *, address: str | None, scale: str, form: Form = Form.TABLE) -> None:
     """Print nodes and resources; with a search, how it would be placed and how long it would run.
 
     Args:
         name: a search; None for the nodes alone.
         address: HOST:PORT of a cluster; this machine when not given.
         scale: at which the search would run.
+        form: for people or for programs.
     """
     from tuneparts.executors.ray import cluster
     from tuneparts.search import load
 
-    console = Console()
+    console = terminal(form)
     search = None if name is None else load.load(name, scale=scale)
     cluster.prepare(address)
     import ray
@@ -34,17 +36,30 @@ def status(name: str | None, *, address: str | None, scale: str) -> None:
     with ExitStack() as around:
         with console.status("joining the cluster"):
             around.enter_context(cluster.joined(address))
-        found = ray.nodes()
-        show(console, node_table(found))
-        free = ray.available_resources()
+        table = node_table(ray.nodes())
+        free: Mapping[str, float] = ray.available_resources()
+        nodes = list(cluster.nodes().values())
+    if form is Form.TABLE:
+        show(console, table)
         console.print(
             f"free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU, "
             f"{free.get('memory', 0) / GIB:.1f} GB",
             highlight=False,
         )
-        nodes = list(cluster.nodes().values())
-    if search is not None:
-        _print_use(search, nodes, console)
+    if search is None:
+        if form is not Form.TABLE:
+            write(form, "nodes", records(table), free=dict(free))
+        return
+    use, seconds = _use(search, nodes, console)
+    if form is not Form.TABLE:
+        write(form, "arms", records(use), nodes=records(table), seconds=seconds)
+        return
+    show(console, use)
+    console.print(
+        f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU of "
+        "this machine; a GPU is faster by a factor that this cannot know",
+        highlight=False,
+    )
 
 
 def node_table(found: Sequence[Mapping[str, Any]]) -> Table:
@@ -82,7 +97,8 @@ def wall_seconds(
     return max([shared, *longest.values()], default=0.0)
 
 
-def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
+def _use(search: Any, nodes: Sequence[Amounts], console: Console) -> tuple[Table, float]:
+    """What each arm takes of a cluster, and the seconds of the whole search."""
     from tuneparts.cli import estimate
 
     needs = {arm.name: bundles(arm) for arm in search.arms}
@@ -101,10 +117,5 @@ def _print_use(search: Any, nodes: Sequence[Amounts], console: Console) -> None:
         takes = " + ".join(describe(need) for need in needs[arm.name])
         rows.append([arm.name, takes, trials, at_once[arm.name], clock(work[arm.name])])
     headers = ["arm", "a trial takes", "trials", "at once", "one after the other"]
-    show(console, Table.of_rows(headers, rows, numbers=headers[2:], prose=["a trial takes"]))
-    seconds = wall_seconds(work, longest, at_once)
-    console.print(
-        f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU of "
-        "this machine; a GPU is faster by a factor that this cannot know",
-        highlight=False,
-    )
+    table = Table.of_rows(headers, rows, numbers=headers[2:], prose=["a trial takes"])
+    return table, wall_seconds(work, longest, at_once)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from tuneparts import api, redaction
 from tuneparts.cli.fit import split_changes
+from tuneparts.cli.output import Form, records, terminal, write
 from tuneparts.errors import ConfigError
 from tuneparts.reports.rendering import Table, show
 
@@ -30,7 +29,14 @@ class _Source:
 
 
 def compress(
-    source: str, *, out: Path, arm: str | None, data: str | None, seed: int, changes: Sequence[str]
+    source: str,
+    *,
+    out: Path,
+    arm: str | None,
+    data: str | None,
+    seed: int,
+    changes: Sequence[str],
+    form: Form = Form.TABLE,
 ) -> None:
     """Compress a net, with a progress bar, and print what it cost."""
     from tuneparts.pwfn.compressed import compress_on
@@ -38,14 +44,18 @@ def compress(
     from tuneparts.training.learner import available_device
 
     found = _found(source, arm=arm, data=data, changes=changes)
-    console = Console()
+    console = terminal(form)
     if found.note:
         console.print(found.note, highlight=False)
     keep_freed_memory()
     small = compress_on(
         found.task, found.net, file=out, seed=seed, device=available_device(), **found.fields
     )
-    show(console, table(small, on="test" if len(found.task.test) else "validation"))
+    made = table(small, on="test" if len(found.task.test) else "validation")
+    if form is not Form.TABLE:
+        write(form, "rows", records(made), file=str(out), left_out=small.left_out)
+        return
+    show(console, made)
     for name, reason in small.left_out.items():
         console.print(f"in float: {name} {reason}", highlight=False)
     console.print(f'load it: tuneparts.pwfn.load("{out}", net)', highlight=False)

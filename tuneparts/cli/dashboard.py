@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tuneparts
 from tuneparts import binding, doorkeeper
+from tuneparts.cli import opening
 from tuneparts.errors import ConfigError
 
 _OPTIONS = {
@@ -46,9 +47,12 @@ def command(port: int) -> list[str]:
     return [sys.executable, "-m", "streamlit", "run", str(app()), *words]
 
 
-def dashboard(port: int) -> None:
+def dashboard(port: int, *, open_page: bool = False) -> None:
     """Serve it in place of this process."""
     words, token = command(port), doorkeeper.new_token()
+    binding.refuse_used(binding.LOOPBACK, port)
     address = f"http://{binding.LOOPBACK}:{port}/?token={token}"
     print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
+    if open_page:
+        opening.open_when_ready(address, binding.LOOPBACK, port)
     os.execve(words[0], words, {**os.environ, doorkeeper.VARIABLE: token})

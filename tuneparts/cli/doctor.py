@@ -1,41 +1,79 @@
-"""`tuneparts doctor`: is everything there that a search needs?"""
+"""`tuneparts doctor`: is everything there that a search needs, and what comes next?"""
 
 import importlib
+import importlib.util
+import logging
+import shutil
 import tempfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
-from rich.console import Console
-
 from tuneparts import provenance, settings
+from tuneparts.cli.output import Form, terminal, write
 from tuneparts.cpus import usable_cpus
 from tuneparts.redaction import redact
 from tuneparts.reports.rendering import Table, show
 
+LEAST_SPACE = 1e9
+"""Bytes below which a disk is called too full: checkpoints of many trials lie side by side."""
 
-def doctor() -> None:
-    """Run every check; exit with 1 when one fails."""
-    checks: list[tuple[str, Callable[[], str]]] = [
-        ("packages", _packages),
-        ("torchvision", _torchvision),
-        ("devices", _devices),
-        ("results folder", _results),
-        ("MLflow store", _store),
-        ("data", _data),
-        ("searches", _searches),
-    ]
+
+class AbsentError(Exception):
+    """Something that a search can do without is not there; the message says how to get it."""
+
+
+def doctor(form: Form = Form.TABLE) -> None:
+    """Run every check, and say the next command; exit with 1 when a check fails."""
+    checks: dict[str, Callable[[], str]] = {
+        "packages": _packages,
+        "torchvision": _torchvision,
+        "devices": _devices,
+        "Ray": _ray,
+        "results folder": _results,
+        "disk space": _space,
+        "MLflow store": _store,
+        "data": _data,
+        "searches": _searches,
+        "dashboard": _dashboard,
+        "Chromium": _chromium,
+    }
     rows = []
-    is_well = True
-    for name, check in checks:
-        try:
-            rows.append([name, "ok", redact(check())])
-        except Exception as error:  # a doctor reports whatever is wrong
-            is_well = False
-            rows.append([name, "FAILED", redact(f"{type(error).__name__}: {error}")])
-    headers = ["check", "state", "what was found"]
-    show(Console(), Table.of_rows(headers, rows, prose=["what was found"]))
+    console = terminal(form)
+    for name, check in checks.items():
+        with console.status(f"looking at: {name}"):
+            state, found = _examined(check)
+        rows.append({"check": name, "state": state, "what was found": found})
+    is_well = all(row["state"] != "FAILED" for row in rows)
+    advice = _next() if is_well else "mend what FAILED, then: tuneparts doctor"
+    if form is Form.TABLE:
+        cells = [list(row.values()) for row in rows]
+        show(console, Table.of_rows(list(rows[0]), cells, prose=["what was found"]))
+        console.print(f"Next: {advice}", highlight=False, markup=False)
+    else:
+        write(form, "checks", rows, next=advice)
     if not is_well:
         raise SystemExit(1)
+
+
+def _examined(check: Callable[[], str]) -> tuple[str, str]:
+    """The state and the finding of one check."""
+    try:
+        return "ok", redact(check())
+    except AbsentError as error:
+        return "absent", redact(str(error))
+    except Exception as error:  # a doctor reports whatever is wrong
+        return "FAILED", redact(f"{type(error).__name__}: {error}")
+
+
+def _next() -> str:
+    """The command that a person who is here will want."""
+    from tuneparts.search import runs
+
+    found = runs.listing(settings.current().results_dir)
+    if any(run.has_begun for run in found[-3:]):
+        return "tuneparts report --open, or tuneparts search NAME"
+    return "tuneparts search rotated_digits --scale smoke"
 
 
 def _packages() -> str:
@@ -55,6 +93,45 @@ def _devices() -> str:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return f"{usable_cpus()} CPUs, " + (", ".join(gpus) or "no GPU: trials run on CPUs")
+
+
+def _ray() -> str:
+    """Start a Ray of our own and let it answer: what only imports may still not start."""
+    from tuneparts.executors.ray import cluster
+
+    logging.getLogger("ray").handlers = [logging.NullHandler()]
+    with cluster.joined(None, cpus=1):
+        import ray
+
+        version: str = ray.__version__
+        assert ray.get(ray.put(version), timeout=60) == version
+    return f"Ray {version} starts and answers here"
+
+
+def _space() -> str:
+    folder = settings.current().results_dir
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < LEAST_SPACE:
+        raise OSError(f"{free / 1e9:.1f} GB are free for {folder}; make space")
+    return f"{free / 1e9:,.1f} GB are free for results"
+
+
+def _dashboard() -> str:
+    if importlib.util.find_spec("streamlit") is None:
+        raise AbsentError("`tuneparts dashboard` needs: pip install 'tuneparts[dashboard]'")
+    return f"streamlit {metadata.version('streamlit')}: tuneparts dashboard --open"
+
+
+def _chromium() -> str:
+    from tuneparts.reports import static_export
+
+    browser = static_export.browser()
+    if browser is None:
+        raise AbsentError(
+            "reports lack the .svg files of figures; install Chromium or Chrome for them"
+        )
+    return str(browser)
 
 
 def _results() -> str:
@@ -90,4 +167,5 @@ def _searches() -> str:
     files = load.available()
     if not files:
         raise FileNotFoundError(f"no search files in {[str(p) for p in load.folders()]}")
-    return f"{len(files)} in {', '.join(str(Path(p).absolute()) for p in load.folders())}"
+    folders = dict.fromkeys(str(Path(place).resolve()) for place in load.folders())
+    return f"{len(files)} in {', '.join(folders)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tuneparts.cli.output import Form, write
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import DataMissingError
 from tuneparts.glossary import PASS_IN_SHORT
@@ -72,15 +73,17 @@ def _drawn(arm: Arm) -> "list[MethodConfig]":
     return max(alike.values(), key=len)
 
 
-def print_plan(search: Any) -> None:
+def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
     """Trials, passes and resources of each arm, and the time where the data is there."""
-    console = Console()
-    console.print(f"{search.question}\nsearch {search.name} at scale {search.scale}")
-    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
     try:
         costs, why_not = seconds_per_arm(search, console), ""
     except DataMissingError as error:
         costs, why_not = None, str(error)
+    if form is not Form.TABLE:
+        rows = plan_rows(search, costs)
+        write(form, "arms", rows, search=search.name, scale=search.scale, digest=search.digest)
+        return
+    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
     show(console, plan_table(search, costs))
     if costs is None:
         console.print(f"no time is given: {why_not}", highlight=False, markup=False)
@@ -105,33 +108,44 @@ def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
     return min(num_seeds * arm.algorithm.expected_passes(arm), most), most
 
 
-def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
+def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
     """What each arm will take.
 
     Args:
         search: resolved.
         costs: seconds of a pass of each arm; None leaves out the time.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for arm in search.arms:
         seeds = search.seeds_of(arm)
         expected, most = expected_and_most(search, arm)
-        needs = f"{arm.resources.cpus:g} CPU"
-        needs += f", {arm.resources.gpus:g} GPU" if arm.resources.gpus else ""
-        hours = [] if costs is None else [f"{costs[arm.name] * expected / 3600:.3f}"]
+        hours = {} if costs is None else {"hours": costs[arm.name] * expected / 3600}
         rows.append(
-            [
-                arm.name,
-                arm.config.model_dump()["method"],
-                arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
-                ",".join(map(str, seeds)),
-                arm.trials_per_seed * len(seeds),
-                f"{expected:,}",
-                f"{most:,}",
-                needs,
-                *hours,
-            ]
+            {
+                "arm": arm.name,
+                "method": arm.config.model_dump()["method"],
+                "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+                "seeds": list(seeds),
+                "trials": arm.trials_per_seed * len(seeds),
+                "passes": expected,
+                "at most": most,
+                "cpus": arm.resources.cpus,
+                "gpus": arm.resources.gpus,
+                **hours,
+            }
         )
+    return rows
+
+
+def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
+    """`plan_rows` for people."""
+    rows = []
+    for row in plan_rows(search, costs):
+        needs = f"{row['cpus']:g} CPU" + (f", {row['gpus']:g} GPU" if row["gpus"] else "")
+        counts = [row["trials"], f"{row['passes']:,}", f"{row['at most']:,}"]
+        hours = [] if costs is None else [f"{row['hours']:.3f}"]
+        seeds = ",".join(map(str, row["seeds"]))
+        rows.append([row["arm"], row["method"], row["algorithm"], seeds, *counts, needs, *hours])
     hours = [] if costs is None else ["hours (1 CPU)"]
     counts = ["trials", "passes", "at most"]
     headers = ["arm", "method", "algorithm", "seeds", *counts, "needs", *hours]

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
-from tuneparts import api
+from tuneparts.cli import report
+from tuneparts.cli.output import terminal
 
 
 def export(name: str | None, *, to: str, out: Path | None) -> None:
     """Write the files, and say where they are and what opens them."""
-    console = Console()
+    console = terminal()
     with console.status("exporting the run"):
-        written = api.load(name).export(to, out)
-    for path in written:
+        written = report.load(name).export(to, out)
+    for path in map(report.short, written):
         console.print(str(path), highlight=False, soft_wrap=True)
     if to == "optuna":
-        storage = f"sqlite:///{written[0]}" if written[0].suffix == ".db" else str(written[0])
+        path = report.short(written[0])
+        storage = f"sqlite:///{path}" if path.suffix == ".db" else str(path)
         console.print(f"open it: optuna-dashboard {storage}", highlight=False, soft_wrap=True)

@@ -1,10 +1,8 @@
 """`tuneparts extend`: more trials, seeds and arms for a run."""
 
-from rich.console import Console
-
 from tuneparts import settings
-from tuneparts.api import extending
 from tuneparts.cli import search as searching
+from tuneparts.cli.output import terminal
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
@@ -34,22 +32,25 @@ def extend(
     """
     searching.refuse_temporary_results()
     found = runs.named(settings.current().results_dir, name)
+    numbers, replicates = parse_trials(trials), searching.parse_seeds(seeds) or ()
+    from tuneparts.api import extending
+
     executor = place.executor(found.search)
     run, extension = extending.grow(
         found,
-        trials=parse_trials(trials),
-        seeds=searching.parse_seeds(seeds) or (),
+        trials=numbers,
+        seeds=replicates,
         arms=[] if arms is None else arms.split(","),
         search=search,
         lift_stop=lift_stop,
         place={"executor": executor, "address": place.address, "cpus": place.cpus},
         dry_run=dry_run,
     )
-    console = Console()
+    console = terminal()
     for line in [*(extension.news or ["nothing is new"]), *extension.notes]:
         console.print(line, highlight=False, soft_wrap=True)
     if not dry_run:
-        searching.execute(run, place)
+        searching.execute(run, place, console=console)
 
 
 def parse_trials(text: str | None) -> int | dict[str, int] | None:

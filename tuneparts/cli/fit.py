@@ -3,35 +3,46 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress
 
 from tuneparts import catalog, schema
+from tuneparts.cli.output import Form, terminal, write
+from tuneparts.errors import UnknownNameError
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search.load import parse_change
 
 
-def fit(method: str, *, data: str, seed: int, changes: Sequence[str]) -> None:
+def fit(
+    method: str, *, data: str, seed: int, changes: Sequence[str], form: Form = Form.TABLE
+) -> None:
     """Train, with a progress bar, and print what was reported."""
+    if ":" not in method and method not in catalog.methods():
+        raise UnknownNameError("method", method, catalog.methods())
+    own, of_data = split_changes(changes, method)
+    from tuneparts.data import sets
+
+    sets.lookup(data)  # refuses what it does not know before torch is imported
     cls = catalog.config_class(method)
     from tuneparts.data.config import DataConfig
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
 
-    own, of_data = split_changes(changes, method)
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
     keep_freed_memory()
     learner = config.build(Context(task=task, seed=seed, device=available_device()))
-    console = Console()
+    console = terminal(form)
     rows = []
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task(f"{method} on {data}", total=config.passes)
         while not learner.finished:
             rows.append(dict(learner.advance()))
             progress.update(bar, completed=learner.passes)
-    show(console, _table(rows))
+    if form is Form.TABLE:
+        show(console, _table(rows))
+    else:
+        write(form, "rows", rows, method=method, data=data, seed=seed)
 
 
 def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,39 +1,99 @@
-"""Options that several verbs share."""
+"""Arguments and options that several verbs share."""
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from tuneparts.glossary import define
 
+
+def _searches(incomplete: str) -> list[str]:
+    from tuneparts.search import load
+
+    return [file.name for file in load.available() if file.name.startswith(incomplete)]
+
+
+def _methods(incomplete: str) -> list[str]:
+    from tuneparts import catalog
+
+    return [name for name in catalog.methods() if name.startswith(incomplete)]
+
+
+def _runs(incomplete: str) -> list[str]:
+    from tuneparts import settings
+    from tuneparts.search import runs
+
+    names = [run.name for run in reversed(runs.listing(settings.current().results_dir))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+_RUN_HELP = "SEARCH/TIME-DIGEST, or a search's name for its newest run."
+RunArgument = Annotated[str | None, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
+NeededRunArgument = Annotated[str, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
+SearchArgument = Annotated[
+    str,
+    typer.Argument(help="A file of `tuneparts searches`, or a path.", autocompletion=_searches),
+]
+SomeSearchArgument = Annotated[
+    str | None,
+    typer.Argument(help="One search, with its arms.", autocompletion=_searches),
+]
+MethodArgument = Annotated[
+    str, typer.Argument(help="A method of `tuneparts methods`.", autocompletion=_methods)
+]
+SomeMethodArgument = Annotated[
+    str | None,
+    typer.Argument(help="One method, with its fields.", autocompletion=_methods),
+]
+AddressOption = Annotated[
+    str | None, typer.Option(help="Ray cluster HOST:PORT; this machine when not given.")
+]
+LocalOption = Annotated[
+    bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
+]
+CpusOption = Annotated[
+    float | None,
+    typer.Option(help="CPUs that trials may fill; all of them when not given.", metavar="N"),
+]
+RayOption = Annotated[
+    bool, typer.Option("--ray", help="Run trials on a Ray of this machine, also if they are few.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, nothing else.")]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
 ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
 TrialsOption = Annotated[
-    Optional[int],  # noqa: UP045 - typer reads it at run time
+    int | None,
     typer.Option(help="Trials per searching arm; a population or a grid stays as it is."),
 ]
-SeedsOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Replicates, as in 0,1,2."),
-]
+SeedsOption = Annotated[str | None, typer.Option(help="Replicates, as in 0,1,2.")]
 ArmsOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
 ]
 SetOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
+    list[str] | None,
     typer.Option(
         "--set",
         help="Change a field, as in tpe.algorithm.sampler=gp, asha.resources.gpus=0.5, "
         "random.stop.patience=8, none.optimiser.lr=0.1, data.num_train=500 or stop.hours=2; may be "
-        "repeated.",
+        "repeated. `tuneparts methods NAME` lists the fields.",
         metavar="ARM.FIELD=VALUE",
     ),
 ]
-StorageOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach."),
+MethodSetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change a field, as in standard.optimiser.lr=0.1 (or optimiser.lr=0.1), "
+        "standard.net=resnet18 or data.num_train=500; may be repeated. `tuneparts methods NAME` "
+        "lists the fields.",
+        metavar="METHOD.FIELD=VALUE",
+    ),
 ]
-
+StorageOption = Annotated[
+    str | None, typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach.")
+]
 ResumeOption = Annotated[
     bool,
     typer.Option("--resume", help="Continue the newest run of this very search, if there is one."),

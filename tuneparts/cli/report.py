@@ -1,45 +1,74 @@
-"""`tuneparts report | ranks`: print what runs have found."""
+"""`tuneparts report | compare | ranks`: print what runs have found."""
 
 import dataclasses
-import json
-import math
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from tuneparts import api, settings
+from tuneparts import settings
+from tuneparts.cli.output import Form, records, terminal
+from tuneparts.cli.output import write as write_rows
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
+if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
+    from rich.console import Console
 
-def report(name: str | None, *, open_page: bool) -> None:
-    """Print a run's table and answer, and write its files."""
-    console = Console()
+    from tuneparts.api import Results
+
+
+def load(name: str | None) -> "Results":
+    """Find a run first, and import what reads it then."""
+    run = runs.named(settings.current().results_dir, name, begun=True)
+    from tuneparts import api
+
+    return api.Results(run)
+
+
+def report(name: str | None, *, open_page: bool, form: Form = Form.TABLE) -> None:
+    """Print a run's answer and table, and write its files; for a program, the table alone."""
+    console = terminal(form)
     with console.status("reading the run"):
-        results = api.load(name)
-        paths = show(results, console)
+        results = load(name)
+    if form is not Form.TABLE:
+        write(results, form)
+        return
+    paths = show(results, console)
     if open_page:
-        webbrowser.open(paths["report.html"].as_uri())
+        webbrowser.open(paths["report.html"].absolute().as_uri())
 
 
-def show(results: api.Results, console: Console) -> dict[str, Path]:
-    """Print the tables and the answer of a run, write its report, and say where it lies."""
+def show(results: "Results", console: "Console") -> dict[str, Path]:
+    """Print the answer and the tables of a run, write its report, and say where it lies."""
     from tuneparts.reports import rendering
 
+    console.print(results.answer, highlight=False, markup=False)
     rendering.show(console, *results.data.tables)
-    console.print(results.answer, highlight=False)
     with console.status("writing the report"):
         paths = results.write_report()
-    page = paths["report.html"]
+    page = short(paths["report.html"])
     console.print(
         f"report      {page} (with {len(paths) - 1} tables and figures beside it)",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
     return paths
+
+
+def short(path: Path) -> Path:
+    """A path from here on, if it leads there; to be copied from one line."""
+    here = Path.cwd()
+    return path.absolute().relative_to(here) if path.absolute().is_relative_to(here) else path
+
+
+def write(results: "Results", form: Form) -> None:
+    """Print what a run found for a program: a row per arm, with means and standard errors."""
+    rows = results.table.to_dict("records")
+    search = results.search
+    facts = {"run": results.run.name, "question": search.question, "answer": results.answer}
+    write_rows(form, "arms", [{str(k): v for k, v in row.items()} for row in rows], **facts)
 
 
 def compare(
@@ -49,23 +78,21 @@ def compare(
     against: str | None,
     metric: str,
     within: float | None,
-    as_json: bool,
+    form: Form = Form.TABLE,
 ) -> None:
     """Print verdicts on pairs of arms."""
+    asked = None if pairs is None else [parse_pair(text) for text in pairs.split(",")]
+    results = load(name)
     from tuneparts.reports import compare as comparing
     from tuneparts.reports import rendering
 
-    results = api.load(name)
-    asked = None if pairs is None else [parse_pair(text) for text in pairs.split(",")]
     found = results.compare(asked, against=against, metric=metric, within=within)
-    if as_json:
+    if form is not Form.TABLE:
         rows = [dataclasses.asdict(one) for one in found]
-        for row in rows:  # JSON has no NaN
-            row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
-        print(json.dumps({"run": results.run.name, "metric": metric, "comparisons": rows}))
+        write_rows(form, "comparisons", rows, run=results.run.name, metric=metric)
         return
     table = comparing.table(found, results.data.metadata, metric=metric, within=within)
-    rendering.show(Console(), table)
+    rendering.show(terminal(), table)
 
 
 def parse_pair(text: str) -> tuple[str, str]:
@@ -81,26 +108,55 @@ def parse_pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
+def ranks(
+    names: Sequence[str],
+    *,
+    metric: str,
+    plot: Path | None,
+    mix_scales: bool = False,
+    form: Form = Form.TABLE,
+) -> None:
     """Print the arms that several runs share, by mean rank over the runs."""
     from tuneparts.cli import plots
-    from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports import rendering
-    from tuneparts.reports.figures.sweeps import tasks
 
     if plot is not None:
         plots.check(plot)
     root = settings.current().results_dir
-    found = list(dict.fromkeys(runs.named(root, name) for name in names))
-    console = Console()
+    found = list(dict.fromkeys(runs.named(root, name, begun=True) for name in names))
+    if not mix_scales:
+        refuse_mixed_scales(found)
+    from tuneparts import api
+    from tuneparts.reports import ranks as over_tasks
+    from tuneparts.reports import rendering
+    from tuneparts.reports.figures.sweeps import tasks
+
+    console = terminal(form)
     with console.status("reading the runs"):
         read = [api.Results(run).data for run in found]
     setting, values = difference({run.name: run.card["search"]["data"] for run in found})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
-    rendering.show(console, table)
+    if form is Form.TABLE:
+        rendering.show(console, table)
+    else:
+        write_rows(form, "arms", records(table), runs=[run.name for run in found], metric=metric)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def refuse_mixed_scales(found: Sequence[runs.Run]) -> None:
+    """Refuse to rank runs of several scales together unasked: a smoke run says nothing.
+
+    Raises:
+        ConfigError: They are of several scales.
+    """
+    scales = {run.name: str(run.card["search"].get("scale")) for run in found}
+    if len(set(scales.values())) > 1:
+        told = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
+        raise ConfigError(
+            f"ranks compare runs of one scale, but {told}. Name runs of one scale, or say "
+            "`--mix-scales`."
+        )
 
 
 def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:

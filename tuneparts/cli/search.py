@@ -1,22 +1,23 @@
 """`tuneparts search | resume`: run a search, follow it, and print the table that answers it."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
-
 from tuneparts import settings
-from tuneparts.api import running
-from tuneparts.api.results import Results
-from tuneparts.cli import estimate, report, signals
+from tuneparts.cli import signals
+from tuneparts.cli.output import Form, terminal
 from tuneparts.errors import AllFailedError, ConfigError, InterruptedRunError
 from tuneparts.executors.choice import suited
 from tuneparts.search import load, runs
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
+    from rich.console import Console
+
+    from tuneparts.api.results import Results
     from tuneparts.search.spec import Search
 
 INTERRUPTED = 130
@@ -68,18 +69,36 @@ def search(
     storage: str | None,
     dry_run: bool,
     resume: bool = False,
+    form: Form = Form.TABLE,
 ) -> None:
     """Resolve a search, then run it or print its plan; `resume` continues its newest run."""
-    resolved = load.load(name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes)
+    path = load.check(name, scale=scale, trials=trials, changes=changes)
+    console = terminal(form)
+    question = load.question(path)
+    console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
+    with console.status("reading the search file"):
+        resolved = load.load(
+            name, scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes
+        )
+        from tuneparts.api import running
     executor = place.executor(resolved)  # refuses what contradicts itself, before there is a run
-    resolved = running.fitted(resolved, executor=executor, address=place.address, cpus=place.cpus)
     if dry_run:
+        from tuneparts.cli import estimate
+
+        resolved = running.fitted(
+            resolved, executor=executor, address=place.address, cpus=place.cpus
+        )
         running.check(resolved)
-        estimate.print_plan(resolved)
+        estimate.print_plan(resolved, console, form)
         return
     refuse_temporary_results()
-    found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
-    execute(found or running.create(resolved, storage=storage), place)
+    with running.connected(resolved, place.address, console):
+        resolved = running.fitted(
+            resolved, executor=executor, address=place.address, cpus=place.cpus
+        )
+        found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
+        made = found or running.create(resolved, storage=storage, address=place.address)
+        execute(made, place, console=console, form=form)
 
 
 def resume(
@@ -95,10 +114,35 @@ def resume(
             elsewhere.
     """
     refuse_temporary_results()
-    found = runs.named(settings.current().results_dir, name)
+    found = runs.named(settings.current().results_dir, name, begun=True)
+    console = terminal()
+    _refuse_other_place(found, place)
+    console.print(found.card["search"].get("question", ""), highlight=False, markup=False)
     if storage is not None:
         runs.confirm_storage(found, storage)
-    execute(found, place, retry_failed=retry_failed)
+    execute(found, place, retry_failed=retry_failed, console=console)
+
+
+def _refuse_other_place(run: runs.Run, place: Place) -> None:
+    """Ask before a cluster's run goes on here, unless `--local` or `--ray` say so.
+
+    Raises:
+        ConfigError: There is nobody to ask, or the answer is no.
+    """
+    address = run.card.get("address")
+    if address is None or place.address is not None or place.is_local or place.is_ray:
+        return
+    if sys.stdin.isatty():
+        import typer
+
+        question = f"{run.name} ran on the Ray cluster at {address}. Continue it on this machine?"
+        if typer.confirm(question):
+            return
+    raise ConfigError(
+        f"a run goes on where it began unless it is told otherwise, and {run.name} ran on the Ray "
+        f"cluster at {address}. Say `--address {address}`, or `--local` or `--ray` for this "
+        "machine."
+    )
 
 
 def refuse_temporary_results() -> None:
@@ -118,12 +162,21 @@ def refuse_temporary_results() -> None:
         )
 
 
-def execute(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None:
+def execute(
+    made: runs.Run,
+    place: Place,
+    *,
+    console: "Console",
+    retry_failed: bool = False,
+    form: Form = Form.TABLE,
+) -> None:
     """Run what is left of a run, follow it, and print what it found."""
-    executor = place.executor(made.search)
-    console = Console()
-    console.print(made.search.question, highlight=False, markup=False)
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
+    with console.status("reading what the run needs"):
+        from tuneparts.api import running
+        from tuneparts.cli import report
+
+        executor = place.executor(made.search)
     with signals.as_ctrl_c() as came:
         try:
             results = running.execute(
@@ -138,11 +191,13 @@ def execute(made: runs.Run, place: Place, *, retry_failed: bool = False) -> None
         except InterruptedRunError as error:
             console.print(str(error), highlight=False, soft_wrap=True)
             raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
-    console.print("MLflow UI   tuneparts ui", highlight=False)
+    console.print("MLflow UI   tuneparts ui --open", highlight=False)
+    if form is not Form.TABLE:
+        report.write(results, form)
     _refuse_nothing(results)
 
 
-def _refuse_nothing(results: Results) -> None:
+def _refuse_nothing(results: "Results") -> None:
     """End with an error where a search found nothing, so that a script hears of it.
 
     Raises:

@@ -2,9 +2,8 @@
 
 import time
 
-from rich.console import Console
-
 from tuneparts import executors, provenance, settings
+from tuneparts.cli.output import terminal
 from tuneparts.errors import BusyError, ConfigError, UnknownNameError
 from tuneparts.journal import Journal
 from tuneparts.redaction import redact
@@ -27,7 +26,7 @@ def stop(name: str, *, arm: str | None, trial: str | None) -> None:
     run = runs.named(settings.current().results_dir, name)
     request = _request(run, arm, trial)
     what = trial or (run.name if arm is None else f"arm {arm} of {run.name}")
-    console = Console()
+    console = terminal()
     try:
         with executors.lock(run.folder):
             is_news = _stop_here(run, request)

@@ -13,7 +13,7 @@ from typing import Any
 
 import tuneparts
 from tuneparts import credentials, provenance
-from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.errors import ClusterError, ConfigError, SecurityError, TunepartsError
 from tuneparts.redaction import Redactor, redact
 from tuneparts.search import code, load, runs
 from tuneparts.search.storage import refuse_keys
@@ -61,7 +61,7 @@ def submit(
     if path is not None:
         _warn_of_secrets(path)
     client = _client(address)
-    with staged(path) as folder:
+    with staged(path) as folder, _told(address):
         job = client.submit_job(
             entrypoint=entrypoint(name, words) if path is None else entrypoint(path.stem, words),
             runtime_env={
@@ -74,7 +74,33 @@ def submit(
     if not follow:
         print(f"Follow it with: ray job logs --address {redact(address)} --follow {job}")
         return 0
-    return _follow(client, job)
+    with _told(address):
+        return _follow(client, job)
+
+
+@contextmanager
+def _told(address: str) -> Iterator[None]:
+    """Tell what a job server answers in a sentence.
+
+    Raises:
+        ClusterError: In place of what Ray raises.
+    """
+    try:
+        yield
+    except (RuntimeError, OSError, ValueError) as error:
+        if isinstance(error, TunepartsError):
+            raise
+        why = " ".join(redact(str(error)).split())
+        cure = (
+            "No node of it runs Ray's agent: start its head with `ray start --head` where "
+            "`ray[default]` is installed, and wait until `ray status` lists the node."
+            if "No available agent" in why
+            else "Look at the job there with `ray job list --address`."
+        )
+        raise ClusterError(
+            f"the job server at {redact(address)} takes jobs and tells of them, but: {why:.500}. "
+            f"{cure}"
+        ) from error
 
 
 def _refuse_secrets(words: Sequence[str]) -> None:

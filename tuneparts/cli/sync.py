@@ -1,10 +1,10 @@
 """`tuneparts sync`: send what MLflow lacks of a run."""
 
-from rich.console import Console
 from rich.progress import Progress
 
 from tuneparts import settings
 from tuneparts.api.results import log_reader, tracking_card
+from tuneparts.cli.output import terminal
 from tuneparts.executors import lock
 from tuneparts.redaction import redact
 from tuneparts.search import runs
@@ -23,7 +23,7 @@ def sync(name: str | None) -> None:
 
     run = runs.named(settings.current().results_dir, name)
     uri = settings.current().tracking_uri
-    console = Console()
+    console = terminal()
     journal = run.folder / "journal.jsonl"
     size = journal.stat().st_size if journal.exists() else 0
     card = tracking_card(run)

@@ -1,9 +1,8 @@
 """`tuneparts verify`: does a run give the same numbers when its trials are trained again?"""
 
-from rich.console import Console
-
 from tuneparts import settings
 from tuneparts.api import verifying
+from tuneparts.cli.output import Form, terminal, write
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search import runs
 
@@ -13,10 +12,10 @@ _MOST = 20
 """Differences that are listed."""
 
 
-def verify(name: str | None, *, trials: int, seed: int) -> None:
+def verify(name: str | None, *, trials: int, seed: int, form: Form = Form.TABLE) -> None:
     """Train trials again, and print what differs; exit with 1 if anything does."""
-    run = runs.named(settings.current().results_dir, name)
-    console = Console()
+    run = runs.named(settings.current().results_dir, name, begun=True)
+    console = terminal(form)
     found: list[verifying.Difference] = []
     failed: list[str] = []
     count = checked = 0
@@ -29,10 +28,13 @@ def verify(name: str | None, *, trials: int, seed: int) -> None:
             console.print(f"{one.trial}  {_said(one)}", highlight=False, soft_wrap=True)
     for line in failed:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if form is not Form.TABLE:
+        facts = {"run": run.name, "trials": checked, "numbers": count, "failed": failed}
+        write(form, "differences", [vars(one) for one in found], **facts)
     if not found and not failed:
         console.print(f"{count:,} numbers of {checked} trials are the same", highlight=False)
         return
-    if found:
+    if found and form is Form.TABLE:
         rows = [
             [one.trial, one.step, one.metric, repr(one.reported), repr(one.found)]
             for one in found[:_MOST]

@@ -31,7 +31,9 @@ class BatchEnsembleConfig(MembersConfig):
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
     net: Net = Field(default="digits_cnn", validate_default=True)
+    """Which net all members share."""
     num_members: int = Field(default=4, ge=1)
+    """Members of the ensemble."""
     member_norms: bool = False
     """Give each member BatchNorm layers of its own."""
     fast_lr_factor: float = Field(default=0.5, gt=0)

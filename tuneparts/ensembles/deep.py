@@ -31,6 +31,7 @@ class DeepEnsembleConfig(MembersConfig):
     members: tuple[Net, ...] = Field(
         default=("digits_cnn",) * 4, min_length=1, validate_default=True
     )
+    """The net of each member."""
     parameter_budget: int | None = Field(default=None, gt=0)
     """Most parameters of all members together; members are narrowed to fit. None for no bound."""
     batches: Literal["shared", "own"] = "shared"

@@ -32,7 +32,9 @@ class MimoConfig(MembersConfig):
 
     method: Literal["mimo"] = "mimo"
     net: Net = Field(default="digits_cnn", validate_default=True)
+    """Which net all members share."""
     num_members: int = Field(default=3, ge=1)
+    """Members of the ensemble."""
     batch_repetitions: int = Field(default=1, ge=1)
     """How often each example is in a step, each time beside others."""
 

@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -40,6 +40,7 @@ def execute(
     storage: str | None = None,
     workers: int | None = None,
     cpus: float | None = None,
+    watch: Callable[[Callable[[], Mapping[str, int]]], None] | None = None,
 ) -> Ending:
     """Run every trial of a search that the journal in `folder` does not hold yet.
 
@@ -58,6 +59,7 @@ def execute(
             machine has room for when not given.
         cpus: CPUs that trials may fill; all of the cluster, or those that this process may use,
             when not given.
+        watch: called once with a function that tells, for each arm, how many trials workers have.
 
     Example:
         >>> import tempfile
@@ -94,6 +96,8 @@ def execute(
         try:
             forget = cleaner.forget if cleaner else None
             plan = Plan(search, journal, observers, forget=forget, inbox=Inbox(folder))
+            if watch is not None:
+                watch(plan.at_work)
             if not plan.done:
                 _run(
                     plan,

@@ -21,6 +21,7 @@ class Mlp(NetConfig):
     widths: tuple[PositiveInt, ...] = (256, 256)
     """Units of the hidden layers; none makes a linear classifier."""
     activation: Literal["relu", "gelu"] = "gelu"
+    """After each layer but the last."""
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())

@@ -74,6 +74,7 @@ class Clusters(Quantiser):
 
     uses_sigma: ClassVar[bool] = True
     kind: Literal["clusters"] = "clusters"
+    """Which rule chooses the values that weights are fixed on."""
     bits: int = Field(default=7, ge=0, le=16)
     """The smallest power of two is 2^-bits."""
     max_order: int = Field(default=4, ge=1, le=8)

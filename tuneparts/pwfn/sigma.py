@@ -59,6 +59,7 @@ class SigmaConfig(Config):
     cutoff: float = Field(default=0.05, gt=0)
     """S: deviations at or above it are not pulled."""
     form: PullForm = "squared"
+    """`squared` pulls deviations the more, the further below the cutoff; `hinge` all alike."""
     control: Control = "learnt"
     """`permuted` and `constant` test whether it matters which weight has which deviation."""
 

@@ -13,7 +13,7 @@ from tuneparts.reports.select import OUTCOMES, column
 COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 
 
-def share(open_passes: Iterable[float], num_ended: int, *, total: int, budget: int) -> float:
+def share(open_passes: Iterable[float], num_ended: float, *, total: int, budget: int) -> float:
     """Return which share of an arm's passes is done; a trial that ended early counts as whole.
 
     Args:

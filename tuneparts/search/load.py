@@ -7,7 +7,8 @@ import inspect
 import json
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from pydantic import ValidationError
 
 import tuneparts
 from tuneparts.config import parse, sentence
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.search import code
+from tuneparts.search.scale import Scale
 
 if TYPE_CHECKING:  # brings torch, which a listing can do without
     from tuneparts.search.spec import Search
@@ -45,7 +47,7 @@ def available() -> list[SearchFile]:
     for folder in folders():
         for path in sorted(folder.glob("*.py")):
             if path.stem not in found and not path.stem.startswith("_") and path.is_file():
-                found[path.stem] = SearchFile(path.stem, _question(path), path)
+                found[path.stem] = SearchFile(path.stem, question(path), path)
     return [found[name] for name in sorted(found)]
 
 
@@ -101,27 +103,96 @@ def load(
         >>> search.arm("none").config.optimiser.lr
         0.5
     """
-    from tuneparts.search.spec import Scale, Search  # brings torch, which a listing can do without
+    path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
+    from tuneparts.search.spec import Search  # brings torch, which a listing can do without
 
+    with code.importable(path.resolve().parent, afresh=True):
+        with _told_by_line(path):
+            module = _module(path)
+        keywords = _keywords(module.search, changes)
+        with _told_by_line(path):
+            search = module.search(Scale(scale), **keywords)
+        if not isinstance(search, Search):
+            raise ConfigError(
+                f"`search(scale)` of {path} must return a Search, not {type(search)}."
+            )
+        rest = [one for one in changes if one.partition("=")[0] not in keywords]
+        found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=rest)
+        getattr(module, "check", lambda _: None)(found)
+        return found
+
+
+def check(
+    name: str, *, scale: str = "cpu", trials: int | None = None, changes: Sequence[str] = ()
+) -> Path:
+    """Refuse what can be seen to be wrong without running the file, which imports torch.
+
+    Args:
+        name: as of `load`.
+        scale: as of `load`.
+        trials: as of `load`.
+        changes: as of `load`.
+
+    Returns:
+        The file.
+    """
     path = find(name)
     if scale not in list(Scale):
         raise UnknownNameError("scale", scale, list(Scale))
+    if trials is not None and trials < 1:
+        raise ConfigError(f"an arm that searches runs at least one trial, but got `{trials}`.")
+    for change in changes:
+        if not change.partition("=")[0].isidentifier():  # else a keyword of the file, perhaps
+            parse_change(change)
+    with _told_by_line(path):
+        ast.parse(path.read_bytes(), filename=str(path))
+    return path
+
+
+@contextmanager
+def _told_by_line(path: Path) -> Iterator[None]:
+    """Tell what goes wrong in a search file, or in a module beside it, by file and line.
+
+    Raises:
+        ConfigError: In place of any error.
+    """
     try:
-        with code.importable(path.resolve().parent, afresh=True):
-            module = _module(path)
-            changes = list(changes)
-            keywords = _keywords(module.search, changes)
-            search = module.search(Scale(scale), **keywords)
-            if not isinstance(search, Search):
-                raise ConfigError(
-                    f"`search(scale)` of {path} must return a Search, not {type(search)}."
-                )
-            rest = [one for one in changes if one.partition("=")[0] not in keywords]
-            found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=rest)
-            getattr(module, "check", lambda _: None)(found)
-            return found
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {sentence(Search, error)}") from error
+        yield
+    except SyntaxError as error:
+        where = f"{_shown(Path(error.filename or path))} line {error.lineno}"
+        raise ConfigError(f"{where}: this is not Python: {error.msg}.") from error
+    except Exception as error:
+        where, frame = _shown(path), error.__traceback__
+        folder = path.resolve().parent
+        while frame is not None:
+            file = Path(frame.tb_frame.f_code.co_filename)
+            if file.is_relative_to(folder) and _lies_in(folder, file):
+                where = f"{_shown(file)} line {frame.tb_lineno}"
+            frame = frame.tb_next
+        raise ConfigError(f"{where}: {_told(error)}") from error
+
+
+def _lies_in(folder: Path, file: Path) -> bool:
+    """Whether a file is beside a search file; an environment below the same folder is not."""
+    return not {"site-packages", "tuneparts"} & set(file.relative_to(folder).parts)
+
+
+def _shown(file: Path) -> str:
+    """A path as short as it can be typed here."""
+    absolute = file.absolute()
+    return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else file)
+
+
+def _told(error: Exception) -> str:
+    """An error as a sentence, with the cure where a name of ours was not imported."""
+    if isinstance(error, ValidationError):
+        return sentence(error)
+    if isinstance(error, TunepartsError):
+        return str(error)
+    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, NameError) and error.name in tuneparts.__all__:
+        return f"{told}. Add `from tuneparts import {error.name}`."
+    return told
 
 
 def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
@@ -201,11 +272,13 @@ def _is_free(path: Path) -> bool:
     return importlib.machinery.PathFinder.find_spec(name, installed) is None
 
 
-def _question(path: Path) -> str:
+def question(path: Path) -> str:
     """The first paragraph of a search file; one bad file must not hide the others."""
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        if isinstance(error, SyntaxError):
+            return f"(cannot be read: line {error.lineno}: {error.msg})"
         return f"(cannot be read: {type(error).__name__}: {error})"
     return text.partition("\n\n")[0].replace("\n", " ")
 

@@ -130,6 +130,10 @@ class Plan:
         """List the arms of which segments could be taken now, the one to take from first."""
         return self._queue.waiting()
 
+    def at_work(self) -> dict[str, int]:
+        """Arm -> how many of its segments are with workers now; for whoever shows progress."""
+        return self._queue.at_work()
+
     def give_back(self, segment: Segment) -> None:
         """Put back a segment whose worker was lost; it is the next to run."""
         self._queue.put_back(self._packs.whole(segment))

@@ -93,6 +93,10 @@ class Queue:
         """Hear that a segment that was taken runs no more."""
         self._running[segment.trial.arm] -= 1
 
+    def at_work(self) -> dict[str, int]:
+        """Arm -> how many of its segments are taken now."""
+        return {arm: self._running[arm] for arm in self._most_of}
+
     def waiting(self) -> list[Waiting]:
         """List what may be taken now, arm by arm, the first segment's arm first."""
         left = None if self._most is None else self._most - self._running.total()

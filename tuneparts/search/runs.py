@@ -5,6 +5,7 @@ while they are read, and stay on disk as they are.
 """
 
 import calendar
+import difflib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneparts import atomic
+from tuneparts import atomic, journal
 from tuneparts.config import parse
 from tuneparts.errors import (
     ConfigError,
@@ -82,6 +83,17 @@ class Run:
             return float(self.card["created"])
         except (TunepartsError, KeyError, TypeError, ValueError):
             return _named_time(self.name)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a worker ever took up a trial of it."""
+        path = self.folder / "journal.jsonl"
+        try:
+            return any(not isinstance(one, journal.TrialStarted) for one in journal.read(path))
+        except FileNotFoundError:
+            return False
+        except TunepartsError:
+            return True  # it is damaged, so there is something to be told about
 
     @property
     def digest(self) -> str:
@@ -256,12 +268,14 @@ def newest_of(root: Path, search: "Search") -> Run | None:
     return same[-1] if same else None
 
 
-def named(root: Path, name: str | None) -> Run:
+def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     """Find a run by its name, or the newest one when there is no name.
 
     Args:
         root: the results folder.
         name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run.
+        begun: take runs of which no trial ever ran by their full names only: whoever reads or
+            continues the newest does not mean a start that failed.
 
     Raises:
         DataMissingError: There is no run at all.
@@ -270,18 +284,27 @@ def named(root: Path, name: str | None) -> Run:
     runs = listing(root)
     if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
         raise StorageError(f"runs are read from {root}, but: Permission denied.")
+    exact = [run for run in runs if name is not None and name in (run.name, run.name.split("/")[1])]
+    if exact:
+        return exact[0]
+    candidates = [run for run in runs if name in (None, run.name.split("/")[0])]
+    newest = next((run for run in reversed(candidates) if run.has_begun or not begun), None)
+    if newest is not None:
+        return newest
+    if candidates:
+        raise DataMissingError(
+            f"no trial of {candidates[-1].name} has run. Continue it by its full name with "
+            "`tuneparts resume`, or start with `tuneparts search`."
+        )
     if name is None:
-        if not runs:
-            raise DataMissingError(
-                f"there is no run under {root} yet. Start with `tuneparts search rotated_digits`."
-            )
-        return runs[-1]
-    matches = [run for run in runs if run.name == name or run.name.split("/")[1] == name]
-    matches = matches or [run for run in runs if run.name.split("/")[0] == name][-1:]
-    if not matches:
-        known = ", ".join(run.name for run in runs[-5:]) or "none"
-        raise ConfigError(f"`{name}` is not a run under {root}. The newest: {known}.")
-    return matches[0]
+        raise DataMissingError(
+            f"there is no run under {root} yet. Start with `tuneparts search rotated_digits`."
+        )
+    known = ", ".join(run.name for run in runs[-5:]) or "none"
+    names = {word for run in runs for word in (run.name, *run.name.split("/"))}
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    raise ConfigError(f"`{name}` is not a run under {root}.{hint} The newest: {known}.")
 
 
 def _migrated(card: dict[str, Any], name: str) -> dict[str, Any]:
@@ -305,8 +328,15 @@ _FACTS: dict[str, tuple[type[Any], ...]] = {
     "commit": (str, type(None)),
     "storage": (str, type(None)),
     "versions": (dict,),
+    "address": (str, type(None)),
 }
-_UNTOLD: dict[str, Any] = {"command": "", "commit": None, "storage": None, "versions": {}}
+_UNTOLD: dict[str, Any] = {
+    "command": "",
+    "commit": None,
+    "storage": None,
+    "versions": {},
+    "address": None,
+}
 """Facts that a card may lack."""
 
 

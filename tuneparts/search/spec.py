@@ -8,9 +8,8 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import (
     Field,
@@ -41,6 +40,7 @@ from tuneparts.search.algorithms import (
     Tpe,
 )
 from tuneparts.search.prior import Prior
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Dimension, Value
 from tuneparts.search.stopping import Stop
 from tuneparts.selection import Best, Knee, Selection
@@ -64,7 +64,6 @@ __all__ = [
     "Tpe",
 ]
 
-T = TypeVar("T")
 _SHARING = ("standard", "partitioned", "released", "superweights", "pwfn")
 """Methods of ours whose batches several GPUs can share."""
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -83,26 +82,6 @@ def _usual_metric(fields: Mapping[str, Any]) -> str:
         return str(fields["objectives"][0])
     data: DataConfig | None = fields.get("data")
     return "" if data is None else data.target.reported()[0].name
-
-
-class Scale(StrEnum):
-    """The size at which a question is asked."""
-
-    SMOKE = "smoke"
-    """Seconds: does everything run?"""
-    CPU = "cpu"
-    """Minutes to an hour on a small machine: does the effect show?"""
-    PAPER = "paper"
-    """The published setting, on GPUs."""
-
-    def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
-        """Choose the value for this scale.
-
-        Example:
-            >>> Scale.SMOKE.pick(smoke=10, cpu=1_000, paper=100_000)
-            10
-        """
-        return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
 
 
 class Resources(Config):

@@ -52,6 +52,7 @@ class AllocationConfig(Config):
     chain: ChainKind = "growth"
     """Crop weights on the way from shape to shape, or at the end."""
     initialisation: Initialisation = "own"
+    """Scale at which templates start."""
 
 
 class SharingConfig(Config):

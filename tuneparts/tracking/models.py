@@ -127,7 +127,8 @@ def _store(uri: str) -> Iterator[None]:
             yield
     finally:
         mlflow.set_tracking_uri(before)
-        mlflow.set_registry_uri(before_registry)
+        # Unset where it only followed the store, so that it goes on to follow it.
+        mlflow.set_registry_uri(None if before_registry == before else before_registry)
         for name, text in variables.items():
             os.environ.pop(name, None)
             if text is not None:

@@ -39,14 +39,22 @@ class ServerCommand:
     """What opens it; None where it has accounts, or asks for nothing."""
 
 
-def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -> ServerCommand:
+def plan(
+    uri: str,
+    *,
+    host: str,
+    port: int,
+    login: Login | None,
+    forced: bool,
+    is_verbose: bool = False,
+) -> ServerCommand:
     """Work out how to start MLflow's server over a database, or refuse it.
 
     Example:
         >>> server = plan(
         ...     "sqlite:////tmp/mlflow.db", host="127.0.0.1", port=5001, login=None, forced=False
         ... )
-        >>> server.environment == {doorkeeper.VARIABLE: server.token}
+        >>> server.environment[doorkeeper.VARIABLE] == server.token
         True
 
     Args:
@@ -55,6 +63,7 @@ def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -
         port: what to listen on.
         login: the administrator; None for a server with a token.
         forced: ask nobody for anything; others may then read what this user can read.
+        is_verbose: log every request, and what the server's libraries would like changed.
 
     Raises:
         SecurityError: Others could reach the server and it would ask for nothing.
@@ -65,6 +74,9 @@ def plan(uri: str, *, host: str, port: int, login: Login | None, forced: bool) -
         raise ConfigError(f"a server is started over a database, but {command} is a server.")
     command[command.index("--host") + 1] = host
     environment: dict[str, str] = {}
+    if not is_verbose:
+        command += ["--uvicorn-opts", "--no-access-log --log-level warning"]
+        environment |= {"PYTHONWARNINGS": "ignore", "MLFLOW_LOGGING_LEVEL": "WARNING"}
     if has_password(uri):
         at = command.index("--backend-store-uri")
         environment["MLFLOW_BACKEND_STORE_URI"] = command[at + 1]

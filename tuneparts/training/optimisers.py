@@ -15,7 +15,9 @@ class OptimiserConfig(Config):
     """SGD or Adam, with a schedule over the budget."""
 
     kind: Literal["sgd", "adam"] = "adam"
+    """Which optimiser steps the weights."""
     lr: float = Field(default=1e-3, gt=0)
+    """Learning rate at its highest."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """SGD only."""
     nesterov: bool = False
@@ -23,6 +25,7 @@ class OptimiserConfig(Config):
     weight_decay: float = Field(default=0.0, ge=0)
     """Coupled L2: added to the gradient."""
     schedule: Literal["constant", "cosine", "steps"] = "constant"
+    """How the learning rate falls over the budget."""
     final_lr: float = Field(default=0.0, ge=0)
     """Where the cosine ends."""
     annealed_over: float = Field(default=1.0, gt=0, le=1)

@@ -32,6 +32,7 @@ class SupervisedConfig(MethodConfig):
     """Augmentation and the like: learnt by some methods, given to others."""
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
+    """Examples in the batch of one pass."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
     takes_runtime = True

@@ -42,6 +42,12 @@ def test_arguments_reach_the_figure(trials, steps, metadata):
     assert drawing.figure.layout.yaxis.title.text == "test nll (nats) ↓"
 
 
+def test_a_figure_of_an_arm_that_was_left_out_is_a_note(trials, steps, metadata):
+    for request in ("deviations:absent", "heat_map:param.lr,param.width,test/nll,absent"):
+        note = draw(request, RunData(metadata, trials, steps))
+        assert note == Note(request, "It is about the arm `absent`, which this run does not have.")
+
+
 def test_wrong_requests_are_refused_with_the_cure():
     with pytest.raises(UnknownNameError, match="`accuracy`"):
         parse("acuracy")

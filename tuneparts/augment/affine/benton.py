@@ -47,6 +47,7 @@ class BentonConfig(AffineConfig):
     stretch: Annotated[float, Number(POSITIVE, identity=0.0, metric="stretch")] = 0.05
     """Log-scale of x, and its negative of y."""
     shear: Annotated[float, Number(POSITIVE, identity=0.0, metric="shear")] = 0.05
+    """Largest shear."""
 
     def build(self, *, learnable: bool) -> "Benton":
         """The augmentation at these maxima."""

@@ -56,6 +56,7 @@ class LilaConfig(AffineConfig):
     scale_y: Annotated[float, Number(POSITIVE, identity=0.0, metric="scale_y")] = 0.05
     """Log-scale."""
     shear: Annotated[float, Number(POSITIVE, identity=0.0, metric="shear")] = 0.05
+    """Largest shear."""
 
     def build(self, *, learnable: bool) -> "Lila":
         """The augmentation at these maxima."""

@@ -89,8 +89,8 @@ def _join(address: str) -> None:
     except (OSError, RuntimeError, RayError) as error:
         why = redact(str(error)).strip().splitlines()[0]
         raise ClusterError(
-            f"a Ray cluster answers at `{address}`, but this one did not: {why}. Check the "
-            "address with `ray status` on its head node, and the token in the file that "
+            f"a search joins a Ray cluster that answers, but none does at `{address}`: {why}. "
+            "Check the address with `ray status` on its head node, and the token in the file that "
             "TUNEPARTS_RAY_TOKEN_FILE names."
         ) from error
 
@@ -120,11 +120,18 @@ def nodes() -> dict[str, dict[str, float]]:
 
 def nodes_at(address: str) -> list[dict[str, float]]:
     """List what each node of a cluster has; it is joined for that, unless this process has."""
+    with joined_once(address):
+        return list(nodes().values())
+
+
+@contextmanager
+def joined_once(address: str) -> Iterator[None]:
+    """As `joined`, but nothing happens where this process has joined a cluster already."""
     prepare(address)
     import ray
 
     with nullcontext() if ray.is_initialized() else joined(address):
-        return list(nodes().values())
+        yield
 
 
 def request(trials: Sequence[Sequence[Amounts]]) -> None:

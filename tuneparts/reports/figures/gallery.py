@@ -102,7 +102,18 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         if _is_own(request):
             return _draw_own(request, run_data)
         figure, arguments = parse(request)
+        absent = _absent_arm(figure, arguments, run_data)
+        if absent is not None:
+            return Note(request, f"It is about the arm `{absent}`, which this run does not have.")
         return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+
+
+def _absent_arm(figure: Figure, arguments: list[str], run_data: RunData) -> str | None:
+    """The arm that a request names and the run lacks, as after `tuneparts search --arms`."""
+    known = {arm.name for arm in run_data.metadata.arms}
+    names = list(inspect.signature(figure).parameters)[1:]
+    asked = [value for name, value in zip(names, arguments, strict=False) if name == "arm"]
+    return next((arm for arm in asked if arm and arm not in known), None)
 
 
 def _usual(figure: Figure, arguments: list[str], quantity: str) -> dict[str, str]:

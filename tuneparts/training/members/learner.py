@@ -47,6 +47,7 @@ class MembersConfig(MethodConfig):
     takes_runtime = True
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
+    """Examples in the batch of one pass."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
     augmentation: FixedConfig = FixedConfig()

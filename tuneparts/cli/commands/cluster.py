@@ -1,29 +1,29 @@
-"""The verbs that concern a cluster; each imports what it needs when it is called."""
+"""The verbs that concern a cluster: submit, cluster status."""
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from tuneparts.cli.options import (
+    AddressOption,
     ArmsOption,
+    CsvOption,
+    JsonOption,
     ResumeOption,
     RetryOption,
     ScaleOption,
     SeedsOption,
     SetOption,
+    SomeSearchArgument,
     StorageOption,
     TrialsOption,
 )
 
+app = typer.Typer()
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs to the command line."""
-    app.command()(submit)
-    app.add_typer(cluster)
-
-
+@app.command()
 def submit(
     name: Annotated[
         str,
@@ -39,7 +39,7 @@ def submit(
     changes: SetOption = None,
     storage: StorageOption = None,
     results: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             help="Folder of the cluster for journal and reports; it must outlive the job."
         ),
@@ -47,7 +47,7 @@ def submit(
     resume: ResumeOption = False,
     retry_failed: RetryOption = False,
     environment: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     follow: Annotated[bool, typer.Option(help="Print its output and wait for its end.")] = True,
@@ -56,7 +56,7 @@ def submit(
     from tuneparts.cli import search
     from tuneparts.cli import submit as verb
     from tuneparts.errors import ConfigError
-    from tuneparts.search import runs
+    from tuneparts.search import load, runs
 
     search.parse_seeds(seeds)
     is_run = runs.is_name(name)
@@ -70,6 +70,8 @@ def submit(
             f"failed trials are those of a run, but `{name}` is a search. Name the run, as its "
             "driver printed it: SEARCH/TIME-DIGEST."
         )
+    if not is_run:
+        load.check(name, scale=scale, trials=trials, changes=changes or [])
     words = [] if is_run else ["--scale", scale]
     words += ["--retry-failed"] if retry_failed else []
     words += ["--resume"] if resume and not is_run else []
@@ -97,14 +99,18 @@ def _cluster() -> None:
 
 @cluster.command()
 def status(
-    name: Annotated[Optional[str], typer.Argument(help="A search to place on it.")] = None,  # noqa: UP045
-    address: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Ray cluster HOST:PORT; this machine when not given."),
-    ] = None,
+    name: SomeSearchArgument = None,
+    address: AddressOption = None,
     scale: ScaleOption = "cpu",
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
     from tuneparts.cli import cluster as verb
+    from tuneparts.cli.output import Form
 
-    verb.status(name, address=address, scale=scale)
+    form = Form.of(as_json=as_json, as_csv=as_csv)
+    verb.status(name, address=address, scale=scale, form=form)
+
+
+app.add_typer(cluster)

@@ -1,0 +1,167 @@
+"""The verbs that run searches: search, resume, extend, stop, sync."""
+
+from typing import Annotated
+
+import typer
+
+from tuneparts.cli.options import (
+    AddressOption,
+    ArmsOption,
+    CpusOption,
+    CsvOption,
+    JsonOption,
+    LocalOption,
+    NeededRunArgument,
+    RayOption,
+    ResumeOption,
+    RetryOption,
+    RunArgument,
+    ScaleOption,
+    SearchArgument,
+    SeedsOption,
+    SetOption,
+    StorageOption,
+    TrialsOption,
+    words,
+)
+
+app = typer.Typer()
+
+
+@app.command(epilog=words("search", "arm", "trial", "replicate", "scale", "pass"))
+def search(
+    name: SearchArgument,
+    scale: ScaleOption = "cpu",
+    address: AddressOption = None,
+    local: LocalOption = False,
+    ray: RayOption = False,
+    cpus: CpusOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    arms: ArmsOption = None,
+    changes: SetOption = None,
+    storage: StorageOption = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Print the plan and its cost; run nothing.")
+    ] = False,
+    resume: ResumeOption = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Run a search and print the table that answers its question."""
+    from tuneparts.cli import search as verb
+    from tuneparts.cli.output import Form
+
+    verb.search(
+        name,
+        scale=scale,
+        place=verb.Place(address, is_local=local, is_ray=ray, cpus=cpus),
+        trials=trials,
+        seeds=verb.parse_seeds(seeds),
+        arms=None if arms is None else arms.split(","),
+        changes=changes or [],
+        storage=storage,
+        dry_run=dry_run,
+        resume=resume,
+        form=Form.of(as_json=as_json, as_csv=as_csv),
+    )
+
+
+@app.command()
+def resume(
+    run: RunArgument = None,
+    address: AddressOption = None,
+    local: LocalOption = False,
+    ray: RayOption = False,
+    retry_failed: RetryOption = False,
+    cpus: CpusOption = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Trust a run from elsewhere with this storage, which its card names."),
+    ] = None,
+) -> None:
+    """Continue a run that was interrupted; by default the newest."""
+    from tuneparts.cli import search as verb
+
+    place = verb.Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    verb.resume(run, place=place, retry_failed=retry_failed, storage=storage)
+
+
+@app.command(epilog=words("arm", "trial", "replicate"))
+def extend(
+    run: NeededRunArgument,
+    trials: Annotated[
+        str | None,
+        typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="More replicates of every arm, as in 5,6,7.")
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(help="New arms of the search file, as in gp,tpe, with those they follow."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="The search file of the new arms; that of the run when not given."),
+    ] = None,
+    lift_stop: Annotated[
+        bool, typer.Option("--lift-stop", help="Go on with what was stopped; drop all limits.")
+    ] = False,
+    address: AddressOption = None,
+    local: LocalOption = False,
+    ray: RayOption = False,
+    cpus: CpusOption = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+) -> None:
+    """Add trials, seeds and arms to a run, and run only what is new.
+
+    The table is then that of one search of the final size. What would change trials that have run
+    is refused. An interrupted extension goes on with `tuneparts resume`.
+    """
+    from tuneparts.cli import extend as verb
+    from tuneparts.cli.search import Place
+
+    verb.extend(
+        run,
+        trials=trials,
+        seeds=seeds,
+        arms=arms,
+        search=search,
+        lift_stop=lift_stop,
+        place=Place(address, is_local=local, is_ray=ray, cpus=cpus),
+        dry_run=dry_run,
+    )
+
+
+@app.command(epilog=words("arm", "trial"))
+def stop(
+    run: NeededRunArgument,
+    arm: Annotated[str | None, typer.Option(help="Stop this arm only.")] = None,
+    trial: Annotated[
+        str | None, typer.Option(help="Stop this trial only, as in random/seed0/00003.")
+    ] = None,
+) -> None:
+    """Stop a run, an arm or a trial from another terminal, wherever it runs.
+
+    What has finished counts, what runs ends as stopped, and what had not started is counted as
+    such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
+    then can be resumed.
+    """
+    from tuneparts.cli import stop as verb
+
+    verb.stop(run, arm=arm, trial=trial)
+
+
+@app.command()
+def sync(run: RunArgument = None) -> None:
+    """Send to MLflow what it lacks of a run; by default the newest.
+
+    A search needs no MLflow to run: what its server missed lies in the run's folder. This replays
+    the journal, with the report, the description and the tags, into the store that
+    TUNEPARTS_TRACKING_URI names. It is also how a run is copied to another store. What is there
+    already stays as it is, so running it twice changes nothing.
+    """
+    from tuneparts.cli import sync as verb
+
+    verb.sync(run)
