@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -329,6 +329,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         objectives=search.objectives,
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
+        data_draws=_data_draws(search, run.folder),
         figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
@@ -361,6 +362,18 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
+
+
+def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]:
+    """Whether replicates differ in their data; draws of a whole official set are all the same."""
+    from tuneparts.search import data_record
+
+    if search.data is None:
+        return ""
+    known = (data_record.read(folder) or {}).get("draws", {})
+    digests = {json.dumps(draw, sort_keys=True) for draw in known.values()}
+    is_same = len(known) > 1 and len(digests) == 1
+    return "drawn" if search.draws_data and not is_same else "fixed"
 
 
 def _figures(search: "Search") -> tuple[str, ...]:

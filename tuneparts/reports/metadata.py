@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -70,6 +70,8 @@ class ReportMetadata:
     """Metrics that are weighed against each other, the selection metric first; or none."""
     selection: Mapping[str, Any] = field(default_factory=dict)
     """The rule that selects, as JSON; the best by the metric where it is empty."""
+    data_draws: Literal["", "fixed", "drawn"] = ""
+    """Whether every replicate has data of its own; empty where nothing is learnt from data."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""
@@ -87,6 +89,18 @@ class ReportMetadata:
     """What was stopped; trials that had not started then are counted as such."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
+
+    @property
+    def replication(self) -> str:
+        """What differs between replicates, in a sentence; empty where there is no data."""
+        if self.data_draws == "drawn":
+            return "Each replicate draws its data anew, for all arms the same."
+        if self.data_draws == "fixed":
+            return (
+                "All replicates share one fixed draw of the data, so intervals say nothing about "
+                "other data."
+            )
+        return ""
 
     @property
     def rule(self) -> Selection:

@@ -47,9 +47,9 @@ def build(
     if schedules is not None:
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
-    origin = provenance(metadata)
+    closing = (*filter(None, [metadata.replication]), provenance(metadata))
     return tuple(
-        replace(table, subject=metadata.name, notes=(*table.notes, origin)) for table in tables
+        replace(table, subject=metadata.name, notes=(*table.notes, *closing)) for table in tables
     )
 
 

@@ -32,8 +32,10 @@ from tuneparts.journal import (
 )
 from tuneparts.schema import selection_metric
 from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.prior import at
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
+from tuneparts.search.replication import relabelled
 from tuneparts.search.requests import Inbox, StopRequest, named_trial
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
@@ -339,22 +341,23 @@ class Plan:
             self._ask_algorithm(replicate)
 
     def _start_algorithm(self, replicate: Replicate) -> Proposals:
-        algorithm = replicate.arm.algorithm
+        arm = replicate.arm
+        algorithm, seed = arm.algorithm, self.search.arm_seeds(arm).search(replicate.seed)
         if self.search.objectives:
-            proposals = algorithm.front_proposals(
-                replicate.arm, replicate.seed, self.search.all_objectives
-            )
+            proposals = algorithm.front_proposals(arm, seed, self.search.all_objectives)
         else:
-            proposals = algorithm.proposals(replicate.arm, replicate.seed, self._metric)
+            proposals = algorithm.proposals(arm, seed, self._metric)
         if not isinstance(proposals, Generator):
             raise ConfigError(
                 f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
                 f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
             )
+        if seed != replicate.seed:
+            return relabelled(proposals, drawn=seed, seed=replicate.seed)
         return proposals
 
     def _follow(self, replicate: Replicate, leader: str) -> Proposals:
-        """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
+        """Propose one trial at what the leader's selected trial has; none if it has none."""
         found = self.selected(leader, replicate.seed)
         if found is None:
             config = replicate.arm.config.model_dump(mode="json")
@@ -363,6 +366,16 @@ class Plan:
             message = f"no trial of `{leader}` finished, so there is no hyper."
             self._end_trial(trial, "failed", message)
             return
+        values = self._adopted(replicate, leader, found)
+        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values=values)
+        trial = self._following(replicate, whole.config, leader)
+        yield Batch((dataclasses.replace(whole, trial=trial),))
+
+    def _adopted(self, replicate: Replicate, leader: str, found: TrialId) -> dict[str, Any]:
+        """What a follower takes over from the leader's selected trial: path -> value."""
+        if replicate.arm.adopts == "config":
+            config = self.journal.trials[found].config
+            return {path: at(config, path) for path in self.search.arm(leader).space}
         last = self.journal.trials[found].last
         assert last is not None
         hypers = getattr(replicate.arm.config, "hypers", None)
@@ -377,10 +390,7 @@ class Plan:
             if name.startswith("hyper/")
         }
         led = getattr(self.search.arm(leader).config, "hypers", hypers)
-        adopted = hypers.joined(led).at(values).model_dump()
-        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted})
-        trial = self._following(replicate, whole.config, leader)
-        yield Batch((dataclasses.replace(whole, trial=trial),))
+        return {"hypers": hypers.joined(led).at(values).model_dump()}
 
     def _following(self, replicate: Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
         """The trial of a follower that has this config: one that is there, or the next one.
