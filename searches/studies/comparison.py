@@ -181,6 +181,10 @@ class Comparison(Config):
             scale=scale,
             data=data,
             metric="val/accuracy",
+            compare=("partitioned", "random_tight"),
+            references=("none", "oracle"),
+            answer="equivalent_trials",
+            truth={"hyper/rotation": math.pi},
             passes=self.shared["passes"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
             arms=(

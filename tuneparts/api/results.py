@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.data.config import DataConfig
     from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
-    from tuneparts.search.spec import Search
+    from tuneparts.reports.variance import Spread
+    from tuneparts.search.spec import Arm, Search
     from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
@@ -154,22 +155,36 @@ class Results:
 
         Args:
             pairs: the comparisons; they are adjusted for each other.
-            against: compare this arm with every other one instead. Without either, the arm with the
-                best validation score is.
+            against: compare this arm with every other one instead. Without either, it is the
+                contrast that the search declares, or the arm with the best validation score.
             metric: by which arms are compared.
-            within: margin of equivalence, in units of the metric.
+            within: margin of equivalence, in units of the metric; that of the search when None.
         """
         from tuneparts.reports import compare
 
+        metadata = self.data.metadata
+        within = metadata.within if within is None else within
         if pairs is None:
-            first = against or self.best_arm()
-            pairs = [(first, arm.name) for arm in self.search.arms if arm.name != first]
+            pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
+            if against is not None or pairs is None:
+                first = against or self.best_arm()
+                pairs = [(first, arm.name) for arm in metadata.arms if arm.name != first]
         elif against is not None:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+        return compare.compare(self.data.selected, metadata, pairs, metric=metric, within=within)
+
+    def variance(self, metric: str | None = None) -> "list[Spread]":
+        """How much of each arm's spread comes from data, initialisation and search.
+
+        Raises:
+            DataMissingError: The search has no arms that tell them apart.
+        """
+        from tuneparts.reports import variance
+
         data = self.data
-        return compare.compare(data.selected, data.metadata, pairs, metric=metric, within=within)
+        return variance.spreads(data.selected, data.metadata, metric or data.answer_metric)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -330,6 +345,11 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         data_draws=_data_draws(search, run.folder),
+        compare=search.compare,
+        references=search.references,
+        answer=search.answer,
+        within=search.within,
+        truth=search.truth,
         figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
@@ -358,10 +378,19 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.bill_note),
                 judged_on=redactor.text(arm.judged_on),
+                varies=arm.varies,
+                likeness=_likeness(arm),
             )
             for arm in search.arms
         ),
     )
+
+
+def _likeness(arm: "Arm") -> str:
+    """Twelve digits of all of an arm that makes its scores, but what its replicates vary."""
+    tree = arm.model_dump(mode="json")
+    facts = {name: value for name, value in tree.items() if name not in ("name", "seeds", "varies")}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]:

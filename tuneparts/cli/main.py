@@ -194,11 +194,14 @@ def sync(run: RunArgument = None) -> None:
 def report(
     run: RunArgument = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    variance: Annotated[
+        bool, typer.Option("--variance", help="Print the spread of arms by its source instead.")
+    ] = False,
 ) -> None:
     """Print a run's table and write its Markdown, CSV and HTML; by default the newest."""
     from tuneparts.cli import report as verb
 
-    verb.report(run, open_page=open_page)
+    verb.report(run, open_page=open_page, by_source=variance)
 
 
 @app.command(epilog=words("arm", "replicate"))
@@ -210,7 +213,10 @@ def compare(
     ] = None,
     against: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Compare this arm with all others; by default the best by validation."),
+        typer.Option(
+            help="Compare this arm with all others. By default it is the search's own contrast, or "
+            "the best arm by validation."
+        ),
     ] = None,
     metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
     within: Annotated[

@@ -15,9 +15,16 @@ from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
 
-def report(name: str | None, *, open_page: bool) -> None:
-    """Print a run's table and answer, and write its files."""
+def report(name: str | None, *, open_page: bool, by_source: bool = False) -> None:
+    """Print a run's table and answer, and write its files; or its spread by source."""
     console = Console()
+    if by_source:
+        from tuneparts.reports import rendering, variance
+
+        data = (results := api.load(name)).data
+        found = results.variance()
+        rendering.show(console, variance.table(found, data.metadata, data.answer_metric))
+        return
     with console.status("reading the run"):
         results = api.load(name)
         paths = show(results, console)
@@ -64,7 +71,8 @@ def compare(
             row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
         print(json.dumps({"run": results.run.name, "metric": metric, "comparisons": rows}))
         return
-    table = comparing.table(found, results.data.metadata, metric=metric, within=within)
+    margin = results.data.metadata.within if within is None else within
+    table = comparing.table(found, results.data.metadata, metric=metric, within=margin)
     rendering.show(Console(), table)
 
 

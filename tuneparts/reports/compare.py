@@ -9,7 +9,7 @@ was not found.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -73,7 +73,16 @@ def compare(
     if within is not None and not (math.isfinite(within) and within > 0):
         raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
     scores = {name: _scores(selected, name, metric) for name in _checked(pairs, metadata)}
-    return verdicts(scores, pairs, is_up=is_up, within=within)
+    found = verdicts(scores, pairs, is_up=is_up, within=within)
+    return [replace(one, interval=bounded(one.interval, metric)) for one in found]
+
+
+def bounded(interval: Interval | None, metric: str) -> Interval | None:
+    """An interval of a difference without what differences of the metric cannot be."""
+    if interval is None:
+        return None
+    low, high = schema.lookup(metric).bounded_gap(interval.low, interval.high)
+    return Interval(low, high, interval.level)
 
 
 def verdicts(

@@ -34,6 +34,10 @@ class ArmMetadata:
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    varies: tuple[str, ...] = ("data", "init", "search")
+    """What its replicates draw anew."""
+    likeness: str = ""
+    """The same for arms that differ in nothing but name, seeds and `varies`."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
@@ -72,6 +76,16 @@ class ReportMetadata:
     """The rule that selects, as JSON; the best by the metric where it is empty."""
     data_draws: Literal["", "fixed", "drawn"] = ""
     """Whether every replicate has data of its own; empty where nothing is learnt from data."""
+    compare: tuple[str, ...] = ()
+    """The two arms whose contrast answers the question, if it has one."""
+    references: tuple[str, ...] = ()
+    """Arms that bound the others instead of competing, worst first."""
+    answer: str = "difference"
+    """What is stated of the contrast: difference, equivalent_trials, found."""
+    within: float | None = None
+    """Margin of equivalence."""
+    truth: Mapping[str, float | None] = field(default_factory=dict)
+    """Hypers that the question is about, with their true values where known."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""

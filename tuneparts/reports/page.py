@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
-from tuneparts.reports import rendering
+from tuneparts.reports import evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
@@ -45,6 +45,7 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>',
         f'<p class="answer">{escape(run_data.answer)}</p>{_words()}</header>',
         *_tables(run_data),
+        *_verdicts(run_data),
         *(_figure(name, drawing) for name, drawing in drawings.items()),
         _troubles(run_data.trials),
         _notes(metadata.notes),
@@ -104,6 +105,13 @@ def _tables(run_data: RunData) -> list[str]:
         for table in run_data.tables
     ]
     return [*parts, _download("table.csv", to_csv(run_data.summary, run_data.metadata))]
+
+
+def _verdicts(run_data: RunData) -> list[str]:
+    return [
+        f"<section><h2>{escape(table.heading)}</h2>{rendering.to_html(table)}</section>"
+        for table in evidence.build(run_data)
+    ]
 
 
 def _figure(name: str, drawing: Drawing | Note) -> str:

@@ -347,7 +347,9 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
-    later_fields = ("objectives", "selection", "stop")
+    later_fields = (
+        "objectives", "selection", "stop", "compare", "references", "answer", "within", "truth",
+    )  # fmt: skip
 
     name: str = Field(pattern=NAME)
     question: str
@@ -373,6 +375,18 @@ class Search(Config):
     """Score test data at each interval, for curves; selection never reads it."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of all arms that run side by side; None for as many as there is room for."""
+    compare: tuple[str, ...] = ()
+    """The two arms whose contrast answers the question, such as `("partitioned", "random")`."""
+    references: tuple[str, ...] = ()
+    """Arms that bound the others instead of competing, worst first: `("none", "oracle")`."""
+    answer: Literal["difference", "equivalent_trials", "found"] = "difference"
+    """What the answer states of the contrast: the difference of scores, how many trials of the
+    second arm one run of the first is worth, or the values of `truth` that both found."""
+    within: float | None = Field(default=None, gt=0)
+    """Margin within which two scores count as equivalent, set before anything is run."""
+    truth: dict[str, float | None] = Field(default_factory=dict)
+    """Hypers that the question is about, such as `hyper/rotation`, and their true values where the
+    data was made with them."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
     """Limits at which the search, or a replicate of an arm, runs nothing more."""
@@ -481,6 +495,26 @@ class Search(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_contrast(self) -> "Search":
+        names = [arm.name for arm in self.arms]
+        strange = [name for name in (*self.compare, *self.references) if name not in names]
+        if strange or len(self.compare) not in (0, 2) or len(set(self.compare)) == 1:
+            raise ValueError(
+                "`compare` names two arms of the search and `references` others, but got "
+                f"{list(self.compare)} and {list(self.references)}"
+            )
+        if len({self.arm(name).judged_on for name in self.compare}) > 1:
+            raise ValueError(
+                f"arms are compared on the same examples, but {' and '.join(self.compare)} are "
+                "judged on different ones"
+            )
+        if self.answer != "difference" and not self.compare:
+            raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
+        if self.answer == "found" and not self.truth:
+            raise ValueError("the answer `found` is about hypers: name them in `truth`")
+        return self
+
+    @model_validator(mode="after")
     def _check_stops(self) -> "Search":
         for arm in self.arms:
             stop = self.stop_of(arm.name)
@@ -575,7 +609,7 @@ class Search(Config):
         """Twelve hexadecimal digits that change with whatever could change a result."""
         words = (
             "question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures",
-            "at_once",
+            "at_once", "compare", "references", "answer", "within", "truth",
         )  # fmt: skip
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
