@@ -104,7 +104,8 @@ def _members(split: str, where: str) -> list[Metric]:
 
 
 def _hyper(name: str, unit: str, meaning: str) -> Metric:
-    return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning)
+    low = 0 if meaning.startswith(("largest", "dropout", "standard")) else None
+    return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning, low)
 
 
 _METRICS = [

@@ -273,16 +273,28 @@ def ranks(
         list[str],
         typer.Argument(help="Runs of searches that share arms, as of `report`.", metavar="RUN..."),
     ],
-    metric: Annotated[str, typer.Option(help="What is ranked.")] = "test/accuracy",
+    metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Write a page with figures into this folder.", metavar="DIR"),
+    ] = None,
+    mix_scales: Annotated[
+        bool, typer.Option("--mix-scales", help="Take runs of different scales together.")
+    ] = False,
     plot: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="Draw it over the runs into this .html or .svg file.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Rank arms over several runs: which one is good on every task?"""
+    """Compare arms over several runs as one benchmark: which one is good on every task?
+
+    Scores are put between the references of each task where all have two, and summarised by their
+    interquartile mean with an interval over tasks and replicates. `--out` adds profiles, score over
+    budget, and a critical-difference diagram where there are enough tasks.
+    """
     from tuneparts.cli import report as verb
 
-    verb.ranks(names, metric=metric, plot=plot)
+    verb.ranks(names, metric=metric, plot=plot, out=out, mix_scales=mix_scales)
 
 
 @app.command(epilog=words("hyper", "pass"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tuneparts import api, settings
+from tuneparts import api, atomic, settings
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
@@ -89,26 +89,58 @@ def parse_pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-def ranks(names: Sequence[str], *, metric: str, plot: Path | None) -> None:
-    """Print the arms that several runs share, by mean rank over the runs."""
+def ranks(
+    names: Sequence[str],
+    *,
+    metric: str,
+    plot: Path | None,
+    out: Path | None = None,
+    mix_scales: bool = False,
+) -> None:
+    """Print the arms that several runs share, by their scores over the runs."""
     from tuneparts.cli import plots
+    from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports import rendering
+    from tuneparts.reports.figures import benchmarks
     from tuneparts.reports.figures.sweeps import tasks
+    from tuneparts.reports.page import benchmark_page
 
     if plot is not None:
         plots.check(plot)
     root = settings.current().results_dir
     found = list(dict.fromkeys(runs.named(root, name) for name in names))
+    if not mix_scales:
+        refuse_mixed_scales({run.name: str(run.card["search"].get("scale")) for run in found})
     console = Console()
     with console.status("reading the runs"):
         read = [api.Results(run).data for run in found]
     setting, values = difference({run.name: run.card["search"]["data"] for run in found})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
-    table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
+    named = list(zip(map(str, labels), read, strict=True))
+    together = benchmark.collect(named, metric)
+    table = over_tasks.table(named, together)
     rendering.show(console, table)
+    if out is not None:
+        text = benchmark_page(table, benchmarks.draw(named, together))
+        atomic.write_text(out / "benchmark.html", text)
+        atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
+        console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def refuse_mixed_scales(scales: Mapping[str, str]) -> None:
+    """Refuse runs of different scales; a smoke test is no benchmark.
+
+    Raises:
+        ConfigError: With what each has.
+    """
+    if len(set(scales.values())) > 1:
+        listed = ", ".join(f"{name} {scale}" for name, scale in scales.items())
+        raise ConfigError(
+            f"runs of one scale are compared, but got {listed}. Name runs of one scale, or say "
+            "`--mix-scales` if you mean it."
+        )
 
 
 def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:

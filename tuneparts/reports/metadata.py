@@ -15,6 +15,9 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.selection import Best, Selection
 
+SOURCES = ("data", "init", "search")
+"""What replicates draw anew, unless an arm holds some of it."""
+
 
 @dataclass(frozen=True)
 class ArmMetadata:
@@ -34,13 +37,18 @@ class ArmMetadata:
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
-    varies: tuple[str, ...] = ("data", "init", "search")
+    varies: tuple[str, ...] = SOURCES
     """What its replicates draw anew."""
     likeness: str = ""
     """The same for arms that differ in nothing but name, seeds and `varies`."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether it only shows where the spread of another arm comes from."""
+        return len(self.varies) < len(SOURCES)
 
     @property
     def num_expected(self) -> int:

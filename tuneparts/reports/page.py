@@ -59,6 +59,17 @@ def figure_page(drawing: Drawing) -> str:
     return _document(escape(drawing.title), [_figure("figure", drawing)])
 
 
+def benchmark_page(table: rendering.Table, drawings: Mapping[str, Drawing]) -> str:
+    """Return the page of a benchmark: its table and figures."""
+    heading = escape(table.heading)
+    body = [
+        f"<header><h1>{heading}</h1>{_words()}</header>",
+        f"<section><h2>Scores</h2>{rendering.to_html(table)}</section>",
+        *(_figure(name, drawing) for name, drawing in drawings.items()),
+    ]
+    return _document(heading, body)
+
+
 def address(request: str) -> str:
     """Return the name that a figure has in addresses and file names.
 

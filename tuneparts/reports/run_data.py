@@ -89,9 +89,10 @@ class RunData:
         """One sentence for the arms of each set of examples that arms are judged on."""
         groups: dict[str, list[ArmMetadata]] = {}
         for arm in self.metadata.arms:
-            if arm.name not in self.metadata.references:
+            if arm.name not in self.metadata.references and not arm.is_twin:
                 groups.setdefault(arm.judged_on, []).append(arm)
-        if not groups or (len(groups) == 1 and not self.metadata.references):
+        competing = sum(map(len, groups.values()))
+        if not groups or (len(groups) == 1 and competing == len(self.metadata.arms)):
             return answer.answer(self.verdict(metric), self.summary)
         answers = []
         for judged_on, arms in groups.items():
