@@ -49,7 +49,7 @@ def search(scale: Scale) -> Search:
         compare=("partitioned", "random"),
         references=("none",),
         answer="found",
-        truth={"hyper/rotation": math.pi},
+        found={"hyper/rotation": math.pi},
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(

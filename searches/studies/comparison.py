@@ -184,7 +184,7 @@ class Comparison(Config):
             compare=("partitioned", "random_tight"),
             references=("none", "oracle"),
             answer="equivalent_trials",
-            truth={"hyper/rotation": math.pi},
+            found={"hyper/rotation": math.pi},
             passes=self.shared["passes"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
             arms=(

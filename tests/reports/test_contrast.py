@@ -59,7 +59,7 @@ def test_what_was_found(trials, steps, metadata) -> None:
         metadata,
         compare=("partitioned", "random"),
         answer="found",
-        truth={"hyper/rotation": 3.1416},
+        found={"hyper/rotation": 3.1416},
     )
     text = RunData(asked, trials, steps).answer
     assert text.startswith("Rotation (rad): found by partitioned ")

@@ -334,6 +334,8 @@ class Results:
 
 def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     """What a report says of a run besides its numbers."""
+    from tuneparts.reports import checklist
+
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -345,11 +347,19 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         data_draws=_data_draws(search, run.folder),
+        environment={
+            name: redactor.text(text) for name, text in checklist.environment(facts).items()
+        },
+        spaces={
+            arm.name: tuple(redactor.text(f"{path} {dim!r}") for path, dim in arm.space.items())
+            for arm in search.arms
+            if arm.space
+        },
         compare=search.compare,
         references=search.references,
         answer=search.answer,
         within=search.within,
-        truth=search.truth,
+        found=search.found,
         figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],

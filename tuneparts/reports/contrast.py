@@ -39,7 +39,7 @@ def sentence(
         return ""
     found = compare(selected, metadata, [(one, other)], metric=metric, within=metadata.within)[0]
     if metadata.answer == "found":
-        text = "; ".join(_found(selected, metadata, name) for name in metadata.truth)
+        text = "; ".join(_found(selected, metadata, name) for name in metadata.found)
     elif metadata.answer == "equivalent_trials":
         text = _worth(trials, selected, metadata, metric)
     else:
@@ -94,7 +94,7 @@ def _worth(
 
 def _found(selected: pd.DataFrame, metadata: ReportMetadata, name: str) -> str:
     """What both arms found of a hyper."""
-    decimals, true = schema.lookup(name).decimals, metadata.truth[name]
+    decimals, true = schema.lookup(name).decimals, metadata.found[name]
     parts = []
     for arm in metadata.compare:
         values = column(selected[selected["arm"] == arm], name).dropna().tolist()

@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
-from tuneparts.reports import evidence, rendering
+from tuneparts.reports import checklist, evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
@@ -50,6 +50,7 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         _troubles(run_data.trials),
         _notes(metadata.notes),
         _provenance(run_data),
+        _checklist(run_data),
     ]
     return _document(title, body)
 
@@ -189,6 +190,17 @@ def _provenance(run_data: RunData) -> str:
         for name, value in facts.items()
     )
     return f'<section><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
+
+
+def _checklist(run_data: RunData) -> str:
+    rows = "".join(
+        f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>"
+        for question, answer in checklist.items(run_data).items()
+    )
+    return (
+        "<section><h2>Reproducibility checklist</h2><details><summary>Filled in "
+        f'from the run</summary><dl class="facts">{rows}</dl></details></section>'
+    )
 
 
 def _download(name: str, csv: str, *, more: str = "") -> str:

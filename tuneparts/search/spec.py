@@ -348,7 +348,7 @@ class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
     later_fields = (
-        "objectives", "selection", "stop", "compare", "references", "answer", "within", "truth",
+        "objectives", "selection", "stop", "compare", "references", "answer", "within", "found",
     )  # fmt: skip
 
     name: str = Field(pattern=NAME)
@@ -381,10 +381,10 @@ class Search(Config):
     """Arms that bound the others instead of competing, worst first: `("none", "oracle")`."""
     answer: Literal["difference", "equivalent_trials", "found"] = "difference"
     """What the answer states of the contrast: the difference of scores, how many trials of the
-    second arm one run of the first is worth, or the values of `truth` that both found."""
+    second arm one run of the first is worth, or the values of `found` that both found."""
     within: float | None = Field(default=None, gt=0)
     """Margin within which two scores count as equivalent, set before anything is run."""
-    truth: dict[str, float | None] = Field(default_factory=dict)
+    found: dict[str, float | None] = Field(default_factory=dict)
     """Hypers that the question is about, such as `hyper/rotation`, and their true values where the
     data was made with them."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
@@ -510,8 +510,8 @@ class Search(Config):
             )
         if self.answer != "difference" and not self.compare:
             raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
-        if self.answer == "found" and not self.truth:
-            raise ValueError("the answer `found` is about hypers: name them in `truth`")
+        if self.answer == "found" and not self.found:
+            raise ValueError("the answer `found` is about hypers: name them in `found`")
         return self
 
     @model_validator(mode="after")
@@ -609,7 +609,7 @@ class Search(Config):
         """Twelve hexadecimal digits that change with whatever could change a result."""
         words = (
             "question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures",
-            "at_once", "compare", "references", "answer", "within", "truth",
+            "at_once", "compare", "references", "answer", "within", "found",
         )  # fmt: skip
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
