@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from torch import nn
 
     from tuneparts.data.config import DataConfig
+    from tuneparts.reports.always_valid import Decision
     from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
     from tuneparts.reports.variance import Spread
@@ -41,8 +42,12 @@ def load(name: str | None = None) -> "Results":
 
     Args:
         name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest of
-            all.
+            all. Or the folder of published results.
     """
+    from tuneparts.api.published import Published, is_published
+
+    if name is not None and is_published(name):
+        return Published(Path(name))
     return Results(runs.named(settings.current().results_dir, name))
 
 
@@ -54,6 +59,11 @@ class Results:
 
     def __init__(self, run: runs.Run) -> None:
         self.run = run
+
+    @property
+    def name(self) -> str:
+        """Of the run."""
+        return self.run.name
 
     @property
     def search(self) -> "Search":
@@ -172,8 +182,28 @@ class Results:
         elif against is not None:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
-            raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+            raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
         return compare.compare(self.data.selected, metadata, pairs, metric=metric, within=within)
+
+    def decide(
+        self,
+        pair: tuple[str, str],
+        *,
+        within: float | None = None,
+        metric: str = "test/accuracy",
+    ) -> "Decision":
+        """What the replicates that two arms share allow to say, however often one looks.
+
+        Args:
+            pair: two arms; the verdict is on the first.
+            within: margin of equivalence.
+            metric: by which they are compared.
+        """
+        from tuneparts.reports.always_valid import decide
+        from tuneparts.reports.compare import paired_scores
+
+        differences, is_up = paired_scores(self.data.selected, self.data.metadata, pair, metric)
+        return decide(differences, within=within, is_up=is_up)
 
     def variance(self, metric: str | None = None) -> "list[Spread]":
         """How much of each arm's spread comes from data, initialisation and search.
@@ -195,11 +225,12 @@ class Results:
         Raises:
             DataMissingError: No arm has the metric yet.
         """
-        arms = self.data.verdict(self.search.metric).ranked
+        metric = self.data.metadata.metric
+        arms = self.data.verdict(metric).ranked
         if not arms:
             raise DataMissingError(
-                f"the best arm is the one with the best {self.search.metric}, but no finished "
-                f"trial of {self.run.name} has reported it. Name an arm."
+                f"the best arm is the one with the best {metric}, but no finished "
+                f"trial of {self.name} has reported it. Name an arm."
             )
         return arms[0]
 
@@ -312,7 +343,7 @@ class Results:
         """Write the run for other programs; see `tuneparts.api.export`.
 
         Args:
-            to: optuna, csv, parquet or table.
+            to: optuna, csv, parquet, table or results.
             out: File, or folder of the files; in the run's folder `export` when None.
         """
         from tuneparts.api.export import export

@@ -14,6 +14,9 @@ def export(name: str | None, *, to: str, out: Path | None) -> None:
         written = api.load(name).export(to, out)
     for path in written:
         console.print(str(path), highlight=False, soft_wrap=True)
+    if to == "results":
+        folder = written[0].parent
+        console.print(f"read it: tuneparts report {folder}", highlight=False, soft_wrap=True)
     if to == "optuna":
         storage = f"sqlite:///{written[0]}" if written[0].suffix == ".db" else str(written[0])
         console.print(f"open it: optuna-dashboard {storage}", highlight=False, soft_wrap=True)

@@ -1,10 +1,13 @@
 """`tuneparts extend`: more trials, seeds and arms for a run."""
 
+import math
+
 from rich.console import Console
 
 from tuneparts import settings
 from tuneparts.api import extending
 from tuneparts.cli import search as searching
+from tuneparts.cli.report import parse_pair
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
@@ -47,6 +50,47 @@ def extend(
         console.print(line, highlight=False, soft_wrap=True)
     if not dry_run:
         searching.execute(run, place)
+
+
+def until_decided(
+    name: str,
+    pair: str,
+    *,
+    within: float | None,
+    at_most: int,
+    metric: str,
+    place: searching.Place,
+) -> None:
+    """Add replicates of two arms until their difference is decided, and say so after each."""
+    searching.refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, name)
+    one, other = parse_pair(pair)
+    console = Console()
+    steps = extending.until_decided(
+        found.name,
+        (one, other),
+        within=within,
+        at_most=at_most,
+        metric=metric,
+        executor=place.executor(found.search),
+        address=place.address,
+        cpus=place.cpus,
+    )
+    for _, step in steps:
+        span = step.interval
+        bounds = "no interval yet"
+        if math.isfinite(span.low):
+            bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
+        console.print(
+            f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, {bounds}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    words = {"equivalent": f"{one} and {other} are equivalent within {within}"}
+    said = words.get(step.verdict, f"{one} is {step.verdict} than {other}")
+    if not step.verdict:
+        said = f"cannot tell {one} from {other} with {step.num} replicates"
+    console.print(said, highlight=False)
 
 
 def parse_trials(text: str | None) -> int | dict[str, int] | None:

@@ -134,15 +134,40 @@ def extend(
     ray: RayOption = False,
     cpus: CpusOption = None,
     dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+    until_decided: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
+    ] = None,
+    within: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="With it: margin within which the two count as equivalent."),
+    ] = None,
+    at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
+    metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
 ) -> None:
     """Add trials, seeds and arms to a run, and run only what is new.
 
     The table is then that of one search of the final size. What would change trials that have run
-    is refused. An interrupted extension goes on with `tuneparts resume`.
+    is refused. An interrupted extension goes on with `tuneparts resume`. `--until-decided` adds one
+    replicate of two arms after the other, and stops by an interval that holds however often one
+    looks, or after `--at-most`.
     """
     from tuneparts.cli import extend as verb
     from tuneparts.cli.search import Place
 
+    if until_decided is not None:
+        if trials or seeds or arms or search or dry_run:
+            from tuneparts.errors import ConfigError
+
+            raise ConfigError(
+                "`--until-decided` adds replicates of two arms and nothing else, but got more. "
+                "Extend the run twice."
+            )
+        place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+        verb.until_decided(
+            run, until_decided, within=within, at_most=at_most, metric=metric, place=place
+        )
+        return
     verb.extend(
         run,
         trials=trials,
@@ -234,17 +259,21 @@ def compare(
 @app.command(epilog=words("arm", "trial"))
 def export(
     run: RunArgument = None,
-    to: Annotated[str, typer.Option(help="optuna, csv, parquet or table.")] = "optuna",
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet, table or results.")] = "optuna",
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="File, or folder for csv and parquet; in the run's when not given."),
+        typer.Option(
+            help="File, or folder for csv, parquet and results; in the run's when not given."
+        ),
     ] = None,
 ) -> None:
     """Write a run for other programs; by default the newest.
 
     `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
     (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
-    steps. `table` is the learning curves of the finished trials, to try algorithms on.
+    steps. `table` is the learning curves of the finished trials, to try algorithms on. `results` is
+    a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts compare DIR` make
+    tables, figures and verdicts from it alone.
     """
     from tuneparts.cli import export as verb
 

@@ -69,7 +69,7 @@ def compare(
         rows = [dataclasses.asdict(one) for one in found]
         for row in rows:  # JSON has no NaN
             row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
-        print(json.dumps({"run": results.run.name, "metric": metric, "comparisons": rows}))
+        print(json.dumps({"run": results.name, "metric": metric, "comparisons": rows}))
         return
     margin = results.data.metadata.within if within is None else within
     table = comparing.table(found, results.data.metadata, metric=metric, within=margin)

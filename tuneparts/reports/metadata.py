@@ -15,6 +15,8 @@ from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.selection import Best, Selection
 
+UNTIL_DECIDED = "added until decided:"
+"""How the history of a run begins to say that replicates were added by a stopping rule."""
 SOURCES = ("data", "init", "search")
 """What replicates draw anew, unless an arm holds some of it."""
 

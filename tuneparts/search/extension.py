@@ -33,6 +33,7 @@ def extended(
     trials: int | Mapping[str, int] | None = None,
     seeds: Sequence[int] = (),
     arms: Sequence[Arm] = (),
+    only: Sequence[str] = (),
 ) -> Extension:
     """Add to a search; whatever would change what it already has is refused.
 
@@ -41,6 +42,7 @@ def extended(
         trials: how many trials each searching arm has in all, or those of some arms by name.
         seeds: replicates that every arm gets besides those it has.
         arms: to be added; one that the search has already is left out.
+        only: arms that get the seeds, with those they follow; all when empty.
 
     Raises:
         ConfigError: It would change trials that have run, with the cure.
@@ -57,13 +59,36 @@ def extended(
     _refuse_smaller_or_changed(before, counts)
     added = [seed for seed in dict.fromkeys(seeds) if seed not in search.seeds]
     tree = search.model_dump(mode="json")
-    tree["seeds"] = [*search.seeds, *added]
+    growing = _with_leaders(search, only)
+    if growing is None:
+        tree["seeds"] = [*search.seeds, *added]
     tree["arms"] = [
         _grown(arm, counts[arm.name], dict.fromkeys(seeds)).model_dump(mode="json")
+        if growing is None
+        else _reseeded(search, arm, seeds if arm.name in growing else ()).model_dump(mode="json")
         for arm in [*search.arms, *fresh]
     ]
     grown = parse(Search, tree)
-    return Extension(grown, tuple(_news(before, grown, added)))
+    return Extension(grown, tuple(_news(before, grown, added if growing is None else [])))
+
+
+def _with_leaders(search: Search, only: Sequence[str]) -> set[str] | None:
+    """The named arms and those that they follow; None for all."""
+    if not only:
+        return None
+    found = set()
+    for name in only:
+        leader: str | None = name
+        while leader is not None:
+            found.add(leader)
+            leader = search.arm(leader).follows
+    return found
+
+
+def _reseeded(search: Search, arm: Arm, seeds: Sequence[int]) -> Arm:
+    """An arm that has seeds of its own besides those it had."""
+    own = search.seeds_of(arm)
+    return arm.model_copy(update={"seeds": tuple(dict.fromkeys([*own, *seeds]))}) if seeds else arm
 
 
 def refuse_changed_trials(search: Search, journal: Path) -> None:
@@ -180,7 +205,8 @@ def _news(before: Mapping[str, Arm], grown: Search, added: Sequence[int]) -> lis
         elif own.trials_per_seed != count:
             news.append(f"{arm.name} has {count} trials a seed instead of {own.trials_per_seed}")
         if own is not None and own.seeds != arm.seeds:
-            more = [str(seed) for seed in arm.seeds or () if seed not in (own.seeds or ())]
+            had = grown.seeds if own.seeds is None else own.seeds
+            more = [str(seed) for seed in arm.seeds or () if seed not in had]
             news.append(f"{arm.name} has more seeds of its own: {', '.join(more)}")
     if added:
         words = (
