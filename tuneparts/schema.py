@@ -61,8 +61,8 @@ class Metric:
     @property
     def _ends(self) -> tuple[float, float]:
         return (
-            -math.inf if self.low is None else self.low,
-            math.inf if self.high is None else self.high,
+            -math.inf if self.low is None else float(self.low),
+            math.inf if self.high is None else float(self.high),
         )
 
     @property

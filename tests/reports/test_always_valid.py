@@ -8,7 +8,7 @@ import pytest
 from tuneparts.errors import ConfigError
 from tuneparts.reports.always_valid import confidence_sequence, decide
 
-AT_MOST, SIMULATIONS = 20, 1500
+AT_MOST, SIMULATIONS = 20, 800
 
 
 def looked(mean: float, deviation: float = 1.0, *, within: float | None = None, seed: int = 0):

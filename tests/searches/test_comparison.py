@@ -99,7 +99,7 @@ def test_searching_arms_have_as_many_replicates_as_the_others(comparison):
     assert (arms[-1].name, arms[-1].follows) == ("retrained_tpe", "tpe")
 
 
-@pytest.mark.parametrize("scale", ["cpu", "paper"])
+@pytest.mark.parametrize("scale", ["cpu", pytest.param("paper", marks=pytest.mark.slow)])
 def test_no_shipped_search_leaves_an_arm_with_fewer_replicates(scale):
     for file in sorted(SEARCHES.glob("*.py")):
         search = load(file.stem, scale=scale)

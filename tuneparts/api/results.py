@@ -421,6 +421,9 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 judged_on=redactor.text(arm.judged_on),
                 varies=arm.varies,
                 likeness=_likeness(arm),
+                is_tuning=any(
+                    other.follows == arm.name and other.adopts == "config" for other in search.arms
+                ),
             )
             for arm in search.arms
         ),

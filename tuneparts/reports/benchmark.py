@@ -140,7 +140,10 @@ def collect(runs: Sequence[tuple[str, RunData]], metric: str) -> Benchmark:
     shared = [arm for arm in first if all(arm in scores for scores in by_task.values())]
     references = _references(runs, by_task)
     competing = [
-        arm for arm in shared if not any(arm in data.metadata.references for _, data in runs)
+        name
+        for name in shared
+        if not any(name in data.metadata.references for _, data in runs)
+        and all(data.metadata.arm(name).competes for _, data in runs)
     ]
     arms = competing if len(competing) > 1 else shared
     if len(arms) < 2:

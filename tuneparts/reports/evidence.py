@@ -53,7 +53,7 @@ def _families(run_data: RunData, metric: str) -> dict[str, list[tuple[str, str]]
     rest = [
         (arm.name, base)
         for arm in metadata.arms
-        if not arm.is_twin
+        if arm.competes
         and arm.name in scored
         and arm.name not in {base, *declared}
         and place[arm.name] == place[base]

@@ -43,14 +43,16 @@ class ArmMetadata:
     """What its replicates draw anew."""
     likeness: str = ""
     """The same for arms that differ in nothing but name, seeds and `varies`."""
+    is_tuning: bool = False
+    """Whether it only finds the config that another arm trains at under a fresh seed."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
 
     @property
-    def is_twin(self) -> bool:
-        """Whether it only shows where the spread of another arm comes from."""
-        return len(self.varies) < len(SOURCES)
+    def competes(self) -> bool:
+        """Whether it is a rival, and not only there for another arm: its tuning, or its spread."""
+        return not self.is_tuning and len(self.varies) == len(SOURCES)
 
     @property
     def num_expected(self) -> int:

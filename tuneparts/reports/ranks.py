@@ -72,7 +72,7 @@ def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, 
     left_out = sorted(names - set(found.arms))
     if left_out:
         notes.append(
-            f"References, and arms without a score on every task, are left out: "
+            "References, tuning, and arms without a score on every task are left out: "
             f"{', '.join(left_out)}."
         )
     kinds = {data.metadata.data_draws for _, data in runs if data.metadata.data_draws}

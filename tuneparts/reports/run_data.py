@@ -89,7 +89,7 @@ class RunData:
         """One sentence for the arms of each set of examples that arms are judged on."""
         groups: dict[str, list[ArmMetadata]] = {}
         for arm in self.metadata.arms:
-            if arm.name not in self.metadata.references and not arm.is_twin:
+            if arm.name not in self.metadata.references and arm.competes:
                 groups.setdefault(arm.judged_on, []).append(arm)
         competing = sum(map(len, groups.values()))
         if not groups or (len(groups) == 1 and competing == len(self.metadata.arms)):
