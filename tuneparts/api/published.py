@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuneparts.reports.run_data import RunData
 
 MOST_BYTES = 300_000
-"""Size up to which steps are written; beyond it curves are left out, and said to be."""
+"""Size up to which steps are written: of all trials, or of the selected ones, or none."""
 _PROVENANCE = (
     "created", "digest", "command", "commit", "versions", "machine", "packages", "repository",
     "history",
@@ -59,7 +59,10 @@ def write(results: Results, folder: Path) -> list[Path]:
         "provenance.json": _json(redactor.tree({"run": results.run.name, **tree})),
         "trials.csv": _csv(data.trials.drop(columns="run_id")),
     }
-    frames = {"steps": data.steps, "schedules": data.schedules, "drawn": data.drawn}
+    steps = data.steps
+    if len(_csv(steps)) > MOST_BYTES:  # figures need those of selected trials only
+        steps = steps[steps["trial"].isin(data.selected["trial"])]
+    frames = {"steps": steps, "schedules": data.schedules, "drawn": data.drawn}
     for name, frame in frames.items():
         text = _csv(frame)
         if len(frame) and len(text) <= MOST_BYTES:
