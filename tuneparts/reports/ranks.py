@@ -54,7 +54,8 @@ def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, 
         "references (`none` and `oracle`), so tasks of larger scores weigh more"
     )
     notes = [
-        f"{scale}; 95 % intervals from a bootstrap over {len(found.tasks)} tasks, then replicates.",
+        f"{scale}; 95 % intervals from a bootstrap over tasks ({len(found.tasks)}), then over "
+        "replicates.",
         f"{label(found.metric)} on each task: mean ± standard error over seeds, and in brackets "
         "the rank; bold where an arm is ahead of all others on a task.",
     ]

@@ -67,7 +67,7 @@ def _means(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
     _dots(figure, data, styles)
     figure.update_xaxes(title_text=score_name(found))
     caption = (
-        f"Interquartile mean over {len(found.tasks)} tasks and their replicates (Agarwal et al. "
+        f"Interquartile mean over tasks ({len(found.tasks)}) and replicates (Agarwal et al. "
         "2021), with 95 % intervals from a bootstrap over tasks, then replicates. With few tasks "
         "they say how much the tasks differ, not what further tasks would show."
     )
