@@ -67,6 +67,8 @@ def search(scale: Scale) -> Search:
             num_val=scale.pick(smoke=50, cpu=500, paper=1000),
         ),
         metric="val/accuracy",
+        compare=("partitioned", "validation"),
+        references=("none", "oracle"),
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(

@@ -87,6 +87,8 @@ def search(scale: Scale, *, num_train: int = 5000) -> Search:
             num_val=0,
         ),
         metric="val/accuracy",
+        compare=("partitioned", "validation"),
+        references=("none", "oracle"),
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(

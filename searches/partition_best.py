@@ -15,8 +15,8 @@ NOTES = """
 Setting and passes of `random_vs_partitioned`. `partitioned_best` has three chunks (0.8, 0.1, 0.1)
 but 94 of 100 hidden units in the first partition, mixed batches, joint steps with a fifth of the
 batch for the hypers, and a last quarter of ordinary training. `validation_best` has a hyper step
-after every fourth weight step and the same last quarter. Each further draw of data and seed takes
-`--set data.seed=N --seeds N`; the intervals of the verdict are paired over draws.
+after every fourth weight step and the same last quarter. Every replicate draws the
+data anew; the intervals of the verdict are paired over draws. More take `tuneparts extend`.
 """
 
 

@@ -10,7 +10,7 @@ from tuneparts.search.spec import Resources, Scale, Search
 
 NOTES = """
 Setting and passes of `random_vs_partitioned_mnist`, arms of `partition_best`. Nothing was tuned on
-MNIST. Each further draw of data and seed takes `--set data.seed=N --seeds N`.
+MNIST. More replicates take `tuneparts extend`.
 """
 
 

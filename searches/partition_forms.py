@@ -17,8 +17,8 @@ Mlodozeniec et al. (2023) deal out single weights, update one partition in each 
 hyper step after each; the other forms are ours, but for the node scheme and mixed batches (their
 appendix C). Data, net, rates and passes are those of `random_vs_partitioned`, and the hyper rate
 times hyper steps is 18, and 36 in arms called `far`. For choosing among forms: every arm trains on
-997 digits and is compared by 300 validation digits. Another draw of the data takes `--set
-data.seed=N --seeds N`. The arms `held_out_...` are validation-set optimisation, as a special case
+997 digits and is compared by 300 validation digits. Every replicate draws the data
+anew. The arms `held_out_...` are validation-set optimisation, as a special case
 of the same learner: all weights in the first partition, a fifth of the data held out, and given
 back in the last stage.
 """
@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         passes=passes,
-        seeds=scale.pick(smoke=(0,), cpu=(100,), paper=(100, 101, 102)),
+        seeds=scale.pick(smoke=(0,), cpu=(100, 101, 102, 103, 104), paper=(100, 101, 102)),
         arms=(
             forms.arm("published"),
             forms.arm("published_selected", select_by_lml=True, lml_every=1),

@@ -20,7 +20,8 @@ does not train on; the paper shows test accuracies of all trials. Added: ranges 
 would choose (up to 0.5), TPE, ASHA and PBT on them, validation-set optimisation with and without
 fine-tuning, Augerino, Laplace with Kronecker factors, last-layer marginal likelihood, the oracle,
 and a partitioned run whose last quarter trains all weights on all data. All learnt ranges start at
-0.3, and all learners have the same reach. Searching arms run on one seed, all others on five.
+0.3, and all learners have the same reach. Every
+replicate draws data anew, for all arms the same.
 """
 
 

@@ -19,8 +19,8 @@ points; the number of iterations is not stated (`paper` scale: 30,000, a choice)
 weights, batches of 50, 4 samples in training and 8 in scoring, and a hyper rate scaled to the
 shorter run. Trials are selected on validation images that random search does not train on; the
 paper shows test accuracies of all trials. The further arms are those of `random_vs_partitioned`.
-All learnt ranges start at 0.3. Searching arms run on one seed, all others on five. Hyper rates are
-as printed at `paper` scale, and of equal reach at the others.
+All learnt ranges start at 0.3. Every replicate draws data anew, for all arms the same. Hyper rates
+are as printed at `paper` scale, and of equal reach at the others.
 """
 
 

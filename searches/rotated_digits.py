@@ -50,6 +50,10 @@ def search(scale: Scale) -> Search:
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
+        compare=("partitioned", "random"),
+        references=("none",),
+        answer="found",
+        found={"hyper/rotation": math.pi},
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(

@@ -46,6 +46,10 @@ def search(scale: Scale) -> Search:
         scale=scale,
         data=mnist.rotated(scale),
         metric="val/accuracy",
+        compare=("partitioned", "random"),
+        references=("none",),
+        answer="found",
+        found={"hyper/rotation": math.pi},
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(

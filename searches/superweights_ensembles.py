@@ -69,6 +69,8 @@ def search(scale: Scale) -> Search:
         name="superweights_ensembles",
         question="How good are ensembles from one budget, on clean and on corrupted data?",
         notes=NOTES,
+        compare=("swn_ho", "deep_ensemble"),
+        references=("single",),
         passes=setting.passes(),
         arms=(
             setting.arm("single", apart(**common, members=(net,))),

@@ -42,6 +42,7 @@ def search(scale: Scale) -> Search:
         name="superweights_families",
         question="Can nets of different families share templates, and does it help them?",
         notes=NOTES,
+        compare=("shared", "deep_ensemble"),
         passes=setting.passes(),
         arms=(
             setting.arm("shared", shared, note=NOTE),

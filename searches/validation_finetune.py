@@ -96,6 +96,7 @@ def search(scale: Scale) -> Search:
             num_train=scale.pick(smoke=200, cpu=None, paper=20_000),
         ),
         metric="val/accuracy",
+        compare=("released_slow", "validation_20_slow"),
         passes=passes,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
         arms=tuple(

@@ -10,6 +10,7 @@ import tuneparts
 ROOT = Path(tuneparts.__file__).parent
 LEVELS = {
     "errors": 0, "schema": 0, "seeding": 0, "settings": 0, "config": 0, "provenance": 0,
+    "environment": 0,
     "torchvision_door": 0, "redaction": 0, "credentials": 0, "binding": 0, "atomic": 0,
     "glossary": 0, "import_path": 0, "named": 0, "cpus": 0, "pareto": 0, "selection": 0,
     "doorkeeper": 0,

@@ -19,8 +19,9 @@ GLOSSARY = {
         "One training run from start to end: one sampled configuration of one arm under one seed."
     ),
     "replicate": (
-        "A repetition of a whole arm, with all its trials, under another seed; means and standard "
-        "errors are taken over replicates, and tables call them seeds."
+        "A repetition of a whole arm, with all its trials, under another seed, which draws the "
+        "data anew too, for all arms the same; means and standard errors are taken over "
+        "replicates, and tables call them seeds."
     ),
     "hyper": (
         "A value besides the weights that a method is given or learns, such as the range of "

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tuneparts.errors import ConfigError, UnknownNameError
@@ -34,6 +34,36 @@ class Metric:
     unit: str
     decimals: int
     meaning: str
+    low: float | None = field(default=None, compare=False)
+    """The least that it can be; None where there is no bound, and in runs of earlier releases."""
+    high: float | None = field(default=None, compare=False)
+
+    def bounded(self, low: float, high: float) -> tuple[float, float]:
+        """An interval of values without what the metric cannot be.
+
+        Example:
+            >>> lookup("test/accuracy").bounded(0.9, 1.2)
+            (0.9, 1.0)
+        """
+        bottom, top = self._ends
+        return min(max(low, bottom), top), max(min(high, top), bottom)
+
+    def bounded_gap(self, low: float, high: float) -> tuple[float, float]:
+        """The same for a difference of two values.
+
+        Example:
+            >>> lookup("test/accuracy").bounded_gap(-4.0, 0.2)
+            (-1.0, 0.2)
+        """
+        bottom, top = self._ends
+        return max(low, bottom - top), min(high, top - bottom)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (
+            -math.inf if self.low is None else float(self.low),
+            math.inf if self.high is None else float(self.high),
+        )
 
     @property
     def selectable(self) -> bool:
@@ -52,10 +82,16 @@ class Metric:
 
 def _scores(split: str, where: str) -> list[Metric]:
     return [
-        Metric(f"{split}/accuracy", Direction.UP, "", 4, f"fraction classified right, {where}"),
-        Metric(f"{split}/nll", Direction.DOWN, "nats", 4, f"mean negative log-likelihood, {where}"),
-        Metric(f"{split}/ece", Direction.DOWN, "", 4, f"calibration error, 15 bins, {where}"),
-        Metric(f"{split}/brier", Direction.DOWN, "", 4, f"Brier score over all classes, {where}"),
+        Metric(
+            f"{split}/accuracy", Direction.UP, "", 4, f"fraction classified right, {where}", 0, 1
+        ),
+        Metric(
+            f"{split}/nll", Direction.DOWN, "nats", 4, f"mean negative log-likelihood, {where}", 0
+        ),
+        Metric(f"{split}/ece", Direction.DOWN, "", 4, f"calibration error, 15 bins, {where}", 0, 1),
+        Metric(
+            f"{split}/brier", Direction.DOWN, "", 4, f"Brier score over all classes, {where}", 0, 2
+        ),
     ]
 
 
@@ -68,7 +104,8 @@ def _members(split: str, where: str) -> list[Metric]:
 
 
 def _hyper(name: str, unit: str, meaning: str) -> Metric:
-    return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning)
+    low = 0 if meaning.startswith(("largest", "dropout", "standard")) else None
+    return Metric(f"hyper/{name}", Direction.NONE, unit, 3, meaning, low)
 
 
 _METRICS = [

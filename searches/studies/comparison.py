@@ -5,7 +5,7 @@ may see and how many passes it has is the same, and stands here.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from studies import reach
@@ -62,7 +62,6 @@ class Trials(Config):
     asha: int
     population: int
     num_rounds: int
-    seeds: tuple[int, ...] = (0,)
 
 
 class Comparison(Config):
@@ -126,28 +125,16 @@ class Comparison(Config):
             return reach.with_reach(config, self.reach)
         return config.replaced({"hyper_lr": PRINTED[config.model_dump()["method"]]})
 
-    def retrained(
-        self, leaders: Sequence[str], seeds: Mapping[str, tuple[int, ...]] | None = None
-    ) -> tuple[Arm, ...]:
-        """Standard nets on all data at what other arms found.
-
-        Args:
-            leaders: names of the other arms.
-            seeds: of leaders that do not run on the search's own.
-        """
+    def retrained(self, leaders: Sequence[str]) -> tuple[Arm, ...]:
+        """Standard nets on all data at what other arms found."""
         return tuple(
-            self._arm(
-                f"retrained_{leader}",
-                self.augmented(train_on="all"),
-                follows=leader,
-                seeds=(seeds or {}).get(leader),
-            )
+            self._arm(f"retrained_{leader}", self.augmented(train_on="all"), follows=leader)
             for leader in leaders
         )
 
     def searches(self, trials: Trials) -> tuple[Arm, ...]:
         """Random search in the paper's ranges and in tight ones; others in the tight ones."""
-        config, seeds = self.augmented(), trials.seeds
+        config = self.augmented()
         tight, interval = space(TIGHT_RANGE), config.interval
         return (
             self._arm(
@@ -155,31 +142,25 @@ class Comparison(Config):
                 config,
                 algorithm=RandomSearch(num_trials=trials.random),
                 space=space(PAPER_RANGE),
-                seeds=seeds,
             ),
             self._arm(
                 "random_tight",
                 config,
                 algorithm=RandomSearch(num_trials=trials.random),
                 space=tight,
-                seeds=seeds,
             ),
-            self._arm(
-                "tpe", config, algorithm=Optuna(num_trials=trials.tpe), space=tight, seeds=seeds
-            ),
+            self._arm("tpe", config, algorithm=Optuna(num_trials=trials.tpe), space=tight),
             self._arm(
                 "asha",
                 config,
                 algorithm=Asha(num_trials=trials.asha, min_passes=interval),
                 space=tight,
-                seeds=seeds,
             ),
             self._arm(
                 "pbt",
                 config,
                 algorithm=Pbt(population=trials.population, num_rounds=trials.num_rounds),
                 space=tight,
-                seeds=seeds,
             ),
         )
 
@@ -192,7 +173,6 @@ class Comparison(Config):
             population=scale.pick(smoke=4, cpu=8, paper=16),
             num_rounds=scale.pick(smoke=2, cpu=5, paper=10),
         )
-        searched = ["random_paper", "random_tight", "tpe"]
         return Search(
             name=name,
             question="How many random-search trials does one run that learns its augmentation "
@@ -201,6 +181,10 @@ class Comparison(Config):
             scale=scale,
             data=data,
             metric="val/accuracy",
+            compare=("partitioned", "random_tight"),
+            references=("none", "oracle"),
+            answer="equivalent_trials",
+            found={"hyper/rotation": math.pi},
             passes=self.shared["passes"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
             arms=(
@@ -208,7 +192,7 @@ class Comparison(Config):
                 *self.references(),
                 *self.searches(trials),
                 *self.retrained(["partitioned", "validation", "augerino", "laplace", "last_layer"]),
-                *self.retrained(searched, dict.fromkeys(searched, trials.seeds)),
+                *self.retrained(["random_paper", "random_tight", "tpe"]),
             ),
             score_test_always=True,
             figures=(

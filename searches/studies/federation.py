@@ -84,6 +84,8 @@ class Federation(Config):
             **fields,
             scale=scale,
             metric="val/accuracy",
+            compare=("federated", "fedavg"),
+            references=("oracle",),
             passes=self.passes,
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
             arms=self.arms(),

@@ -77,8 +77,11 @@ def verdict(
         scale=scale,
         data=data,
         metric="val/accuracy",
+        compare=("partitioned_best", "validation_best"),
+        references=("none",),
+        within=0.005,
         passes=comparison.shared["passes"],
-        seeds=scale.pick(smoke=(0,), cpu=(1000,), paper=(1000, 1001, 1002)),
+        seeds=scale.pick(smoke=(0,), cpu=tuple(range(1000, 1005)), paper=(1000, 1001, 1002)),
         arms=(
             forms.arm("partitioned_best", late=0.25, **LEAN, **MIXED, **JOINT),
             forms.arm("validation_best", every=4, late=0.25, **HELD_OUT),

@@ -159,6 +159,8 @@ class Photographs(Config):
             scale=self.scale,
             data=data,
             metric="val/accuracy",
+            compare=("partitioned", "validation"),
+            references=("none", "oracle"),
             passes=self.passes,
             seeds=self.scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
             arms=(*self.learners(), *self.references(), *self.retrained(leaders)),

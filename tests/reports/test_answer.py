@@ -27,10 +27,10 @@ def test_a_clear_winner(answered):
 def test_an_interval_with_zero_claims_nothing(answered):
     text = answered(
         {
-            "a": {0: 0.9, 1: 0.7},
-            "b": {0: 0.7, 1: 0.88},
-            "c": {0: 0.8, 1: 0.75},
-            "d": {0: 0.1, 1: 0.11},
+            "a": {0: 0.9, 1: 0.7, 2: 0.8},
+            "b": {0: 0.7, 1: 0.88, 2: 0.79},
+            "c": {0: 0.8, 1: 0.75, 2: 0.7},
+            "d": {0: 0.1, 1: 0.11, 2: 0.12},
         }
     )
     assert "cannot be told apart from b" in text
@@ -49,12 +49,12 @@ def test_more_arms_make_a_claim_harder(answered):
 
 def test_one_seed_claims_nothing(answered):
     text = answered({"a": {0: 0.9}, "b": {0: 0.1}})
-    assert "one seed: no uncertainty" in text
+    assert "one replicate says nothing" in text
     assert "±" not in text
 
 
 def test_unmatched_seeds_use_welch(answered):
-    text = answered({"a": {0: 0.9, 1: 0.91}, "b": {2: 0.1, 3: 0.12}})
+    text = answered({"a": {0: 0.9, 1: 0.91, 5: 0.9}, "b": {2: 0.1, 3: 0.12, 4: 0.11}})
     assert "Welch" in text
 
 
@@ -104,12 +104,29 @@ def test_an_uncertain_arm_further_behind_is_named(answered):
 
 
 def test_an_arm_with_one_seed_allows_no_comparison(answered):
-    text = answered({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.8, 1: 0.82}, "c": {0: 0.1}})
+    a, b = {0: 0.9, 1: 0.92, 2: 0.91}, {0: 0.8, 1: 0.82, 2: 0.805}
+    text = answered({"a": a, "b": b, "c": {0: 0.1}})
     assert "is ahead of b" in text
-    assert "one seed of c allows no comparison" in text
+    assert "too few replicates of c allow no comparison" in text
+
+
+def test_two_replicates_say_nothing(answered):
+    text = answered({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
+    assert text.endswith("two replicates say nothing.")
+    assert "interval" not in text
+
+
+def test_no_interval_leaves_what_the_metric_can_be(answered):
+    text = answered({"a": {0: 1.0, 1: 0.2, 2: 0.9}, "b": {0: 0.0, 1: 0.9, 2: 0.1}})
+    assert "95 % interval -1.0000 to 1.0000" in text
+
+
+def test_of_many_arms_alike_the_first_are_named(answered):
+    arms = {f"arm{i}": {0: 0.5, 1: 0.6, 2: 0.55 + 0.001 * i} for i in range(9)}
+    assert "arm6, arm5, arm4 and 4 more" in answered(arms)
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_equal_arms_are_never_a_win(answered, order):
-    text = answered({name: {0: 0.5, 1: 0.6} for name in order})
+    text = answered({name: {0: 0.5, 1: 0.6, 2: 0.7} for name in order})
     assert f"cannot be told apart from {order[1]}" in text

@@ -1,65 +1,123 @@
+"""Several runs as one benchmark."""
+
 import math
 
 import numpy as np
 import pytest
 
+from tuneparts.cli.report import refuse_mixed_scales
 from tuneparts.errors import ConfigError
-from tuneparts.reports.ranks import ranks, table
+from tuneparts.reports.benchmark import Benchmark, collect, interquartile_mean
+from tuneparts.reports.figures import benchmarks
+from tuneparts.reports.page import benchmark_page
+from tuneparts.reports.ranks import table
 from tuneparts.reports.rendering import to_markdown
 
-
-def test_ranks_by_hand():
-    found = ranks(
-        {"x": {"a": 0.9, "b": 0.8, "c": 0.7}, "y": {"b": 0.6, "a": 0.5, "c": 0.5}},
-        larger_is_better=True,
-    )
-    assert found.arms == ("a", "b", "c")
-    np.testing.assert_array_equal(found.ranks_TA, [[1, 2, 3], [2.5, 1, 2.5]])
-    np.testing.assert_array_equal(found.means, [1.75, 1.5, 2.75])
-
-
-def test_smaller_is_better_turns_them_round():
-    found = ranks({"x": {"a": 1.0, "b": 2.0}}, larger_is_better=False)
-    np.testing.assert_array_equal(found.ranks_TA, [[1, 2]])
-
-
-def test_an_arm_without_a_score_somewhere_is_left_out():
-    scores = {"x": {"a": 1.0, "b": 2.0, "c": 3.0}, "y": {"a": 1.0, "b": 2.0, "c": math.nan}}
-    assert ranks(scores, larger_is_better=True).arms == ("a", "b")
-
-
-def test_too_little_in_common_is_refused():
-    with pytest.raises(ConfigError, match="at least two arms"):
-        ranks({"x": {"a": 1.0, "b": 1.0}, "y": {"b": 1.0, "c": 1.0}}, larger_is_better=True)
-    with pytest.raises(ConfigError, match="at least one task"):
-        ranks({}, larger_is_better=True)
-
-
-def test_friedman_by_hand():
-    # Three arms always in the same order on four tasks: chi square 8 with two degrees of freedom.
-    scores = {f"t{i}": {"a": 3.0, "b": 2.0, "c": 1.0} for i in range(4)}
-    assert ranks(scores, larger_is_better=True).friedman == pytest.approx(math.exp(-4))
-    assert math.isnan(ranks({"t": {"a": 1.0, "b": 2.0}}, larger_is_better=True).friedman)
+METRIC = "test/accuracy"
 
 
 @pytest.fixture
 def run_data(scored):
-    def make(scores):
-        return scored({arm: {0: s, 1: s + 0.01} for arm, s in scores.items()}, digest="d1")
+    def make(scores, **metadata):
+        by_arm = {arm: {0: s, 1: s + 0.01, 2: s + 0.005} for arm, s in scores.items()}
+        return scored(by_arm, digest="d1", **metadata)
 
     return make
 
 
-def test_the_table_puts_the_best_arm_first_and_names_what_it_left_out(run_data):
+def of(*scores: list[list[float]], larger: bool = True) -> Benchmark:
+    arrays = tuple(np.array(one) for one in scores)
+    names = tuple("abcdefghij"[: arrays[0].shape[1]])
+    tasks = tuple(f"t{i}" for i in range(len(arrays)))
+    return Benchmark(METRIC, tasks, names, arrays, is_normalised=False, larger_is_better=larger)
+
+
+def test_ranks_by_hand() -> None:
+    found = of([[0.9, 0.8, 0.7]], [[0.5, 0.6, 0.5]])
+    np.testing.assert_array_equal(found.ranks, [[1, 2, 3], [2.5, 1, 2.5]])
+    np.testing.assert_array_equal(of([[1.0, 2.0]], larger=False).ranks, [[1, 2]])
+
+
+def test_the_interquartile_mean_is_that_of_a_fine_grid() -> None:
+    scores = np.random.default_rng(0).random((7, 2))
+    grid = np.sort(np.repeat(scores, 400, axis=0), axis=0)  # the middle half, counted out
+    np.testing.assert_allclose(interquartile_mean(scores), grid[700:2100].mean(axis=0))
+
+
+def test_scores_lie_between_the_references(run_data) -> None:
+    scores = {"none": 0.2, "a": 0.3, "b": 0.6, "oracle": 0.7}
+    found = collect([("one", run_data(scores, references=("none", "oracle")))], METRIC)
+    assert found.is_normalised
+    assert found.arms == ("a", "b")
+    np.testing.assert_allclose(found.means, [[0.2, 0.8]])
+    raw = collect([("one", run_data({"a": 0.3, "b": 0.6}))], METRIC)
+    assert not raw.is_normalised
+
+
+def test_the_interval_is_over_tasks_and_replicates_and_holds_the_mean() -> None:
+    rng = np.random.default_rng(3)
+    tasks = [(rng.normal(0.5, 0.1) + rng.normal(0, 0.02, (5, 2))).tolist() for _ in range(4)]
+    found = of(*tasks).interquartile_means()
+    alone = of(tasks[0]).interquartile_means()
+    for arm in "ab":
+        mean, span = found[arm]
+        assert span.low < mean < span.high
+        # Tasks differ more than replicates, so one task alone has the narrower interval.
+        assert span.high - span.low > alone[arm][1].high - alone[arm][1].low
+
+
+def test_a_profile_counts_every_task_alike() -> None:
+    found = of([[1.0], [1.0], [1.0]], [[0.0]])
+    np.testing.assert_allclose(found.profile(np.array([0.0, 0.5])), [[1.0, 0.5]])
+
+
+def test_no_test_of_ranks_below_its_valid_sizes() -> None:
+    small = of(*[[[0.1, 0.2, 0.3]]] * 4)
+    assert math.isnan(small.friedman)
+    assert math.isnan(small.critical_difference)
+    large = of(*[[[0.1 * i for i in range(8)]]] * 12)
+    assert large.friedman < 1e-6
+    # Demsar (2006, Table 5): q is 3.031 for eight arms.
+    assert large.critical_difference == pytest.approx(3.031 * math.sqrt(8 * 9 / 72), abs=2e-3)
+    assert set(benchmarks._ranks(large, _styles(large)).data["arm"]) == set(large.arms)
+
+
+def _styles(found: Benchmark):
+    from tuneparts.reports.figures.style import arm_styles
+    from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+
+    arms = tuple(ArmMetadata(name, "m", 1, (0,)) for name in found.arms)
+    return arm_styles(ReportMetadata("s", "q", arms))
+
+
+def test_too_little_in_common_is_refused(run_data) -> None:
+    one, other = run_data({"a": 0.1, "b": 0.2}), run_data({"b": 0.1, "c": 0.2})
+    with pytest.raises(ConfigError, match="at least two arms"):
+        collect([("one", one), ("two", other)], METRIC)
+    with pytest.raises(ConfigError, match="at least one task"):
+        collect([], METRIC)
+
+
+def test_scales_are_not_mixed_silently() -> None:
+    refuse_mixed_scales({"a/1": "cpu", "b/1": "cpu"})
+    with pytest.raises(ConfigError, match="--mix-scales"):
+        refuse_mixed_scales({"a/1": "cpu", "b/1": "smoke"})
+
+
+def test_the_table_puts_the_best_arm_first_and_says_what_it_does_not_test(run_data) -> None:
     runs = [
         ("one", run_data({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
-        ("two", run_data({"a": 0.1, "b": 0.3, "c": 0.2})),
+        ("two", run_data({"a": 0.1, "b": 0.3, "c": 0.2}, data_draws="drawn")),
     ]
-    text = to_markdown([table(runs, "test/accuracy")])
+    found = collect(runs, METRIC)
+    shown = table(runs, found)
+    text = to_markdown([shown])
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert [row.split("|")[1].strip() for row in rows] == ["b", "c", "a"]
-    assert "| 1.00 |" in rows[0]
-    assert "**0.7050 ± 0.0050 (1)**" in rows[0]
-    assert "**" not in rows[1] + rows[2]
-    assert "left out: only" in text
-    assert "one d1, two d1" in text
+    assert "**0.7050 ± 0.0029 (1)**" in rows[0]
+    assert "are left out: only" in text
+    assert "at least 11 tasks and 7 arms, and here are 2 and 3" in text
+    assert "draw their data anew" in text
+    page = benchmark_page(shown, benchmarks.draw(runs, found))
+    assert "Interquartile means" in page
+    assert "Performance profiles" in page

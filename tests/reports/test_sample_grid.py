@@ -27,7 +27,7 @@ def test_draws_are_the_augmentation_of_training(search) -> None:
     assert grid.arm == "partitioned"
     assert grid.draws_EDHWC.shape == (sample_grid.NUM_EXAMPLES, sample_grid.NUM_DRAWS, 8, 8, 1)
     assert grid.labels == (0, 1, 2, 3)
-    task = search.data.load()
+    task = search.data.load(grid.seed)
     first = np.asarray(task.train.inputs)[list(task.train.labels).index(2)]
     assert (grid.originals_EHWC[2, :, :, 0] == first[0]).all()
     spread = grid.draws_EDHWC.astype(float).std(axis=1).mean()
@@ -64,5 +64,5 @@ def test_missing_data_is_said(search) -> None:
 def test_examples_with_real_labels_are_the_first_ones(search) -> None:
     values = search.replaced({"data.target": "values", "metric": "val/mse"})
     (grid,), _ = sample_grid.of(values, rows(**{"hyper/rotation": 1.0}))
-    expected = values.data.load().train.labels[: sample_grid.NUM_EXAMPLES, 0]
+    expected = values.data.load(grid.seed).train.labels[: sample_grid.NUM_EXAMPLES, 0]
     assert grid.labels == tuple(f"{label:g}" for label in expected)

@@ -94,7 +94,7 @@ def test_a_net_is_tried_as_its_space_gives_it() -> None:
 
 
 def test_data_are_read_only_for_a_net_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Any) -> Any:
+    def refuse(self: Any, *_: Any, **__: Any) -> Any:
         raise AssertionError("read")
 
     monkeypatch.setattr(Search, "load_data", refuse)

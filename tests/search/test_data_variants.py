@@ -82,8 +82,9 @@ def test_every_trial_learns_from_the_data_that_it_drew(null_search, tmp_path) ->
 def test_another_process_and_a_restored_net_have_the_same_data(null_search, tmp_path) -> None:
     search = null_search(arm(space=SIZES))
     setting = pickle.loads(pickle.dumps(TrialSetting.of(search, str(tmp_path))))
-    assert len(setting.task_of({"data": {"num_train": 40}}).train) == 40
-    assert len(setting.task_of({}).train) == 20
+    trial = TrialId("a", 0, 0)
+    assert len(setting.task_of(trial, {"data": {"num_train": 40}}).train) == 40
+    assert len(setting.task_of(trial, {}).train) == 20
     execute(search, folder=tmp_path, executor="local", workers=1)
     best = TrialId("a", 0, 4)
     record = records(tmp_path / "journal.jsonl")[best]

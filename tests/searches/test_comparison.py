@@ -1,6 +1,7 @@
 """The arms of the comparison are fair to each other."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tuneparts.models import DigitsCnn
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
+SEARCHES = Path(__file__).parents[2] / "searches"
 NAMES = (
     "random_vs_partitioned",
     "random_vs_partitioned_mnist",
@@ -90,10 +92,16 @@ def test_the_oracle_knows_the_rotation_and_nothing_else(comparison):
     assert not any(ranges.values())
 
 
-def test_retrained_nets_run_on_the_seeds_of_their_leaders(comparison):
-    trials = Trials(random=2, tpe=2, asha=4, population=4, num_rounds=2, seeds=(3,))
-    assert all(arm.seeds == (3,) for arm in comparison.searches(trials))
-    (followed,) = comparison.retrained(["tpe"], {"tpe": trials.seeds})
-    assert (followed.name, followed.follows, followed.seeds) == ("retrained_tpe", "tpe", (3,))
-    (other,) = comparison.retrained(["partitioned"])
-    assert other.seeds is None
+def test_searching_arms_have_as_many_replicates_as_the_others(comparison):
+    trials = Trials(random=2, tpe=2, asha=4, population=4, num_rounds=2)
+    arms = [*comparison.searches(trials), *comparison.retrained(["tpe"])]
+    assert all(arm.seeds is None for arm in arms)
+    assert (arms[-1].name, arms[-1].follows) == ("retrained_tpe", "tpe")
+
+
+@pytest.mark.parametrize("scale", ["cpu", pytest.param("paper", marks=pytest.mark.slow)])
+def test_no_shipped_search_leaves_an_arm_with_fewer_replicates(scale):
+    for file in sorted(SEARCHES.glob("*.py")):
+        search = load(file.stem, scale=scale)
+        counts = {arm.name: len(search.seeds_of(arm)) for arm in search.arms}
+        assert len(set(counts.values())) == 1, (file.stem, counts)

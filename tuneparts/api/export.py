@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuneparts.api.results import Results
     from tuneparts.search.spec import Arm
 
-Kind: TypeAlias = Literal["optuna", "csv", "parquet", "table"]
+Kind: TypeAlias = Literal["optuna", "csv", "parquet", "table", "results"]
 
 
 def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
@@ -30,7 +30,8 @@ def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
     Args:
         results: Of the run.
         to: `optuna`: a storage with one study per arm; `csv` or `parquet`: trials and steps;
-            `table`: curves of the finished trials, for `tuneparts.search.curves` to read.
+            `table`: curves of the finished trials, for `tuneparts.search.curves` to read;
+            `results`: what `tuneparts report` and `compare` need, to be published.
         out: The storage (`.db` for SQLite, anything else for Optuna's journal) or the table, or
             for the others a folder; in the run's folder `export` when None.
 
@@ -45,6 +46,10 @@ def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
             return [_optuna(results, out or folder / "optuna.db")]
         if to == "table":
             return [_table(results, out or folder / "table.csv")]
+        if to == "results":
+            from tuneparts.api import published
+
+            return published.write(results, out or folder / "results")
         return _frames(results, to, out or folder)
     except OSError as error:
         raise StorageError(f"{results.run.name} cannot be exported: {error}") from error

@@ -1,7 +1,7 @@
 """Add trials, seeds and arms to a run, and run what is new."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ from rich.console import Console
 from tuneparts import executors, settings
 from tuneparts.api.results import Results
 from tuneparts.api.running import Executor, check, execute, fitted, origin
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.reports.metadata import UNTIL_DECIDED
 from tuneparts.search import code, runs
 from tuneparts.search import load as search_files
 
 if TYPE_CHECKING:  # brings torch
+    from tuneparts.reports.always_valid import Decision
     from tuneparts.search.extension import Extension
     from tuneparts.search.spec import Arm, Search
 
@@ -79,6 +81,8 @@ def grow(
     arms: "Sequence[str | Arm]",
     search: str | Path | None,
     lift_stop: bool = False,
+    only: Sequence[str] = (),
+    why: str = "",
     place: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> "tuple[runs.Run, Extension]":
@@ -91,6 +95,8 @@ def grow(
         arms: As of `extend`.
         search: As of `extend`.
         lift_stop: As of `extend`.
+        only: Arms that get the seeds; all when empty.
+        why: What is written down beside what is new.
         place: Where new arms will run: arguments of `running.fitted`.
         dry_run: Write nothing.
 
@@ -113,7 +119,12 @@ def grow(
             code.add(fresh, kept)
         with code.Code.of(kept).importable():
             extension = extended(
-                old, trials=trials, seeds=seeds, arms=fresh, has_limits=not lift_stop
+                old,
+                trials=trials,
+                seeds=seeds,
+                arms=fresh,
+                has_limits=not lift_stop,
+                only=only,
             )
             # What old arms propose depends on the width that the run began with.
             wide = fitted(extension.search, **(place or {"executor": "local"}))
@@ -126,10 +137,76 @@ def grow(
         else:
             extension = dataclasses.replace(extension, notes=stopped_notes(journal))
         if extension.news and not dry_run:
-            run = runs.extend(run, extension.search, extension.news, **origin())
+            news = [*extension.news, *([why] if why else [])]
+            run = runs.extend(run, extension.search, news, **origin())
             if lift_stop:
                 lift_stops(journal)
     return run, extension
+
+
+def until_decided(
+    name: str | None,
+    pair: tuple[str, str],
+    *,
+    within: float | None = None,
+    at_most: int = 20,
+    metric: str = "test/accuracy",
+    executor: Executor = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: float | None = None,
+    console: Console | None = None,
+) -> "Iterator[tuple[Results, Decision]]":
+    """Add paired replicates of two arms until their difference is decided.
+
+    It is decided by a confidence sequence (`reports.always_valid`), which may be looked at after
+    each replicate, and which assumes no more than normal differences.
+
+    Args:
+        name: As of `resume`.
+        pair: Two arms of the run.
+        within: Margin within which they count as equivalent; None for whichever is better only.
+        at_most: Replicates in all after which it stops undecided.
+        metric: By which they are compared.
+        executor: As of `run`.
+        address: As of `run`.
+        workers: As of `run`.
+        cpus: As of `run`.
+        console: As of `run`.
+
+    Yields:
+        The results so far and what they allow to say, before anything is added and after each
+        replicate.
+    """
+    run = runs.named(settings.current().results_dir, name)
+    place = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
+    results = Results(run)
+    while True:
+        decision = results.decide(pair, within=within, metric=metric)
+        yield results, decision
+        if decision.verdict or decision.num >= at_most:
+            return
+        taken = [seed for arm in run.search.arms for seed in run.search.seeds_of(arm)]
+        margin = "" if within is None else f" within {within:g}"
+        made = grow(
+            run,
+            trials=None,
+            seeds=[max(taken) + 1],
+            arms=[],
+            search=None,
+            only=pair,
+            why=f"{UNTIL_DECIDED} {pair[0]}:{pair[1]}{margin}",
+            place=place,
+        )[0]
+        results = execute(
+            made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
+        )
+        if results.decide(pair, within=within, metric=metric).num <= decision.num:
+            raise DataMissingError(
+                f"a replicate is added when both arms finish it, but seed {max(taken) + 1} of "
+                f"{pair[0]} or {pair[1]} failed. See `tuneparts report {run.name}`."
+            )
+        run = made
 
 
 def _arms(old: "Search", arms: "Sequence[str | Arm]", search: str | Path | None) -> "list[Arm]":

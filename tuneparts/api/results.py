@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from torch import nn
 
     from tuneparts.data.config import DataConfig
+    from tuneparts.reports.always_valid import Decision
     from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
-    from tuneparts.search.spec import Search
+    from tuneparts.reports.variance import Spread
+    from tuneparts.search.spec import Arm, Search
     from tuneparts.tracking.card import DataFacts, SearchCard
     from tuneparts.training.learner import Learner
 
@@ -40,8 +42,12 @@ def load(name: str | None = None) -> "Results":
 
     Args:
         name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest of
-            all.
+            all. Or the folder of published results.
     """
+    from tuneparts.api.published import Published, is_published
+
+    if name is not None and is_published(name):
+        return Published(Path(name))
     return Results(runs.named(settings.current().results_dir, name))
 
 
@@ -53,6 +59,11 @@ class Results:
 
     def __init__(self, run: runs.Run) -> None:
         self.run = run
+
+    @property
+    def name(self) -> str:
+        """Of the run."""
+        return self.run.name
 
     @property
     def search(self) -> "Search":
@@ -154,22 +165,56 @@ class Results:
 
         Args:
             pairs: the comparisons; they are adjusted for each other.
-            against: compare this arm with every other one instead. Without either, the arm with the
-                best validation score is.
+            against: compare this arm with every other one instead. Without either, it is the
+                contrast that the search declares, or the arm with the best validation score.
             metric: by which arms are compared.
-            within: margin of equivalence, in units of the metric.
+            within: margin of equivalence, in units of the metric; that of the search when None.
         """
         from tuneparts.reports import compare
 
+        metadata = self.data.metadata
+        within = metadata.within if within is None else within
         if pairs is None:
-            first = against or self.best_arm()
-            pairs = [(first, arm.name) for arm in self.search.arms if arm.name != first]
+            pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
+            if against is not None or pairs is None:
+                first = against or self.best_arm()
+                pairs = [(first, arm.name) for arm in metadata.arms if arm.name != first]
         elif against is not None:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
-            raise ConfigError(f"a comparison has two arms, but {self.run.name} has one.")
+            raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
+        return compare.compare(self.data.selected, metadata, pairs, metric=metric, within=within)
+
+    def decide(
+        self,
+        pair: tuple[str, str],
+        *,
+        within: float | None = None,
+        metric: str = "test/accuracy",
+    ) -> "Decision":
+        """What the replicates that two arms share allow to say, however often one looks.
+
+        Args:
+            pair: two arms; the verdict is on the first.
+            within: margin of equivalence.
+            metric: by which they are compared.
+        """
+        from tuneparts.reports.always_valid import decide
+        from tuneparts.reports.compare import paired_scores
+
+        differences, is_up = paired_scores(self.data.selected, self.data.metadata, pair, metric)
+        return decide(differences, within=within, is_up=is_up)
+
+    def variance(self, metric: str | None = None) -> "list[Spread]":
+        """How much of each arm's spread comes from data, initialisation and search.
+
+        Raises:
+            DataMissingError: The search has no arms that tell them apart.
+        """
+        from tuneparts.reports import variance
+
         data = self.data
-        return compare.compare(data.selected, data.metadata, pairs, metric=metric, within=within)
+        return variance.spreads(data.selected, data.metadata, metric or data.answer_metric)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -180,11 +225,12 @@ class Results:
         Raises:
             DataMissingError: No arm has the metric yet.
         """
-        arms = self.data.verdict(self.search.metric).ranked
+        metric = self.data.metadata.metric
+        arms = self.data.verdict(metric).ranked
         if not arms:
             raise DataMissingError(
-                f"the best arm is the one with the best {self.search.metric}, but no finished "
-                f"trial of {self.run.name} has reported it. Name an arm."
+                f"the best arm is the one with the best {metric}, but no finished "
+                f"trial of {self.name} has reported it. Name an arm."
             )
         return arms[0]
 
@@ -297,7 +343,7 @@ class Results:
         """Write the run for other programs; see `tuneparts.api.export`.
 
         Args:
-            to: optuna, csv, parquet or table.
+            to: optuna, csv, parquet, table or results.
             out: File, or folder of the files; in the run's folder `export` when None.
         """
         from tuneparts.api.export import export
@@ -319,6 +365,8 @@ class Results:
 
 def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     """What a report says of a run besides its numbers."""
+    from tuneparts.reports import checklist
+
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -329,6 +377,20 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         objectives=search.objectives,
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
+        data_draws=_data_draws(search, run.folder),
+        environment={
+            name: redactor.text(text) for name, text in checklist.environment(facts).items()
+        },
+        spaces={
+            arm.name: tuple(redactor.text(f"{path} {dim!r}") for path, dim in arm.space.items())
+            for arm in search.arms
+            if arm.space
+        },
+        compare=search.compare,
+        references=search.references,
+        answer=search.answer,
+        within=search.within,
+        found=search.found,
         figures=_figures(search),
         digest=facts["digest"],
         commit=facts["commit"],
@@ -357,10 +419,34 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.bill_note),
                 judged_on=redactor.text(arm.judged_on),
+                varies=arm.varies,
+                likeness=_likeness(arm),
+                is_tuning=any(
+                    other.follows == arm.name and other.adopts == "config" for other in search.arms
+                ),
             )
             for arm in search.arms
         ),
     )
+
+
+def _likeness(arm: "Arm") -> str:
+    """Twelve digits of all of an arm that makes its scores, but what its replicates vary."""
+    tree = arm.model_dump(mode="json")
+    facts = {name: value for name, value in tree.items() if name not in ("name", "seeds", "varies")}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]:
+    """Whether replicates differ in their data; draws of a whole official set are all the same."""
+    from tuneparts.search import data_record
+
+    if search.data is None:
+        return ""
+    known = (data_record.read(folder) or {}).get("draws", {})
+    digests = {json.dumps(draw, sort_keys=True) for draw in known.values()}
+    is_same = len(known) > 1 and len(digests) == 1
+    return "drawn" if search.draws_data and not is_same else "fixed"
 
 
 def _figures(search: "Search") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from tuneparts import executors, provenance, schema, settings
+from tuneparts import environment, executors, provenance, schema, settings
 from tuneparts.api.results import Results, log_reader, tracking_card
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.journal import TrialId
@@ -212,10 +212,12 @@ def create(search: "Search", *, storage: str | None = None, address: str | None 
 def origin() -> dict[str, Any]:
     """Who asks for something, by which command and with which code; for the card of a run."""
     return {
+        **environment.facts(),
         "command": redact(shlex.join(["tuneparts", *sys.argv[1:]])),
         "commit": provenance.commit(),
         "versions": provenance.versions(),
         "user": provenance.user(),
+        "machine": provenance.machine(),
     }
 
 

@@ -13,6 +13,9 @@ def export(name: str | None, *, to: str, out: Path | None) -> None:
         written = report.load(name).export(to, out)
     for path in map(report.short, written):
         console.print(str(path), highlight=False, soft_wrap=True)
+    if to == "results":
+        folder = written[0].parent
+        console.print(f"read it: tuneparts report {folder}", highlight=False, soft_wrap=True)
     if to == "optuna":
         path = report.short(written[0])
         storage = f"sqlite:///{path}" if path.suffix == ".db" else str(path)

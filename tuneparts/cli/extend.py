@@ -1,8 +1,11 @@
 """`tuneparts extend`: more trials, seeds and arms for a run."""
 
+import math
+
 from tuneparts import settings
 from tuneparts.cli import search as searching
 from tuneparts.cli.output import terminal
+from tuneparts.cli.report import parse_pair
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
@@ -51,6 +54,49 @@ def extend(
         console.print(line, highlight=False, soft_wrap=True)
     if not dry_run:
         searching.execute(run, place, console=console)
+
+
+def until_decided(
+    name: str,
+    pair: str,
+    *,
+    within: float | None,
+    at_most: int,
+    metric: str,
+    place: searching.Place,
+) -> None:
+    """Add replicates of two arms until their difference is decided, and say so after each."""
+    searching.refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, name)
+    one, other = parse_pair(pair)
+    from tuneparts.api import extending
+
+    console = terminal()
+    steps = extending.until_decided(
+        found.name,
+        (one, other),
+        within=within,
+        at_most=at_most,
+        metric=metric,
+        executor=place.executor(found.search),
+        address=place.address,
+        cpus=place.cpus,
+    )
+    for _, step in steps:
+        span = step.interval
+        bounds = "no interval yet"
+        if math.isfinite(span.low):
+            bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
+        console.print(
+            f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, {bounds}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    words = {"equivalent": f"{one} and {other} are equivalent within {within}"}
+    said = words.get(step.verdict, f"{one} is {step.verdict} than {other}")
+    if not step.verdict:
+        said = f"cannot tell {one} from {other} with {step.num} replicates"
+    console.print(said, highlight=False)
 
 
 def parse_trials(text: str | None) -> int | dict[str, int] | None:

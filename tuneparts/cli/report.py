@@ -1,12 +1,13 @@
 """`tuneparts report | compare | ranks`: print what runs have found."""
 
 import dataclasses
+import math
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneparts import settings
+from tuneparts import atomic, settings
 from tuneparts.cli.output import Form, records, terminal
 from tuneparts.cli.output import write as write_rows
 from tuneparts.errors import ConfigError
@@ -19,16 +20,39 @@ if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
 
 
 def load(name: str | None) -> "Results":
-    """Find a run first, and import what reads it then."""
+    """Find a run or published results first, and import what reads them then."""
+    if name is not None and (Path(name) / "trials.csv").is_file():
+        from tuneparts import api
+
+        return api.load(name)
     run = runs.named(settings.current().results_dir, name, begun=True)
     from tuneparts import api
 
     return api.Results(run)
 
 
-def report(name: str | None, *, open_page: bool, form: Form = Form.TABLE) -> None:
-    """Print a run's answer and table, and write its files; for a program, the table alone."""
+def report(
+    name: str | None, *, open_page: bool, by_source: bool = False, form: Form = Form.TABLE
+) -> None:
+    """Print a run's answer and table, and write its files; for a program, the table alone.
+
+    Args:
+        name: the run, or a folder of published results; None for the newest run.
+        open_page: in a browser.
+        by_source: the spread of arms by its source instead.
+        form: for a person or a program.
+    """
     console = terminal(form)
+    if by_source:
+        from tuneparts.reports import rendering, variance
+
+        data = (results := load(name)).data
+        table = variance.table(results.variance(), data.metadata, data.answer_metric)
+        if form is Form.TABLE:
+            rendering.show(console, table)
+        else:
+            write_rows(form, "spread", records(table), run=results.name)
+        return
     with console.status("reading the run"):
         results = load(name)
     if form is not Form.TABLE:
@@ -89,9 +113,12 @@ def compare(
     found = results.compare(asked, against=against, metric=metric, within=within)
     if form is not Form.TABLE:
         rows = [dataclasses.asdict(one) for one in found]
-        write_rows(form, "comparisons", rows, run=results.run.name, metric=metric)
+        for row in rows:  # JSON has no NaN
+            row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
+        write_rows(form, "comparisons", rows, run=results.name, metric=metric)
         return
-    table = comparing.table(found, results.data.metadata, metric=metric, within=within)
+    margin = results.data.metadata.within if within is None else within
+    table = comparing.table(found, results.data.metadata, metric=metric, within=margin)
     rendering.show(terminal(), table)
 
 
@@ -113,10 +140,11 @@ def ranks(
     *,
     metric: str,
     plot: Path | None,
+    out: Path | None = None,
     mix_scales: bool = False,
     form: Form = Form.TABLE,
 ) -> None:
-    """Print the arms that several runs share, by mean rank over the runs."""
+    """Print the arms that several runs share, by their scores over the runs."""
     from tuneparts.cli import plots
 
     if plot is not None:
@@ -126,20 +154,29 @@ def ranks(
     if not mix_scales:
         refuse_mixed_scales(found)
     from tuneparts import api
+    from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports import rendering
+    from tuneparts.reports.figures import benchmarks
     from tuneparts.reports.figures.sweeps import tasks
+    from tuneparts.reports.page import benchmark_page
 
     console = terminal(form)
     with console.status("reading the runs"):
         read = [api.Results(run).data for run in found]
     setting, values = difference({run.name: run.card["search"]["data"] for run in found})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
-    table = over_tasks.table(list(zip(labels, read, strict=True)), metric)
+    named = list(zip(map(str, labels), read, strict=True))
+    together = benchmark.collect(named, metric)
+    table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
     else:
         write_rows(form, "arms", records(table), runs=[run.name for run in found], metric=metric)
+    if out is not None:
+        text = benchmark_page(table, benchmarks.draw(named, together))
+        atomic.write_text(out / "benchmark.html", text)
+        atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
+        console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
 

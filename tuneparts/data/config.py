@@ -49,8 +49,10 @@ class DataConfig(Config):
     that has none."""
     pool: int = Field(default=1, ge=1)
     """Average blocks of this side, after any rotation: 2 makes 28 x 28 images 14 x 14."""
-    seed: int = 0
-    """Chooses splits, subsets and generated examples; angles do not depend on it."""
+    seed: int | None = None
+    """None: every replicate of a search draws anew: subsets, splits, generated examples, angles,
+    and the test part of a set that has no official one. A number fixes all of it in all
+    replicates; it chooses subsets, splits and generated examples."""
     root: str | None = None
     """The only folder to look in; None looks in the usual places."""
     image_size: int | None = Field(default=None, ge=1)
@@ -111,34 +113,40 @@ class DataConfig(Config):
         """Whether a function of one's own, or another target than classes, is part of it."""
         return sets.lookup(self.name).own_path is not None or self.target != Classes()
 
-    def load(self) -> Task:
-        """Read the set and split it."""
+    def load(self, replicate: int | None = None) -> Task:
+        """Read the set and split it.
+
+        Args:
+            replicate: seed of the replicate whose draw of the data it is; without one, and where
+                `seed` is given, it is one fixed draw.
+        """
+        draw = replicate if self.seed is None else None
         data_set = sets.lookup(self.name)
-        parts = self._read(data_set)
-        strata, seed = self.target.strata, self.seed
+        seed = (self.seed or 0) if draw is None else draw
+        parts = self._read(data_set, seed, is_drawn=draw is not None)
+        strata = self.target.strata
         rest = np.arange(len(parts.train))
         if parts.test is None:
             rest, test_indices = split.held_out(
                 strata(parts.train.labels), num=self.num_test, seed=seed
             )
-            test = self._variant(parts.train, test_indices, part="train")
+            test = self._variant(parts.train, test_indices, part="train", draw=draw)
         else:
             test_indices = split.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
-            test = self._variant(parts.test, test_indices, part="test")
+            test = self._variant(parts.test, test_indices, part="test", draw=draw)
         train_indices, val_indices = split.train_val(
             strata(parts.train.labels[rest]),
             num_train=self.num_train,
             num_val=self.num_val if parts.val is None else 0,
             seed=seed,
         )
-        train = self._variant(parts.train, rest[train_indices], part="train")
+        train = self._variant(parts.train, rest[train_indices], part="train", draw=draw)
         if parts.val is None:
-            val = self._variant(parts.train, rest[val_indices], part="train")
+            val = self._variant(parts.train, rest[val_indices], part="train", draw=draw)
         else:
             num, labels = self.num_val or None, strata(parts.val.labels)
-            val = self._variant(
-                parts.val, split.subset(labels, num=num, seed=seed, part="val"), part="val"
-            )
+            chosen = split.subset(labels, num=num, seed=seed, part="val")
+            val = self._variant(parts.val, chosen, part="val", draw=draw)
         mean, std = (
             channel_statistics(train.inputs) if self.standardise else (data_set.mean, data_set.std)
         )
@@ -153,14 +161,15 @@ class DataConfig(Config):
             target=self.target,
         )
 
-    def _read(self, data_set: sets.DataSet) -> Parts:
+    def _read(self, data_set: sets.DataSet, seed: int, *, is_drawn: bool) -> Parts:
         roots = sets.roots(self.root)
         parts = data_set.find(roots).read(
             Request(
                 image_size=self.image_size,
                 num_train=(self.num_train or 0) + self.num_val,
                 num_test=self.num_test or 0,
-                seed=self.seed,
+                seed=seed,
+                is_drawn=is_drawn,
                 input_selection=self.input_selection,
                 arguments=self.arguments,
                 target=self.target,
@@ -181,6 +190,7 @@ class DataConfig(Config):
         indices: npt.NDArray[np.int64],
         *,
         part: Literal["train", "val", "test"],
+        draw: int | None,
     ) -> Examples:
         chosen = official.subset(indices)
         if not self.rotated and self.pool == 1:
@@ -200,6 +210,6 @@ class DataConfig(Config):
                 f"`{self.name}` take {stored.nbytes >> 20} MiB. Lower `num_train`, "
                 "`num_test` or `image_size`."
             )
-        degrees = angles(len(official), part)[indices] if self.rotated else None
+        degrees = angles(len(official), part, draw)[indices] if self.rotated else None
         images = resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
         return Examples(images, chosen.labels, degrees)

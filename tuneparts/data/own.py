@@ -80,7 +80,7 @@ def read(path: str, request: Request) -> Parts:
         DataError: It fails, or returns what cannot be learnt from.
     """
     try:
-        made = function(path)(**request.arguments)
+        made = _call(function(path), request)
     except Exception as error:  # whatever somebody else's function raises
         raise DataError(
             f"the data function `{path}` raised {type(error).__name__}: {error}"
@@ -102,6 +102,14 @@ def read(path: str, request: Request) -> Parts:
         if isinstance(request.target, Classes)
         else 0,
     )
+
+
+def _call(make: Callable[..., Any], request: Request) -> Any:
+    """Call a data function; one that takes a `seed` gets that of a replicate that draws anew."""
+    drawn = {}
+    if request.is_drawn and "seed" in inspect.signature(make).parameters:
+        drawn = {"seed": request.seed}
+    return make(**{**drawn, **request.arguments})
 
 
 def _by_part(made: Any) -> list[tuple[str, Any]]:

@@ -2,7 +2,8 @@
 
 Every image has one fixed angle, uniform over the full circle, as in the rotated MNIST and CIFAR-10
 of Immer et al. (2022): bilinear, zeros outside, train and test parts alike. The angle belongs to
-the image's place in the official part, whatever subset it is used in.
+the image's place in the official part, whatever subset it is used in. Each draw of the data has
+angles of its own.
 
 Shapes: N images, C channels, H height, W width, B images at a time.
 """
@@ -22,9 +23,21 @@ ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20
 
 
-def angles(count: int, part: Literal["train", "val", "test"]) -> npt.NDArray[np.float64]:
-    """Degrees in [-180, 180) of the first `count` images of an official part; (count,)."""
-    generator = seeding.numpy_generator(ROTATION_SEEDS[part], "data", "rotation")
+def angles(
+    count: int, part: Literal["train", "val", "test"], draw: int | None = None
+) -> npt.NDArray[np.float64]:
+    """Degrees in [-180, 180) of the first `count` images of an official part; (count,).
+
+    Args:
+        count: images of the part.
+        part: each has a stream of its own.
+        draw: seed of a replicate; None for the angles that are fixed for ever.
+    """
+    generator = (
+        seeding.numpy_generator(ROTATION_SEEDS[part], "data", "rotation")
+        if draw is None
+        else seeding.numpy_generator(draw, "data", "rotation", part)
+    )
     return generator.uniform(-180.0, 180.0, count)
 
 

@@ -20,6 +20,8 @@ class Request:
     """Training and validation examples wanted, for generated sets."""
     num_test: int = 0
     seed: int = 0
+    is_drawn: bool = False
+    """Whether this is the draw of one replicate, whose seed may choose what is usually fixed."""
     input_selection: InputSelection | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """For a function of one's own."""

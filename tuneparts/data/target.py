@@ -115,6 +115,8 @@ class Target(Named):
                 one.unit,
                 one.decimals,
                 f"{one.meaning}, {where}",
+                one.low,
+                one.high,
             )
             for split, where in _WHERE.items()
             for one in self.metrics
@@ -122,10 +124,10 @@ class Target(Named):
 
 
 _LIKELIHOOD = (
-    Metric("accuracy", Direction.UP, "", 4, "fraction classified right"),
-    Metric("nll", Direction.DOWN, "nats", 4, "mean negative log-likelihood"),
-    Metric("ece", Direction.DOWN, "", 4, "calibration error, 15 bins"),
-    Metric("brier", Direction.DOWN, "", 4, "Brier score over all classes"),
+    Metric("accuracy", Direction.UP, "", 4, "fraction classified right", 0, 1),
+    Metric("nll", Direction.DOWN, "nats", 4, "mean negative log-likelihood", 0),
+    Metric("ece", Direction.DOWN, "", 4, "calibration error, 15 bins", 0, 1),
+    Metric("brier", Direction.DOWN, "", 4, "Brier score over all classes", 0, 2),
 )
 
 
@@ -187,7 +189,7 @@ class Binary(Target):
 
     metrics = (
         *_LIKELIHOOD,
-        Metric("auc", Direction.UP, "", 4, "area under the ROC curve"),
+        Metric("auc", Direction.UP, "", 4, "area under the ROC curve", 0, 1),
     )
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
@@ -237,8 +239,8 @@ class Values(Target):
     """
 
     metrics = (
-        Metric("mse", Direction.DOWN, "", 4, "mean squared error"),
-        Metric("rmse", Direction.DOWN, "", 4, "root of the mean squared error"),
+        Metric("mse", Direction.DOWN, "", 4, "mean squared error", 0),
+        Metric("rmse", Direction.DOWN, "", 4, "root of the mean squared error", 0),
         Metric("r2", Direction.UP, "", 4, "share of the labels' variance explained"),
     )
 

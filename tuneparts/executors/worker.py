@@ -40,6 +40,7 @@ from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
+from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import DATA_KEY, Search, method_config, variant_name
 from tuneparts.search.storage import Folder
@@ -63,11 +64,21 @@ class TrialSetting:
     """Whether rows tell what the worker used of its machine."""
     variants: Mapping[str, Task] = field(default_factory=dict)
     """Data of the trials that have other data than the search: `variant_name` -> task."""
+    draws: Mapping[int, tuple[Task, Mapping[str, Task]]] = field(default_factory=dict)
+    """Task and variants of each draw of the data, where replicates have data of their own."""
+    seeds: Mapping[str, ArmSeeds] = field(default_factory=dict)
+    """Arm -> which seed each source of randomness has."""
 
-    def task_of(self, config: Mapping[str, Any]) -> Task:
+    def task_of(self, trial: TrialId, config: Mapping[str, Any]) -> Task:
         """The data that a trial of this config learns from."""
+        draw = self.seeds[trial.arm].data(trial.seed) if trial.arm in self.seeds else None
+        task, variants = (self.task, self.variants) if draw is None else self.draws[draw]
         changes = config.get(DATA_KEY)
-        return self.variants[variant_name(changes)] if changes else self.task
+        return variants[variant_name(changes)] if changes else task
+
+    def learner_seed(self, trial: TrialId) -> int:
+        """The seed of a trial's learner."""
+        return self.seeds[trial.arm].init(trial.seed) if trial.arm in self.seeds else trial.seed
 
     @classmethod
     def of(
@@ -87,11 +98,15 @@ class TrialSetting:
         """
         code = code or Code()
         with code.importable():
-            task = search.load_data()
-            variants = search.load_variants()
+            draws = {
+                draw: (search.load_data(draw=draw), search.load_variants(draw))
+                for draw in search.data_draws()
+            }
+            task, variants = next(iter(draws.values()))
             check(search, task, variants)
+            drawn = {draw: both for draw, both in draws.items() if draw is not None}
             if folder is not None and search.data is not None:
-                data_record.keep(task, folder, variants)
+                data_record.keep(task, folder, variants, drawn)
         return cls(
             task=task,
             storage=storage,
@@ -100,6 +115,8 @@ class TrialSetting:
             system_metrics=settings.current().system_metrics,
             code=code,
             variants=variants,
+            draws=drawn,
+            seeds={arm.name: search.arm_seeds(arm) for arm in search.arms},
         )
 
 
@@ -251,8 +268,8 @@ class SegmentExecution:
     def fresh(self) -> Learner:
         """Build the learner at its start; in several processes where the trial has several GPUs."""
         context = Context(
-            task=self._setting.task_of(self._segment.config),
-            seed=self._segment.trial.seed,
+            task=self._setting.task_of(self._segment.trial, self._segment.config),
+            seed=self._setting.learner_seed(self._segment.trial),
             device=available_device(self._gpus),
             score_test_always=self._setting.score_test_always,
             tasks=self._tasks,
@@ -369,7 +386,8 @@ def restore_learner(
             "`keep_checkpoints=True` in the search."
         )
     task = trial_data(search, trial, config)
-    context = Context(task=task, seed=trial.seed, device=torch.device("cpu"))
+    seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
+    context = Context(task=task, seed=seed, device=torch.device("cpu"))
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner
@@ -377,8 +395,9 @@ def restore_learner(
 
 def trial_data(search: Search, trial: TrialId, config: Mapping[str, Any]) -> Task:
     """Load the data that a trial of a search learns from."""
-    has_variants = search.arm(trial.arm).has_variants
-    return search.load_data(config.get(DATA_KEY) if has_variants else None)
+    arm = search.arm(trial.arm)
+    changes = config.get(DATA_KEY) if arm.has_variants else None
+    return search.load_data(changes, search.arm_seeds(arm).data(trial.seed))
 
 
 def give_back_memory() -> None:

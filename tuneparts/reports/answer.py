@@ -5,13 +5,18 @@ zero; the comparisons are those of `verdict`.
 """
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
 from tuneparts import schema
+from tuneparts.reports.contrast import nothing_said
 from tuneparts.reports.statistics import Difference
 from tuneparts.reports.tables import label, number, spread
 from tuneparts.reports.verdict import Verdict
+
+_MOST_NAMED = 3
+"""Arms that are named where many cannot be told apart; the table has all of them."""
 
 
 def answer(verdict: Verdict, summary: pd.DataFrame) -> str:
@@ -42,17 +47,24 @@ def _comparison(summary: pd.DataFrame, verdict: Verdict) -> str:
     cost = f"at {_bill(summary, first)} passes per seed against {_bill(summary, second)}"
     rival = f"{second}, {_score(summary, second, metric)}"
     if gap.interval is None:
-        return f"{lead}, before {rival}, {cost}; one seed: no uncertainty, so no claim"
+        return f"{lead}, before {rival}, {cost}; {nothing_said(gap.num)}"
     distance = f"{_gap(gap, metric, len(verdict.gaps))}, {cost}"
     others = [name for name in verdict.alike if name != second]
     if second in verdict.alike:
-        also = f" (nor from {', '.join(others)})" if others else ""
+        also = f" (nor from {_listed(others)})" if others else ""
         return f"{lead}, but cannot be told apart from {rival}{also}: {distance}"
     # An arm further behind may still be too uncertain to be told from the first.
     unknown = [name for name, other in verdict.gaps.items() if other.interval is None]
-    rest = f"; it cannot be told apart from {', '.join(others)}" if others else ""
-    rest += f"; one seed of {', '.join(unknown)} allows no comparison" if unknown else ""
+    rest = f"; it cannot be told apart from {_listed(others)}" if others else ""
+    rest += f"; too few replicates of {_listed(unknown)} allow no comparison" if unknown else ""
     return f"{lead}, and is ahead of {rival}: {distance}{rest}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:

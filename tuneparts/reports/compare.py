@@ -9,13 +9,13 @@ was not found.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.metadata import UNTIL_DECIDED, ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Table
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import Contrast, Interval, contrast
@@ -73,7 +73,25 @@ def compare(
     if within is not None and not (math.isfinite(within) and within > 0):
         raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
     scores = {name: _scores(selected, name, metric) for name in _checked(pairs, metadata)}
-    return verdicts(scores, pairs, is_up=is_up, within=within)
+    found = verdicts(scores, pairs, is_up=is_up, within=within)
+    return [replace(one, interval=bounded(one.interval, metric)) for one in found]
+
+
+def paired_scores(
+    selected: pd.DataFrame, metadata: ReportMetadata, pair: tuple[str, str], metric: str
+) -> tuple[list[float], bool]:
+    """Differences of two arms over the seeds that both have, in order; whether more is better."""
+    is_up = _is_up(metric)
+    one, other = (_scores(selected, name, metric) for name in _checked([pair], metadata))
+    return [one[seed] - other[seed] for seed in sorted(set(one) & set(other))], is_up
+
+
+def bounded(interval: Interval | None, metric: str) -> Interval | None:
+    """An interval of a difference without what differences of the metric cannot be."""
+    if interval is None:
+        return None
+    low, high = schema.lookup(metric).bounded_gap(interval.low, interval.high)
+    return Interval(low, high, interval.level)
 
 
 def verdicts(
@@ -177,6 +195,13 @@ def table(
     ]
     if any(one.num < FEWEST for one in comparisons):
         notes.append(f"Fewer than {FEWEST} replicates say nothing.")
+    told = [one for one in metadata.history if UNTIL_DECIDED in one]
+    if told:
+        pair = told[-1].partition(UNTIL_DECIDED)[2].split()[0].rstrip(";")
+        notes.append(
+            f"Replicates were added until {pair} was decided, so the interval of that pair here is "
+            "too narrow; `tuneparts extend --until-decided` prints the one that holds at any time."
+        )
     if not all(one.is_paired for one in comparisons):
         notes.append("Pairs without common seeds are compared by Welch's error (1947).")
     return Table.of_rows(

@@ -7,13 +7,18 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.selection import Best, Selection
+
+UNTIL_DECIDED = "added until decided:"
+"""How the history of a run begins to say that replicates were added by a stopping rule."""
+SOURCES = ("data", "init", "search")
+"""What replicates draw anew, unless an arm holds some of it."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,20 @@ class ArmMetadata:
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    varies: tuple[str, ...] = SOURCES
+    """What its replicates draw anew."""
+    likeness: str = ""
+    """The same for arms that differ in nothing but name, seeds and `varies`."""
+    is_tuning: bool = False
+    """Whether it only finds the config that another arm trains at under a fresh seed."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
+
+    @property
+    def competes(self) -> bool:
+        """Whether it is a rival, and not only there for another arm: its tuning, or its spread."""
+        return not self.is_tuning and len(self.varies) == len(SOURCES)
 
     @property
     def num_expected(self) -> int:
@@ -70,6 +86,22 @@ class ReportMetadata:
     """Metrics that are weighed against each other, the selection metric first; or none."""
     selection: Mapping[str, Any] = field(default_factory=dict)
     """The rule that selects, as JSON; the best by the metric where it is empty."""
+    data_draws: Literal["", "fixed", "drawn"] = ""
+    """Whether every replicate has data of its own; empty where nothing is learnt from data."""
+    compare: tuple[str, ...] = ()
+    """The two arms whose contrast answers the question, if it has one."""
+    references: tuple[str, ...] = ()
+    """Arms that bound the others instead of competing, worst first."""
+    answer: str = "difference"
+    """What is stated of the contrast: difference, equivalent_trials, found."""
+    within: float | None = None
+    """Margin of equivalence."""
+    found: Mapping[str, float | None] = field(default_factory=dict)
+    """Hypers that the question is about, with their true values where known."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Machine, packages and the user's repository, in words."""
+    spaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Arm -> the dimensions that it draws from, in words."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""
@@ -87,6 +119,18 @@ class ReportMetadata:
     """What was stopped; trials that had not started then are counted as such."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
+
+    @property
+    def replication(self) -> str:
+        """What differs between replicates, in a sentence; empty where there is no data."""
+        if self.data_draws == "drawn":
+            return "Each replicate draws its data anew, for all arms the same."
+        if self.data_draws == "fixed":
+            return (
+                "All replicates share one fixed draw of the data, so intervals say nothing about "
+                "other data."
+            )
+        return ""
 
     @property
     def rule(self) -> Selection:

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
-from tuneparts.reports import rendering
+from tuneparts.reports import checklist, evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
@@ -47,10 +47,12 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>',
         f'<p class="answer">{escape(run_data.answer)}</p>{_words()}</header>',
         *_tables(run_data),
+        *_verdicts(run_data),
         *(_figure(name, drawing) for name, drawing in drawings.items()),
         _troubles(run_data.trials),
         _notes(metadata.notes),
         _provenance(run_data),
+        _checklist(run_data),
     ]
     return _document(title, body)
 
@@ -58,6 +60,17 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
 def figure_page(drawing: Drawing) -> str:
     """Return one figure, with its caption and data, as a page of its own."""
     return _document(escape(drawing.title), [_figure("figure", drawing)])
+
+
+def benchmark_page(table: rendering.Table, drawings: Mapping[str, Drawing]) -> str:
+    """Return the page of a benchmark: its table and figures."""
+    heading = escape(table.heading)
+    body = [
+        f"<header><h1>{heading}</h1>{_words()}</header>",
+        f"<section><h2>Scores</h2>{rendering.to_html(table)}</section>",
+        *(_figure(name, drawing) for name, drawing in drawings.items()),
+    ]
+    return _document(heading, body)
 
 
 def address(request: str) -> str:
@@ -114,6 +127,13 @@ def _tables(run_data: RunData) -> list[str]:
         for table in run_data.tables
     ]
     return [*parts, _download("table.csv", to_csv(run_data.summary, run_data.metadata))]
+
+
+def _verdicts(run_data: RunData) -> list[str]:
+    return [
+        f"<section><h2>{escape(table.heading)}</h2>{rendering.to_html(table)}</section>"
+        for table in evidence.build(run_data)
+    ]
 
 
 def _figure(name: str, drawing: Drawing | Note) -> str:
@@ -180,6 +200,17 @@ def _provenance(run_data: RunData) -> str:
         for name, value in facts.items()
     )
     return f'<section><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
+
+
+def _checklist(run_data: RunData) -> str:
+    rows = "".join(
+        f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>"
+        for question, answer in checklist.items(run_data).items()
+    )
+    return (
+        "<section><h2>Reproducibility checklist</h2><details><summary>Filled in "
+        f'from the run</summary><dl class="facts">{rows}</dl></details></section>'
+    )
 
 
 def _download(name: str, csv: str, *, more: str = "") -> str:

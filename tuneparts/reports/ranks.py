@@ -1,117 +1,89 @@
-"""Which arm is good on every task: ranks of the arms that several runs share.
-
-Ranks make tasks of different difficulty count alike. Whether they differ at all is asked with
-Friedman's test, as Demsar (2006) recommends for comparing methods over data sets.
-"""
+"""The table of a benchmark: arms over several runs, by their score over all tasks."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+from collections.abc import Sequence
 
 from tuneparts import schema
-from tuneparts.errors import ConfigError
+from tuneparts.reports.benchmark import FEWEST_ARMS, FEWEST_TASKS, Benchmark
 from tuneparts.reports.rendering import Cell, Column, Table
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label, number, spread
 
 
-@dataclass(frozen=True, eq=False)
-class Ranks:
-    """Ranks (T, A) of A arms on T tasks, 1 the best; equal scores share the mean of their ranks."""
-
-    tasks: tuple[str, ...]
-    arms: tuple[str, ...]
-    ranks_TA: npt.NDArray[np.float64]
-
-    @property
-    def means(self) -> npt.NDArray[np.float64]:
-        """(A,) Each arm's rank averaged over tasks."""
-        return np.asarray(self.ranks_TA.mean(axis=0))
-
-    @property
-    def friedman(self) -> float:
-        """p-value of all arms being alike; NaN below two tasks or three arms."""
-        num_tasks, num_arms = self.ranks_TA.shape
-        if num_tasks < 2 or num_arms < 3 or np.ptp(self.ranks_TA) == 0:
-            return math.nan
-        from scipy import stats  # takes more than a second to import
-
-        return float(stats.friedmanchisquare(*self.ranks_TA.T).pvalue)
-
-
-def ranks(scores: Mapping[str, Mapping[str, float]], *, larger_is_better: bool) -> Ranks:
-    """Rank the arms that have a score on every task.
-
-    Args:
-        scores: task -> arm -> mean score; the first task gives the order of the arms.
-        larger_is_better: direction of the score.
-    """
-    if not scores:
-        raise ConfigError("ranks are taken over at least one task, but got none. Name a run.")
-    arms = [
-        arm
-        for arm in next(iter(scores.values()))
-        if all(not math.isnan(of_task.get(arm, math.nan)) for of_task in scores.values())
-    ]
-    if len(arms) < 2:
-        raise ConfigError(
-            f"ranks compare at least two arms that every run has scores of, but {list(scores)} "
-            f"share {arms}. Name runs of searches with the same arms."
-        )
-    values_TA = np.array([[of_task[arm] for arm in arms] for of_task in scores.values()])
-    signed_TA = -values_TA if larger_is_better else values_TA
-    from scipy import stats
-
-    return Ranks(tuple(scores), tuple(arms), stats.rankdata(signed_TA, axis=1))
-
-
-def table(runs: Sequence[tuple[str, RunData]], metric: str) -> Table:
-    """Build the table of arms by mean rank, with rank and score on each task.
+def table(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> Table:
+    """Build the table: interquartile mean, mean rank, and score and rank on each task.
 
     Args:
         runs: name of the task, and what its run left.
-        metric: what is ranked, of the trial selected by validation.
+        found: the same, brought together by `benchmark.collect`.
     """
-    summaries = {task: run_data.summary.set_index("arm") for task, run_data in runs}
-    scores = {task: _means(summary, metric) for task, summary in summaries.items()}
-    quantity = schema.lookup(metric)
-    found = ranks(scores, larger_is_better=quantity.direction is schema.Direction.UP)
-    order = np.argsort(found.means, kind="stable")
-    columns = [
-        Column("arm", tuple(Cell(found.arms[i]) for i in order), is_number=False),
-        Column("mean rank", tuple(Cell(number(found.means[i], 2)) for i in order)),
+    metric, quantity = found.metric, schema.lookup(found.metric)
+    middle = found.interquartile_means()
+    sign = -1 if found.larger_is_better else 1
+    order = sorted(range(len(found.arms)), key=lambda i: sign * middle[found.arms[i]][0])
+    arms = [found.arms[i] for i in order]
+    spans = [middle[arm] for arm in arms]
+    means = [
+        f"{number(mean, 3)} ({number(span.low, 3)} to {number(span.high, 3)})"
+        for mean, span in spans
     ]
-    winners = {task: run_data.verdict(metric).winner for task, run_data in runs}
-    for position, task in enumerate(found.tasks):
+    ranks_TA = found.ranks
+    mean_ranks = ranks_TA.mean(axis=0)
+    columns = [
+        Column("arm", tuple(map(Cell, arms)), is_number=False),
+        Column("interquartile mean", tuple(map(Cell, means))),
+        Column("mean rank", tuple(Cell(number(mean_ranks[i], 2)) for i in order)),
+    ]
+    for position, (task, data) in enumerate(runs):
+        summary, winner = data.summary.set_index("arm"), data.verdict(metric).winner
         cells = []
         for i in order:
-            row = summaries[task].loc[found.arms[i]]
+            row = summary.loc[found.arms[i]].to_dict()
             score = spread(row[metric], row[f"{metric}:se"], quantity.decimals)
-            text = f"{score} ({found.ranks_TA[position, i]:g})"
-            cells.append(Cell(text, is_bold=found.arms[i] == winners[task]))
+            text = f"{score} ({ranks_TA[position, i]:g})"
+            cells.append(Cell(text, is_bold=found.arms[i] == winner))
         columns.append(Column(task, tuple(cells)))
-    left_out = sorted({arm for of_task in scores.values() for arm in of_task} - set(found.arms))
+    return Table(f"Benchmark by {label(metric)}", tuple(columns), _notes(runs, found))
+
+
+def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, ...]:
+    scale = (
+        "Interquartile means are of scores with 0 and 1 at the references of each task"
+        if found.is_normalised
+        else "Interquartile means are of scores as they are, because not every task has two "
+        "references (`none` and `oracle`), so tasks of larger scores weigh more"
+    )
     notes = [
-        f"{label(metric)}, mean ± standard error over seeds, and in brackets the rank; bold where "
-        "an arm is ahead of all others on a task."
+        f"{scale}; 95 % intervals from a bootstrap over tasks ({len(found.tasks)}), then over "
+        "replicates.",
+        f"{label(found.metric)} on each task: mean ± standard error over seeds, and in brackets "
+        "the rank; bold where an arm is ahead of all others on a task.",
     ]
-    if not math.isnan(found.friedman):
+    if math.isnan(found.friedman):
         notes.append(
-            f"Friedman's test of all arms being alike over {len(found.tasks)} tasks: "
-            f"p = {found.friedman:.2g}."
+            f"No test of ranks: that needs at least {FEWEST_TASKS} tasks and {FEWEST_ARMS} arms, "
+            f"and here are {len(found.tasks)} and {len(found.arms)}."
         )
+    else:
+        notes.append(
+            f"Friedman's test of all arms being alike: p = {found.friedman:.2g}; mean ranks that "
+            f"lie {found.critical_difference:.2f} apart differ at 5 % (Nemenyi)."
+        )
+    names = {arm.name for _, data in runs for arm in data.metadata.arms}
+    left_out = sorted(names - set(found.arms))
     if left_out:
-        notes.append(f"Without a score on every task, so left out: {', '.join(left_out)}.")
-    digests = ", ".join(f"{task} {run_data.metadata.digest}" for task, run_data in runs)
-    notes.append(f"digests: {digests}")
-    return Table(f"Ranks by {label(metric)}", tuple(columns), tuple(notes))
-
-
-def _means(summary: pd.DataFrame, metric: str) -> dict[str, float]:
-    if metric not in summary:
-        return {}
-    return {str(arm): float(value) for arm, value in summary[metric].items()}
+        notes.append(
+            "References, tuning, and arms without a score on every task are left out: "
+            f"{', '.join(left_out)}."
+        )
+    kinds = {data.metadata.data_draws for _, data in runs if data.metadata.data_draws}
+    if kinds:
+        words = {"drawn": "draw their data anew", "fixed": "share one fixed draw of the data"}
+        notes.append(
+            "Replicates " + " or, by task, ".join(words[kind] for kind in sorted(kinds)) + "."
+        )
+    fewest = min(len(scores) for scores in found.scores_SA)
+    if fewest < 3:
+        notes.append(f"A task has {fewest} replicates, which say nothing.")
+    digests = ", ".join(f"{task} {data.metadata.digest}" for task, data in runs)
+    return (*notes, f"digests: {digests}")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
-from tuneparts.reports import answer, fronts, tables
+from tuneparts.reports import answer, contrast, fronts, tables
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
@@ -73,18 +73,26 @@ class RunData:
 
     @cached_property
     def answer(self) -> str:
-        """The question answered in one sentence, by test data if any trial has seen them."""
-        own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
-        metric = own if usual not in self.trials and own in self.trials else usual
+        """The question answered: the contrast that the search declares, then the best arm."""
+        metric = self.answer_metric
         with schema.using(*self.metadata.metrics):
-            return self._answer(metric)
+            first = contrast.sentence(self.trials, self.selected, self.metadata, metric)
+            return " ".join(filter(None, [first, self._answer(metric)]))
+
+    @property
+    def answer_metric(self) -> str:
+        """What the answer is about: scores of test data, if any trial has seen them."""
+        own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
+        return own if usual not in self.trials and own in self.trials else usual
 
     def _answer(self, metric: str) -> str:
         """One sentence for the arms of each set of examples that arms are judged on."""
         groups: dict[str, list[ArmMetadata]] = {}
         for arm in self.metadata.arms:
-            groups.setdefault(arm.judged_on, []).append(arm)
-        if len(groups) <= 1:
+            if arm.name not in self.metadata.references and arm.competes:
+                groups.setdefault(arm.judged_on, []).append(arm)
+        competing = sum(map(len, groups.values()))
+        if not groups or (len(groups) == 1 and competing == len(self.metadata.arms)):
             return answer.answer(self.verdict(metric), self.summary)
         answers = []
         for judged_on, arms in groups.items():
@@ -94,8 +102,11 @@ class RunData:
                 replace(self.metadata, arms=tuple(arms)),
                 metric,
             )
-            text = answer.answer(verdict, self.summary[self.summary["arm"].isin(names)])
-            answers.append(f"With {judged_on or 'the data as it is'}: {text}")
+            # What failed in a reference arm is told too.
+            told = self.summary["arm"].isin(names) | (len(groups) == 1)
+            text = answer.answer(verdict, self.summary[told])
+            where = f"With {judged_on or 'the data as it is'}: " if len(groups) > 1 else ""
+            answers.append(where + text)
         return " ".join(answers)
 
     def verdict(self, metric: str) -> Verdict:

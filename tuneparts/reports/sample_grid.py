@@ -77,15 +77,17 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], s
             found.append((arm, own.iloc[0], values))
     if not found:
         return (), ""
+    seeds = {int(row["seed"]): search.arm_seeds(arm) for arm, row, _ in found}
     try:
-        task = search.data.load()
+        tasks = {seed: search.load_data(draw=of_arm.data(seed)) for seed, of_arm in seeds.items()}
     except DataError as error:
         return (), f"The data is not on this machine: {error}"
+    task = next(iter(tasks.values()))
     if len(task.in_shape) != 3:
         return (), "Inputs are vectors; only images can be shown."
     if not task.has_pixels:
         return (), "Inputs are real numbers without a scale; only pixels can be shown."
-    return tuple(_grid(arm, row, values, task) for arm, row, values in found), ""
+    return tuple(_grid(arm, row, values, tasks[int(row["seed"])]) for arm, row, values in found), ""
 
 
 def _values(row: dict[Any, Any], hypers: "HypersConfig") -> dict[str, float]:

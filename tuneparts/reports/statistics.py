@@ -39,7 +39,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far `a` is above `b`; the interval is None when one seed leaves it unknown."""
+    """How far `a` is above `b`; the interval is None where too few seeds leave it unknown."""
 
     mean: float
     interval: Interval | None

@@ -47,9 +47,12 @@ def build(
     if schedules is not None:
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
-    origin = provenance(metadata)
+    machine = metadata.environment.get("machine", "")
+    hardware = f"Seconds are those of {machine}." if machine else ""
+    closing = (*filter(None, [metadata.replication]), provenance(metadata))
+    tables[0] = replace(tables[0], notes=(*tables[0].notes, *filter(None, [hardware])))
     return tuple(
-        replace(table, subject=metadata.name, notes=(*table.notes, origin)) for table in tables
+        replace(table, subject=metadata.name, notes=(*table.notes, *closing)) for table in tables
     )
 
 

@@ -6,11 +6,12 @@ Which arm is the best is known only after seeing the scores, so all comparisons 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from tuneparts import schema
+from tuneparts.reports.compare import FEWEST, bounded
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import Difference, difference, estimate
@@ -65,4 +66,8 @@ def judge(selected: pd.DataFrame, metadata: ReportMetadata, metric: str) -> Verd
         name: difference(scores[ranked[0]], scores[name], 1 - MISTAKES / len(others))
         for name in others
     }
-    return Verdict(metric, tuple(ranked), gaps)
+    told = {
+        name: replace(gap, interval=bounded(gap.interval, metric) if gap.num >= FEWEST else None)
+        for name, gap in gaps.items()
+    }
+    return Verdict(metric, tuple(ranked), told)

@@ -30,7 +30,7 @@ def check(
     Args:
         search: the resolved search.
         task: its data; read here when not given, and only if something is to be tried with it.
-        variants: `search.load_variants()`; read here when not given.
+        variants: `search.load_variants` of the first draw; read here when not given.
 
     Raises:
         ConfigError: An arm cannot run, with its name, the reason and the cure.
@@ -44,12 +44,12 @@ def check(
         arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
         if search.objectives and arm.algorithm.is_adaptive:
             _try_objectives(arm, search)
-    variants = search.load_variants() if variants is None else variants
+    variants = search.load_variants(search.data_draws()[0]) if variants is None else variants
     for arm in search.arms:
         if arm.has_variants:
             _check_variants(arm, search.metric, variants)
     if task is None and _brings_something(search):
-        task = search.load_data()
+        task = search.load_data(draw=search.data_draws()[0])
     if task is None:
         return
     for arm in search.arms:

@@ -13,23 +13,34 @@ from tuneparts.errors import DataError, StorageError
 FILE = "data.json"
 
 
-def keep(task: Task, folder: Path, variants: Mapping[str, Task] | None = None) -> None:
+def keep(
+    task: Task,
+    folder: Path,
+    variants: Mapping[str, Task] | None = None,
+    draws: Mapping[int, tuple[Task, Mapping[str, Task]]] | None = None,
+) -> None:
     """Write the record of a run's data, or compare the data with the record that is there.
 
     Args:
         task: the data as it was loaded just now.
         folder: of the run.
         variants: the data of trials that learn from other data, by name.
+        draws: task and variants of each draw, where replicates have data of their own. A run that
+            has grown may have draws that its record does not know, which are added.
 
     Raises:
         DataError: The data is not what the run began with.
         StorageError: The record cannot be written.
     """
-    now = _facts(task)
-    if variants:
-        now["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
+    now = _with_variants(task, variants or {})
+    if draws:
+        now["draws"] = {str(seed): _with_variants(*one) for seed, one in draws.items()}
     before = read(folder)
-    if before is None:
+    known = before.get("draws", {}) if before is not None else {}
+    added = [seed for seed in now.get("draws", {}) if seed not in known] if known else []
+    if before is not None and added:
+        before = {**before, "draws": {**known, **{s: now["draws"][s] for s in added}}}
+    if before is None or (added and before == now):
         try:
             atomic.write_text(folder / FILE, json.dumps(now, indent=2) + "\n")
         except OSError as error:
@@ -51,6 +62,13 @@ def read(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _with_variants(task: Task, variants: Mapping[str, Task]) -> dict[str, Any]:
+    facts = _facts(task)
+    if variants:
+        facts["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
+    return facts
 
 
 def _facts(task: Task) -> dict[str, Any]:

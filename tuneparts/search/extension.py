@@ -47,6 +47,7 @@ def extended(
     seeds: Sequence[int] = (),
     arms: Sequence[Arm] = (),
     has_limits: bool = True,
+    only: Sequence[str] = (),
 ) -> Extension:
     """Add to a search; whatever would change what it already has is refused.
 
@@ -56,6 +57,7 @@ def extended(
         seeds: replicates that every arm gets besides those it has.
         arms: to be added; one that the search has already is left out.
         has_limits: False drops the `stop` of the search and of its arms.
+        only: arms that get the seeds, with those they follow; all when empty.
 
     Raises:
         ConfigError: It would change trials that have run, with the cure.
@@ -72,14 +74,19 @@ def extended(
     _refuse_smaller_or_changed(before, counts)
     added = [seed for seed in dict.fromkeys(seeds) if seed not in search.seeds]
     tree = search.model_dump(mode="json")
-    tree["seeds"] = [*search.seeds, *added]
+    growing = _with_leaders(search, only)
+    if growing is None:
+        tree["seeds"] = [*search.seeds, *added]
     tree["arms"] = [
         _grown(arm, counts[arm.name], dict.fromkeys(seeds)).model_dump(mode="json")
+        if growing is None
+        else _reseeded(search, arm, seeds if arm.name in growing else ()).model_dump(mode="json")
         for arm in [*search.arms, *fresh]
     ]
     dropped = [] if has_limits else _drop_limits(tree)
     grown = parse(Search, tree)
-    return Extension(grown, (*_news(before, grown, added), *dropped))
+    news = _news(before, grown, added if growing is None else [])
+    return Extension(grown, (*news, *dropped))
 
 
 def lift_stops(journal: Path, *, dry_run: bool = False) -> list[str]:
@@ -132,6 +139,25 @@ def _drop_limits(tree: dict[str, Any]) -> list[str]:
     return news
 
 
+def _with_leaders(search: Search, only: Sequence[str]) -> set[str] | None:
+    """The named arms and those that they follow; None for all."""
+    if not only:
+        return None
+    found = set()
+    for name in only:
+        leader: str | None = name
+        while leader is not None:
+            found.add(leader)
+            leader = search.arm(leader).follows
+    return found
+
+
+def _reseeded(search: Search, arm: Arm, seeds: Sequence[int]) -> Arm:
+    """An arm that has seeds of its own besides those it had."""
+    own = search.seeds_of(arm)
+    return arm.model_copy(update={"seeds": tuple(dict.fromkeys([*own, *seeds]))}) if seeds else arm
+
+
 def refuse_changed_trials(search: Search, journal: Path) -> None:
     """Refuse a search under which a trial of the journal would have had another config.
 
@@ -178,7 +204,7 @@ def _is_there(before: Mapping[str, Arm], arm: Arm) -> bool:
     own = before.get(arm.name)
     if own is None:
         return False
-    same = ("config", "space", "follows", "resources")
+    same = ("config", "space", "follows", "resources", "varies", "fresh_seed", "adopts")
     if any(getattr(own, name) != getattr(arm, name) for name in same) or (
         own.algorithm.kind != arm.algorithm.kind
     ):
@@ -246,7 +272,8 @@ def _news(before: Mapping[str, Arm], grown: Search, added: Sequence[int]) -> lis
         elif own.trials_per_seed != count:
             news.append(f"{arm.name} has {count} trials a seed instead of {own.trials_per_seed}")
         if own is not None and own.seeds != arm.seeds:
-            more = [str(seed) for seed in arm.seeds or () if seed not in (own.seeds or ())]
+            had = grown.seeds if own.seeds is None else own.seeds
+            more = [str(seed) for seed in arm.seeds or () if seed not in had]
             news.append(f"{arm.name} has more seeds of its own: {', '.join(more)}")
     if added:
         words = (

@@ -9,6 +9,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, TrialId, TrialStarted, TrialVoided
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.ledger import Ledger
+from tuneparts.search.prior import at
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch
 from tuneparts.search.spec import Search
@@ -29,7 +30,7 @@ def selected(search: Search, journal: Journal, arm: str, seed: int) -> TrialId |
 
 
 def follow(replicate: Replicate, leader: str, search: Search, ledger: Ledger) -> Proposals:
-    """Propose one trial at the hypers of the leader's selected trial; none if it has none."""
+    """Propose one trial at what the leader's selected trial has; none if it has none."""
     found = selected(search, ledger.journal, leader, replicate.seed)
     if found is None:
         config = replicate.arm.config.model_dump(mode="json")
@@ -38,7 +39,20 @@ def follow(replicate: Replicate, leader: str, search: Search, ledger: Ledger) ->
         message = f"no trial of `{leader}` finished, so there is no hyper."
         ledger.end(trial, "failed", message)
         return
-    last = ledger.journal.trials[found].last
+    values = _adopted(replicate, leader, found, search, ledger.journal)
+    whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values=values)
+    trial = _trial_of(replicate, whole.config, leader, ledger)
+    yield Batch((dataclasses.replace(whole, trial=trial),))
+
+
+def _adopted(
+    replicate: Replicate, leader: str, found: TrialId, search: Search, journal: Journal
+) -> dict[str, Any]:
+    """What a follower takes over from the leader's selected trial: path -> value."""
+    if replicate.arm.adopts == "config":
+        config = journal.trials[found].config
+        return {path: at(config, path) for path in search.arm(leader).space}
+    last = journal.trials[found].last
     assert last is not None
     hypers = getattr(replicate.arm.config, "hypers", None)
     if hypers is None:
@@ -52,10 +66,7 @@ def follow(replicate: Replicate, leader: str, search: Search, ledger: Ledger) ->
         if name.startswith("hyper/")
     }
     led = getattr(search.arm(leader).config, "hypers", hypers)
-    adopted = hypers.joined(led).at(values).model_dump()
-    whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values={"hypers": adopted})
-    trial = _trial_of(replicate, whole.config, leader, ledger)
-    yield Batch((dataclasses.replace(whole, trial=trial),))
+    return {"hypers": hypers.joined(led).at(values).model_dump()}
 
 
 def _trial_of(

@@ -231,6 +231,7 @@ def _changed(
     tree = search.model_dump(mode="json")
     if arms is not None:
         tree["arms"] = _chosen(tree["arms"], arms)
+        _leave_out_contrasts(tree)
     if seeds is not None:
         tree["seeds"] = list(seeds)
         for arm in tree["arms"]:
@@ -293,6 +294,16 @@ def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
         if known[name]["follows"] is not None:
             wanted.append(known[name]["follows"])
     return [arm for arm in arms if arm["name"] in wanted]
+
+
+def _leave_out_contrasts(tree: dict[str, Any]) -> None:
+    """Forget a contrast of which an arm was left out, and references that were."""
+    names = [arm["name"] for arm in tree["arms"]]
+    if not set(tree.get("compare", ())) <= set(names):
+        for field in ("compare", "answer"):
+            tree.pop(field, None)
+    if "references" in tree:
+        tree["references"] = [name for name in tree["references"] if name in names]
 
 
 def given_value(text: str) -> Any:

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     Field,
@@ -40,6 +40,7 @@ from tuneparts.search.algorithms import (
     Tpe,
 )
 from tuneparts.search.prior import Prior
+from tuneparts.search.replication import SOURCES, ArmSeeds, Source
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Dimension, Value
 from tuneparts.search.stopping import Stop
@@ -112,7 +113,10 @@ class Arm(Config):
         8
     """
 
-    later_fields = ("points", "warm_start", "constraint", "data", "stop", "packed")
+    later_fields = (
+        "points", "warm_start", "constraint", "data", "stop", "packed", "varies", "fresh_seed",
+        "adopts",
+    )  # fmt: skip
 
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
@@ -136,6 +140,15 @@ class Arm(Config):
     """A replicate runs under each; None takes those of the search."""
     follows: str | None = None
     """Name of the leader: train at the hypers of its selected trial, replicate by replicate."""
+    adopts: Literal["hypers", "config"] = "hypers"
+    """What a follower takes over: the hypers that the leader's selected trial ended with, or what
+    that trial drew from the leader's space."""
+    fresh_seed: bool = False
+    """Train a follower under a seed that its leader did not select by; the data is the same."""
+    varies: tuple[Source, ...] = SOURCES
+    """What the replicates of this arm draw anew; the rest is held at the search's first seed. Arms
+    that vary less than all show how much spread each source makes: `tuneparts report --variance`.
+    """
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
@@ -199,6 +212,16 @@ class Arm(Config):
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+        if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
+            raise ValueError(
+                f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
+                f"`{self.name}` follows none"
+            )
+        if not self.varies or len(set(self.varies)) < len(self.varies):
+            raise ValueError(
+                f"replicates differ in something, each source named once, but `{self.name}` "
+                f"varies {list(self.varies)}"
+            )
         if self.resources.gpus > 1 and self.resources.gpus % 1:
             raise ValueError(
                 "a trial has a part of one GPU, or whole ones, but "
@@ -330,7 +353,10 @@ class Arm(Config):
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
 
-    later_fields = ("objectives", "selection", "stop", "runtime")
+    later_fields = (
+        "objectives", "selection", "stop", "runtime", "compare", "references", "answer", "within",
+        "found",
+    )  # fmt: skip
 
     name: str = Field(pattern=NAME)
     question: str
@@ -356,6 +382,18 @@ class Search(Config):
     """Score test data at each interval, for curves; selection never reads it."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of all arms that run side by side; None for as many as there is room for."""
+    compare: tuple[str, ...] = ()
+    """The two arms whose contrast answers the question, such as `("partitioned", "random")`."""
+    references: tuple[str, ...] = ()
+    """Arms that bound the others instead of competing, worst first: `("none", "oracle")`."""
+    answer: Literal["difference", "equivalent_trials", "found"] = "difference"
+    """What the answer states of the contrast: the difference of scores, how many trials of the
+    second arm one run of the first is worth, or the values of `found` that both found."""
+    within: float | None = Field(default=None, gt=0)
+    """Margin within which two scores count as equivalent, set before anything is run."""
+    found: dict[str, float | None] = Field(default_factory=dict)
+    """Hypers that the question is about, such as `hyper/rotation`, and their true values where the
+    data was made with them."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
     """Limits at which the search, or a replicate of an arm, runs nothing more."""
@@ -480,6 +518,27 @@ class Search(Config):
                         f"`{arm.name}` follows `{arm.follows}` seed by seed, but seeds "
                         f"{sorted(alone)} are not among the leader's"
                     )
+                _check_adopted(arm, leader)
+        return self
+
+    @model_validator(mode="after")
+    def _check_contrast(self) -> "Search":
+        names = [arm.name for arm in self.arms]
+        strange = [name for name in (*self.compare, *self.references) if name not in names]
+        if strange or len(self.compare) not in (0, 2) or len(set(self.compare)) == 1:
+            raise ValueError(
+                "`compare` names two arms of the search and `references` others, but got "
+                f"{list(self.compare)} and {list(self.references)}"
+            )
+        if len({self.arm(name).judged_on for name in self.compare}) > 1:
+            raise ValueError(
+                f"arms are compared on the same examples, but {' and '.join(self.compare)} are "
+                "judged on different ones"
+            )
+        if self.answer != "difference" and not self.compare:
+            raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
+        if self.answer == "found" and not self.found:
+            raise ValueError("the answer `found` is about hypers: name them in `found`")
         return self
 
     @model_validator(mode="after")
@@ -523,20 +582,50 @@ class Search(Config):
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
-    def load_data(self, changes: Mapping[str, Value] | None = None) -> Task:
+    @property
+    def draws_data(self) -> bool:
+        """Whether each replicate has data of its own."""
+        return self.data is not None and self.data.seed is None
+
+    def arm_seeds(self, arm: Arm) -> ArmSeeds:
+        """Which seed each source of randomness has in the replicates of an arm."""
+        return ArmSeeds(
+            arm.name,
+            varies=arm.varies,
+            held=self.seeds[0],
+            is_fresh=arm.fresh_seed,
+            draws_data=self.draws_data,
+        )
+
+    def data_draws(self) -> list[int | None]:
+        """The seeds of all draws of the data, in the order of the replicates; None for a fixed one.
+
+        The first one is that of the first replicate.
+        """
+        drawn = {
+            self.arm_seeds(arm).data(seed): None for arm in self.arms for seed in self.seeds_of(arm)
+        }
+        return list(drawn)
+
+    def load_data(
+        self, changes: Mapping[str, Value] | None = None, draw: int | None = None
+    ) -> Task:
         """Read and split the data; a task without examples where the search has none.
 
         Args:
             changes: what a trial has other than the search, if anything: path -> value.
+            draw: one of `data_draws`.
         """
         if self.data is None:
             return NO_DATA
-        return (self.data.replaced(changes) if changes else self.data).load()
+        return (self.data.replaced(changes) if changes else self.data).load(draw)
 
-    def load_variants(self) -> dict[str, Task]:
-        """Load every variant of the data that trials have: `variant_name` -> task."""
-        changes = [one for arm in self.arms for one in arm.data_variants() if one]
-        return {name: self.load_data(one) for one in changes for name in [variant_name(one)]}
+    def load_variants(self, draw: int | None = None) -> dict[str, Task]:
+        """Load every variant of a draw of the data that trials have: `variant_name` -> task."""
+        changes = {
+            variant_name(one): one for arm in self.arms for one in arm.data_variants() if one
+        }
+        return {name: self.load_data(one, draw) for name, one in changes.items()}
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
@@ -547,7 +636,7 @@ class Search(Config):
         """Twelve hexadecimal digits that change with whatever could change a result."""
         words = (
             "question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures",
-            "at_once",
+            "at_once", "compare", "references", "answer", "within", "found",
         )  # fmt: skip
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
@@ -581,6 +670,18 @@ def _refuse_packed_runtime(arm: Arm) -> None:
         raise ValueError(
             f"a pack computes as torch does by itself, but `{arm.name}` has a `runtime`; leave "
             "that out, or its `packed`"
+        )
+
+
+def _check_adopted(arm: Arm, leader: Arm) -> None:
+    """Refuse to take over what a leader drew where it does not fit."""
+    if arm.adopts == "hypers":
+        return
+    if not leader.space or type(leader.config) is not type(arm.config):
+        raise ValueError(
+            f"an arm adopts what a leader of the same method drew from its space, but "
+            f"`{arm.name}` follows `{leader.name}`, which has {len(leader.space)} dimensions and "
+            f"the method `{leader.config.model_dump()['method']}`"
         )
 
 

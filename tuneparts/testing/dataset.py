@@ -65,7 +65,7 @@ class DatasetContract:
             assert _names(getattr(small, part)) == _names(getattr(large, part))
 
     def test_another_seed_chooses_other_examples(self) -> None:
-        one, other = self._halved(), self._halved(seed=self.data.seed + 1)
+        one, other = self._halved(), self._halved(seed=(self.data.seed or 0) + 1)
         assert not np.array_equal(one.train.inputs, other.train.inputs)
 
     def test_its_target_takes_its_labels(self) -> None:

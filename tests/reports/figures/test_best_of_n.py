@@ -83,8 +83,9 @@ def test_end_is_the_tables_mean_where_seeds_are_whole(trials, steps, metadata):
 
 def test_the_legend_says_the_equivalent(trials, steps, metadata):
     names = [trace.name for trace in best_of_n(RunData(metadata, trials, steps)).figure.data]
-    assert "none: at most 1 random trial" in names
-    assert "retrained: more than 7 random trials" in names  # the shortest seed finished seven
+    assert "none: at most 1 random trial (95 % interval 1 to 1)" in names
+    # The shortest seed finished seven.
+    assert "retrained: more than 7 random trials (95 % interval 4 to more than 7)" in names
 
 
 def test_without_a_selecting_arm_a_note(trials, steps, metadata):

@@ -14,6 +14,9 @@ app = typer.Typer()
 def report(
     run: RunArgument = None,
     open_page: OpenOption = False,
+    variance: Annotated[
+        bool, typer.Option("--variance", help="Print the spread of arms by its source instead.")
+    ] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -24,7 +27,8 @@ def report(
     from tuneparts.cli import report as verb
     from tuneparts.cli.output import Form
 
-    verb.report(run, open_page=open_page, form=Form.of(as_json=as_json, as_csv=as_csv))
+    form = Form.of(as_json=as_json, as_csv=as_csv)
+    verb.report(run, open_page=open_page, by_source=variance, form=form)
 
 
 @app.command(epilog=words("arm", "replicate"))
@@ -36,7 +40,10 @@ def compare(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="Compare this arm with all others; by default the best by validation."),
+        typer.Option(
+            help="Compare this arm with all others. By default it is the search's own contrast, or "
+            "the best arm by validation."
+        ),
     ] = None,
     metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
     within: Annotated[
@@ -60,9 +67,13 @@ def ranks(
         list[str],
         typer.Argument(help="Runs of searches that share arms, as of `report`.", metavar="RUN..."),
     ],
-    metric: Annotated[str, typer.Option(help="What is ranked.")] = "test/accuracy",
+    metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with figures into this folder.", metavar="DIR"),
+    ] = None,
     mix_scales: Annotated[
-        bool, typer.Option("--mix-scales", help="Rank runs of several scales together.")
+        bool, typer.Option("--mix-scales", help="Take runs of different scales together.")
     ] = False,
     plot: Annotated[
         Path | None,
@@ -71,28 +82,37 @@ def ranks(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Rank arms over several runs: which one is good on every task?"""
+    """Compare arms over several runs as one benchmark: which one is good on every task?
+
+    Scores are put between the references of each task where all have two, and summarised by their
+    interquartile mean with an interval over tasks and replicates. `--out` adds profiles, score over
+    budget, and a critical-difference diagram where there are enough tasks.
+    """
     from tuneparts.cli import report as verb
     from tuneparts.cli.output import Form
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    verb.ranks(names, metric=metric, mix_scales=mix_scales, plot=plot, form=form)
+    verb.ranks(names, metric=metric, out=out, mix_scales=mix_scales, plot=plot, form=form)
 
 
 @app.command(epilog=words("arm", "trial"))
 def export(
     run: RunArgument = None,
-    to: Annotated[str, typer.Option(help="optuna, csv, parquet or table.")] = "optuna",
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet, table or results.")] = "optuna",
     out: Annotated[
         Path | None,
-        typer.Option(help="File, or folder for csv and parquet; in the run's when not given."),
+        typer.Option(
+            help="File, or folder for csv, parquet and results; in the run's when not given."
+        ),
     ] = None,
 ) -> None:
     """Write a run for other programs; by default the newest.
 
     `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
     (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
-    steps. `table` is the learning curves of the finished trials, to try algorithms on.
+    steps. `table` is the learning curves of the finished trials, to try algorithms on. `results` is
+    a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts compare DIR` make
+    tables, figures and verdicts from it alone.
     """
     from tuneparts.cli import export as verb
 

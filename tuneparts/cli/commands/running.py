@@ -113,15 +113,40 @@ def extend(
     ray: RayOption = False,
     cpus: CpusOption = None,
     dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+    until_decided: Annotated[
+        str | None,
+        typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
+    ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(help="With it: margin within which the two count as equivalent."),
+    ] = None,
+    at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
+    metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
 ) -> None:
     """Add trials, seeds and arms to a run, and run only what is new.
 
     The table is then that of one search of the final size. What would change trials that have run
-    is refused. An interrupted extension goes on with `tuneparts resume`.
+    is refused. An interrupted extension goes on with `tuneparts resume`. `--until-decided` adds one
+    replicate of two arms after the other, and stops by an interval that holds however often one
+    looks, or after `--at-most`.
     """
     from tuneparts.cli import extend as verb
     from tuneparts.cli.search import Place
 
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    if until_decided is not None:
+        if trials or seeds or arms or search or lift_stop or dry_run:
+            from tuneparts.errors import ConfigError
+
+            raise ConfigError(
+                "`--until-decided` adds replicates of two arms and nothing else, but got more. "
+                "Extend the run twice."
+            )
+        verb.until_decided(
+            run, until_decided, within=within, at_most=at_most, metric=metric, place=place
+        )
+        return
     verb.extend(
         run,
         trials=trials,
@@ -129,7 +154,7 @@ def extend(
         arms=arms,
         search=search,
         lift_stop=lift_stop,
-        place=Place(address, is_local=local, is_ray=ray, cpus=cpus),
+        place=place,
         dry_run=dry_run,
     )
 

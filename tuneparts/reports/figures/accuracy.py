@@ -25,10 +25,18 @@ from tuneparts.schema import best_index
 TITLE = "Accuracy against passes"
 
 
-def accuracy(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
-    """Draw a metric against cumulative passes: mean over seeds, band of one standard error."""
-    curves = over_seeds(anytime(run_data, metric))
-    title = TITLE if metric == "test/accuracy" else f"{label(metric)} against passes"
+def accuracy(
+    run_data: RunData, metric: str = "test/accuracy", cost: str = "cost/passes"
+) -> Drawing | Note:
+    """Draw a metric against cumulative cost: mean over seeds, band of one standard error.
+
+    The cost is passes, or `cost/seconds` of the machine that the run ran on.
+    """
+    curves = over_seeds(anytime(run_data, metric, cost))
+    spent = "passes" if cost == "cost/passes" else label(cost)
+    title = f"{label(metric)} against {spent}"
+    if (metric, cost) == ("test/accuracy", "cost/passes"):
+        title = TITLE
     if curves.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     figure = canvas()
@@ -67,28 +75,32 @@ def accuracy(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note
                 marker={"color": style.colour, "symbol": style.symbol, "size": 7},
             )
         )
-    counts_axis(figure, "passes", curves["passes"].tolist(), {})
+    counts_axis(figure, spent, curves["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
-    return Drawing(title, figure, _caption(run_data, metric), curves)
+    caption = _caption(run_data, metric)
+    if cost != "cost/passes":
+        machine = run_data.metadata.environment.get("machine", "a machine that is not recorded")
+        caption += f" By {spent} instead of passes, on {machine}."
+    return Drawing(title, figure, caption, curves)
 
 
-def anytime(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Return the score of each seed after so many passes, with a row wherever it changes.
+def anytime(run_data: RunData, metric: str, cost: str = "cost/passes") -> pd.DataFrame:
+    """Return the score of each seed after so much cost, with a row wherever it changes.
 
-    Columns: arm, seed, passes (cumulative, leaders included), value.
+    Columns: arm, seed, passes (or the other cost; cumulative, leaders included), value.
     """
     rows = []
     paths = run_data.paths(metric)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
             start = sum(
-                bill_of(run_data.trials, leader, seed)
+                bill_of(run_data.trials, leader, seed, cost=cost)
                 for leader in run_data.metadata.leaders(arm.name)
             )
             points = (
-                incumbents(run_data, arm, seed, metric)
+                incumbents(run_data, arm, seed, metric, cost=cost)
                 if arm.trials_per_seed > 1
-                else _along(run_data, arm, seed, metric, paths)
+                else _along(run_data, arm, seed, metric, paths, cost)
             )
             rows += [(arm.name, seed, start + passes, value) for passes, value in points]
     return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
@@ -112,14 +124,26 @@ def over_seeds(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _along(
-    run_data: RunData, arm: ArmMetadata, seed: int, metric: str, paths: pd.DataFrame
+    run_data: RunData,
+    arm: ArmMetadata,
+    seed: int,
+    metric: str,
+    paths: pd.DataFrame,
+    cost: str = "cost/passes",
 ) -> list[tuple[float, float]]:
     chosen = run_data.selected
     chosen = chosen[(chosen["arm"] == arm.name) & (chosen["seed"] == seed)]
     own = paths[paths["trial"].isin(chosen["trial"])].dropna(subset=["value"])
+    if len(own) and cost != "cost/passes":
+        spent = run_data.paths(cost).set_index(["trial", "step"])["value"]
+        places = zip(own["trial"], own["step"], strict=True)
+        known = [
+            (spent.get(place), value) for place, value in zip(places, own["value"], strict=True)
+        ]
+        return [(float(x), float(y)) for x, y in known if x is not None]
     if len(own):
         return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
-    ends = pd.DataFrame({"x": column(chosen, "cost/passes"), "y": column(chosen, metric)}).dropna()
+    ends = pd.DataFrame({"x": column(chosen, cost), "y": column(chosen, metric)}).dropna()
     return list(zip(ends["x"], ends["y"], strict=True))
 
 

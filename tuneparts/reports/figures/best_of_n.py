@@ -1,7 +1,8 @@
 """Expected test score of the best of n trials, and how many of them one run is worth.
 
-The curve (Dodge et al. 2019) is computed within each seed and averaged over seeds, so that its
-end is the table's mean wherever all seeds finished equally many trials.
+The curve is that of Dodge et al. (2019) without replacement (Tang et al. 2020), computed within
+each seed and averaged over seeds, so that its end is the table's mean wherever all seeds finished
+equally many trials. What an arm is worth, with its interval, is told by `equivalents`.
 """
 
 from collections.abc import Hashable, Mapping
@@ -13,12 +14,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema, seeding
+from tuneparts.reports.equivalents import of_arms
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
 from tuneparts.reports.figures.style import ArmStyle, arm_styles
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column, seed_cost
-from tuneparts.reports.statistics import equivalent_trials, expected_best_interval
-from tuneparts.reports.tables import label, number
+from tuneparts.reports.statistics import expected_best_interval
+from tuneparts.reports.tables import label
 
 TITLE = "Expected best of n trials"
 
@@ -69,8 +71,9 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
         "over all subsets of the finished trials of a seed, averaged over seeds, for the arms "
         "whose trials do not depend on each other; band: bootstrap interval over trials, nominally "
         "95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the right end. Marks: arms "
-        "with one trial per seed, at the n where the line first reaches them; open at the right "
-        "edge where it never does."
+        "with one trial per seed, at the n where the line first reaches them over the seeds that "
+        "both have; open at the right edge where it never does. Intervals of n are over seeds, "
+        "trials included."
     )
     worth = "; ".join(
         f"{known[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
@@ -83,7 +86,9 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
 
 
 def _count(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['says']} {escape(row['against'])} trial{'s' if row['trials'] != 1 else ''}"
+    bounds = f" ({row['interval']})" if row["interval"] else ""
+    plural = "s" if row["trials"] != 1 else ""
+    return f"{row['says']} {escape(row['against'])} trial{plural}{bounds}"
 
 
 def _add_curve(
@@ -151,10 +156,10 @@ def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.Data
     are those of `curve`.
 
     Columns arm, score, own_passes (leaders included), against, trials (NaN when never reached),
-    passes (of that many trials), says ("at most 1", "5", "more than 8").
+    passes (of that many trials), says ("at most 1", "5", "more than 8"), interval ("95 % interval 2
+    to 9", empty below three replicates).
     """
     rows = []
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
     several = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
     scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
@@ -164,15 +169,26 @@ def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.Data
                 continue
             if np.isnan(score):
                 continue
-            n = equivalent_trials(own["mean"].to_numpy(), score, larger_is_better=is_up)
+            worth = of_arms(
+                run_data.trials,
+                run_data.selected,
+                run_data.metadata,
+                arm=arm.name,
+                against=str(against),
+                metric=metric,
+            )
+            if worth is None:
+                continue
+            n = worth.trials
             bill = seed_cost(
                 run_data.trials,
                 [arm.name, *run_data.metadata.leaders(arm.name)],
                 "cost/passes",
             )
-            passes = float("nan") if n is None else float(own["passes"].iloc[n - 1])
+            each = float(own["passes"].iloc[0])
+            passes = float("nan") if n is None else n * each
             trials = float("nan") if n is None else float(n)
-            says = {None: f"more than {len(own)}", 1: "at most 1"}.get(n, number(trials, 0))
-            rows.append((arm.name, score, bill, against, trials, passes, says))
-    names = ["arm", "score", "own_passes", "against", "trials", "passes", "says"]
+            said = (worth.says, worth.interval)
+            rows.append((arm.name, score, bill, against, trials, passes, *said))
+    names = ["arm", "score", "own_passes", "against", "trials", "passes", "says", "interval"]
     return pd.DataFrame(rows, columns=names)

@@ -8,6 +8,7 @@ A figure of one's own is asked for by the import path of its function, `package.
 takes the `RunData` and returns a `Drawing`, or a `Note` where its data is missing.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from importlib import import_module
@@ -105,7 +106,12 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
         absent = _absent_arm(figure, arguments, run_data)
         if absent is not None:
             return Note(request, f"It is about the arm `{absent}`, which this run does not have.")
-        return figure(run_data, *arguments, **_usual(figure, arguments, run_data.metadata.quantity))
+        usual = _usual(figure, arguments, run_data.metadata.quantity)
+        drawing = figure(run_data, *arguments, **usual)
+    said = run_data.metadata.replication
+    if isinstance(drawing, Note) or not said or "seeds" not in drawing.caption:
+        return drawing
+    return dataclasses.replace(drawing, caption=f"{drawing.caption} {said}")
 
 
 def _absent_arm(figure: Figure, arguments: list[str], run_data: RunData) -> str | None:

@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
+from tuneparts.reports.compare import FEWEST
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
@@ -64,7 +65,7 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     figure.update_yaxes(type="category")
     caption = (
         f"{label(metric).capitalize()} of the trial selected by validation in each seed: mean, "
-        "95 % interval (Student's t over seeds; none where an arm has one seed), and the seeds as "
+        "95 % interval (Student's t over seeds; none below three), and the seeds as "
         "faint marks. Arms share seeds, so overlapping intervals do not mean equal arms."
     )
     return Drawing(title, figure, caption, data)
@@ -76,8 +77,10 @@ def intervals(run_data: RunData, metric: str) -> pd.DataFrame:
     for arm in run_data.metadata.arms:
         values = _seeds(run_data, arm.name, metric)
         if values:
-            found = student_interval(values)
-            low, high = (found.low, found.high) if found else (float("nan"), float("nan"))
+            found = student_interval(values) if len(values) >= FEWEST else None
+            low, high = float("nan"), float("nan")
+            if found is not None:
+                low, high = schema.lookup(metric).bounded(found.low, found.high)
             rows.append((arm.name, estimate(values).mean, low, high, len(values)))
     return pd.DataFrame(rows, columns=["arm", "mean", "low", "high", "seeds"])
 

@@ -1,0 +1,56 @@
+"""With its own settings tuned at equal cost, which way to the hypers is best on photographs?
+
+As `benchmark_digits`, on 5,000 photographs of CIFAR-10: motions (shifts stand for crops),
+brightness and contrast are what is learnt or searched.
+"""
+
+from studies.tuning import Tuned, affine_space
+from tuneparts.augment.affine import lila
+from tuneparts.data.config import DataConfig
+from tuneparts.models import MnistCnn
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Scale, Search
+
+COLOUR = ("brightness", "contrast")
+NOTES = """
+At `cpu` scale 5,000 training and 1,000 validation images of 16 x 16 pixels, 2,000 test images, a
+small net, one augmentation sample in training and four in scoring. Flips are not among the hypers
+that can be learnt, so no arm has them. There is no oracle.
+"""
+
+
+def search(scale: Scale) -> Search:
+    """Learners, searching arms and references, each with its tuning."""
+    passes = scale.pick(smoke=16, cpu=1600, paper=60_000)
+    small = MnistCnn(channels=(16, 32), hidden=(64, 32))
+    samples = {"samples": scale.pick(smoke=1, cpu=1, paper=20), "eval_samples": 4}
+    colours = {f"hypers.colour.{name}": Uniform(low=0.0, high=0.6) for name in COLOUR}
+    setting = Tuned(
+        shared={
+            "passes": passes,
+            "interval": passes // 4,
+            "net": scale.pick(smoke=small, cpu=small, paper=MnistCnn()),
+            "batch_size": 50,
+            "optimiser": {"lr": 0.003},
+        },
+        learnt={
+            "affine": dict.fromkeys(lila.NAMES, 0.1),
+            "colour": dict.fromkeys(COLOUR, 0.1),
+            **samples,
+        },
+        space={**affine_space(lila.NAMES, 0.5), **colours},
+    )
+    data = DataConfig(
+        name="cifar10",
+        pool=scale.pick(smoke=2, cpu=2, paper=1),
+        num_train=scale.pick(smoke=200, cpu=5000, paper=None),
+        num_val=scale.pick(smoke=100, cpu=1000, paper=5000),
+        num_test=scale.pick(smoke=100, cpu=2000, paper=None),
+    )
+    return setting.search(
+        name="benchmark_cifar",
+        notes=NOTES,
+        scale=scale,
+        data=data,
+        references={"none": None},
+    )

@@ -1,0 +1,45 @@
+"""With its own settings tuned at equal cost, which way to the hypers is best on rotated MNIST?
+
+As `benchmark_digits`, on 5,000 images that are each turned over the full circle.
+"""
+
+import math
+
+from studies import mnist
+from studies.tuning import Tuned, affine_space, affine_starts
+from tuneparts.augment.affine import lila
+from tuneparts.search.spec import Scale, Search
+
+check = mnist.check
+NOTES = """
+At `cpu` scale 5,000 training and 1,000 validation images of 14 x 14 pixels, 2,000 test images, a
+net of 15,114 weights, batches of 50, 4 augmentation samples in training and 8 in scoring.
+"""
+
+
+def search(scale: Scale) -> Search:
+    """Learners, searching arms and references, each with its tuning."""
+    passes = scale.pick(smoke=16, cpu=1200, paper=60_000)
+    samples = mnist.samples(scale)
+    setting = Tuned(
+        shared={
+            "passes": passes,
+            "interval": passes // 4,
+            "net": mnist.net(scale),
+            "batch_size": 50,
+            "optimiser": {"lr": 0.003},
+        },
+        learnt={"affine": dict.fromkeys(lila.NAMES, 0.3), **samples},
+        starts=affine_starts(lila.NAMES),
+        space=affine_space(lila.NAMES, 0.5),
+        paper_space=affine_space(lila.NAMES, 3.0),
+    )
+    true = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}, **samples}
+    return setting.search(
+        name="benchmark_mnist_rotated",
+        notes=NOTES,
+        scale=scale,
+        data=mnist.rotated(scale),
+        references={"none": None, "oracle": true},
+        found={"hyper/rotation": math.pi},
+    )

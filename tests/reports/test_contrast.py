@@ -1,0 +1,129 @@
+"""The contrast that a search declares: first sentence of the answer, section of the page."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from tuneparts.errors import DataMissingError
+from tuneparts.reports import evidence, variance
+from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.page import page
+from tuneparts.reports.run_data import RunData
+from tuneparts.search import load
+
+THREE = {"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}}
+
+
+def declared(run_data: RunData, **fields) -> RunData:
+    return RunData(replace(run_data.metadata, **fields), run_data.trials, run_data.steps)
+
+
+def test_the_first_sentence_is_the_contrast_and_the_second_the_best_arm(scored) -> None:
+    data = scored(
+        {**THREE, "none": {0: 0.5, 1: 0.52, 2: 0.51}, "oracle": {0: 0.99, 1: 0.98, 2: 0.97}}
+    )
+    text = declared(data, compare=("b", "a"), references=("none", "oracle")).answer
+    first, second = text.split(". ", 1)
+    assert first.startswith("test accuracy of b - a is -0.1000 (95 % interval -0.1248 to -0.0752")
+    assert "paired over 3 replicates): b is worse than a" in first
+    assert "for reference: none 0.5100, oracle 0.9800" in first
+    assert second.startswith("a has the highest")  # a reference does not compete
+    assert "oracle" not in second
+
+
+def test_two_replicates_say_nothing(scored) -> None:
+    data = scored({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
+    first = declared(data, compare=("a", "b")).answer.split(". ")[0]
+    assert "two replicates say nothing" in first
+    assert "interval" not in first
+
+
+def test_equivalence_is_said_where_it_is_shown(scored) -> None:
+    data = scored({"a": {0: 0.9, 1: 0.8, 2: 0.7}, "b": {0: 0.9001, 1: 0.7999, 2: 0.7001}})
+    text = declared(data, compare=("a", "b"), within=0.005).answer
+    assert "a and b are equivalent within 0.005" in text
+
+
+def test_trials_that_one_run_is_worth(trials, steps, metadata) -> None:
+    asked = replace(metadata, compare=("partitioned", "random"), answer="equivalent_trials")
+    text = RunData(asked, trials, steps).answer
+    assert text.startswith(
+        "One run of partitioned is worth 3 trials of random (95 % interval 2 to 6)"
+    )
+
+
+def test_what_was_found(trials, steps, metadata) -> None:
+    asked = replace(
+        metadata,
+        compare=("partitioned", "random"),
+        answer="found",
+        found={"hyper/rotation": 3.1416},
+    )
+    text = RunData(asked, trials, steps).answer
+    assert text.startswith("Rotation (rad): found by partitioned ")
+    assert "where the data has 3.14" in text
+
+
+def test_without_scores_of_both_arms_there_is_no_contrast(scored) -> None:
+    data = scored({"a": {0: 0.9}, "b": {0: None}})
+    assert declared(data, compare=("a", "b")).answer.startswith("a has test accuracy")
+
+
+def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
+    data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
+    headings = [table.heading for table in evidence.build(data)]
+    assert headings == ["The comparison that answers the question", "All other arms beside random"]
+    assert "The comparison that answers the question" in page(data, {})
+    bare = evidence.build(RunData(metadata, trials, steps))
+    assert [table.heading for table in bare] == ["All arms beside random"]
+
+
+def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
+    search = load.load("rotated_digits", scale="smoke")
+    assert search.compare == ("partitioned", "random")
+    plain = search.replaced({"compare": (), "answer": "difference"})
+    assert plain.digest == search.digest
+    assert load.load("rotated_digits", scale="smoke", arms=["none"]).compare == ()
+    with pytest.raises(ValidationError, match="names two arms"):
+        type(search).model_validate({**search.model_dump(), "compare": ("partitioned", "gone")})
+    with pytest.raises(ValidationError, match="set `compare`"):
+        type(search).model_validate({**search.model_dump(), "compare": ()})
+
+
+def spread_data(scored) -> RunData:
+    scores = {
+        "a": {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.8},
+        "a_data": {0: 0.9, 1: 0.85, 2: 0.75, 3: 0.8},
+        "a_init": {0: 0.9, 1: 0.89, 2: 0.91, 3: 0.9},
+    }
+    data = scored(scores)
+    kinds = {"a": ("data", "init", "search"), "a_data": ("data",), "a_init": ("init",)}
+    arms = tuple(
+        ArmMetadata(name, "m", 1, (0, 1, 2, 3), varies=varies, likeness="x")
+        for name, varies in kinds.items()
+    )
+    return declared(data, arms=arms)
+
+
+def test_spread_by_source(scored) -> None:
+    data = spread_data(scored)
+    found = variance.spreads(data.selected, data.metadata, "test/accuracy")
+    own = pd.Series([0.9, 0.85, 0.75, 0.8]).std()
+    assert [one.varies for one in found] == [("data", "init", "search"), ("data",), ("init",)]
+    assert found[1].deviation == pytest.approx(own)
+    assert found[1].interval.low < own < found[1].interval.high
+    assert found[1].share == pytest.approx(own**2 / pd.Series([0.9, 0.8, 0.7, 0.8]).var())
+    shown = variance.table(found, data.metadata, "test/accuracy")
+    assert [cell.text for cell in shown.columns[1].cells] == [
+        "all together",
+        "data",
+        "initialisation",
+    ]
+
+
+def test_spread_that_cannot_be_split_is_refused(scored) -> None:
+    data = scored(THREE)
+    with pytest.raises(DataMissingError, match="by_source"):
+        variance.spreads(data.selected, data.metadata, "test/accuracy")

@@ -1,0 +1,183 @@
+"""Replicates: which data each has, what an arm may hold fixed, and who trains under fresh seeds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from tuneparts import seeding
+from tuneparts.api.results import metadata
+from tuneparts.baselines.standard import StandardConfig
+from tuneparts.data.config import DataConfig
+from tuneparts.data.digest import digest
+from tuneparts.executors import execute
+from tuneparts.executors.worker import TrialSetting, trial_data
+from tuneparts.journal import TrialId, records
+from tuneparts.search import data_record, runs
+from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.extension import extended
+from tuneparts.search.replication import ArmSeeds
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, Scale, Search
+
+DIGITS = DataConfig(name="digits", rotated=True, num_train=50, num_val=20, num_test=30)
+SHORT = StandardConfig(passes=2, interval=1, batch_size=5)
+RATES: dict[str, Any] = {"optimiser.lr": Uniform(low=1e-3, high=1e-1, log=True)}
+
+
+def asked(*arms: Arm, data: DataConfig = DIGITS, seeds: tuple[int, ...] = (0, 1)) -> Search:
+    return Search(
+        name="asked",
+        question="?",
+        scale=Scale.SMOKE,
+        data=data,
+        passes=2,
+        seeds=seeds,
+        arms=arms or (Arm(name="a", config=SHORT),),
+    )
+
+
+def random_arm(name: str = "random", **fields: Any) -> Arm:
+    return Arm(name=name, config=SHORT, algorithm=RandomSearch(num_trials=2), space=RATES, **fields)
+
+
+def test_a_replicate_draws_split_angles_and_the_digits_test_part() -> None:
+    one, again, other, fixed = DIGITS.load(1), DIGITS.load(1), DIGITS.load(2), DIGITS.load()
+    assert digest(one) == digest(again) != digest(other) != digest(fixed)
+    whole = DigitsOnly.load(1), DigitsOnly.load(2)
+    assert not np.array_equal(whole[0].test.inputs, whole[1].test.inputs)
+    assert one.train.degrees is not None
+    assert other.train.degrees is not None
+    assert not set(one.train.degrees) & set(other.train.degrees)
+    for task in whole:  # no image is in two parts: all 1,797 are there
+        assert len(task.train) + len(task.test) == 1797
+
+
+DigitsOnly = DataConfig(name="digits")
+
+
+def test_an_official_test_part_stays_what_it_is_and_its_subset_is_drawn() -> None:
+    data = DataConfig(name="stripes", num_train=20, num_test=10)
+    assert digest(data.load(1)) != digest(data.load(2))
+
+
+def test_a_given_seed_fixes_the_data_as_it_always_was() -> None:
+    fixed = DIGITS.replaced({"seed": 0})
+    assert digest(fixed.load(1)) == digest(fixed.load(2)) == digest(DIGITS.load())
+    assert asked(data=fixed).data_draws() == [None]
+    assert asked().data_draws() == [0, 1]
+    assert asked().digest != asked(data=fixed).digest
+
+
+def seeded(seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
+
+
+def test_a_data_function_that_takes_a_seed_gets_that_of_the_replicate() -> None:
+    own = DataConfig(name=seeded)
+    assert not np.isin(own.load(1).train.inputs, own.load(2).train.inputs).any()
+    told = DataConfig(name=seeded, arguments={"seed": 5})
+    assert np.isin(told.load(1).test.inputs, seeded(5)[0]).all()
+
+
+def test_arms_of_a_replicate_share_its_data_in_workers_and_readers(tmp_path: Path) -> None:
+    search = asked(Arm(name="a", config=SHORT), random_arm())
+    setting = TrialSetting.of(search, str(tmp_path), folder=tmp_path)
+    tasks = [
+        setting.task_of(TrialId(arm, seed, 0), {}) for seed in (0, 1) for arm in ["a", "random"]
+    ]
+    assert tasks[0] is tasks[1]
+    assert tasks[2] is tasks[3]
+    assert digest(tasks[0]) != digest(tasks[2])
+    assert digest(trial_data(search, TrialId("a", 1, 0), {})) == digest(tasks[2])
+    record = data_record.read(tmp_path)
+    assert record is not None
+    assert record["draws"]["1"]["digest"] == digest(tasks[2])
+
+
+def test_a_run_that_grows_adds_its_draws_and_keeps_the_old_ones(tmp_path: Path) -> None:
+    search = asked()
+    TrialSetting.of(search, str(tmp_path), folder=tmp_path)
+    before = json.loads((tmp_path / data_record.FILE).read_text())["draws"]
+    TrialSetting.of(extended(search, seeds=[7]).search, str(tmp_path), folder=tmp_path)
+    after = json.loads((tmp_path / data_record.FILE).read_text())["draws"]
+    assert list(after) == ["0", "1", "7"]
+    assert {seed: after[seed] for seed in before} == before
+
+
+def test_an_arm_holds_what_it_does_not_vary_at_the_first_seed(tmp_path: Path) -> None:
+    search = asked(
+        random_arm(varies=("init",)),
+        Arm(name="data", config=SHORT, varies=("data",)),
+        seeds=(3, 4),
+    )
+    execute(search, folder=tmp_path, executor="local", workers=1)
+    found = records(tmp_path / "journal.jsonl")
+    drawn = [found[TrialId("random", seed, 0)].config["optimiser"]["lr"] for seed in (3, 4)]
+    assert drawn[0] == drawn[1]
+    setting = TrialSetting.of(search, str(tmp_path))
+    held, free = TrialId("random", 4, 0), TrialId("data", 4, 0)
+    assert setting.task_of(held, {}) is setting.draws[3][0]
+    assert setting.task_of(free, {}) is setting.draws[4][0]
+    assert (setting.learner_seed(held), setting.learner_seed(free)) == (4, 3)
+
+
+def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
+    tmp_path: Path,
+) -> None:
+    again = Arm(name="again", config=SHORT, follows="random", adopts="config", fresh_seed=True)
+    search = asked(random_arm(), again, seeds=(0,))
+    execute(search, folder=tmp_path, executor="local", workers=1)
+    found = records(tmp_path / "journal.jsonl")
+    own = found[TrialId("again", 0, 0)].config["optimiser"]["lr"]
+    assert own in [found[TrialId("random", 0, i)].config["optimiser"]["lr"] for i in (0, 1)]
+    seeds = search.arm_seeds(again)
+    assert seeds.init(0) == seeding.derive(0, "fresh", "again") != 0
+    assert seeds.data(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"fresh_seed": True}, "follows none"),
+        ({"adopts": "config"}, "follows none"),
+        ({"varies": ()}, "differ in something"),
+        ({"varies": ("data", "data")}, "named once"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Arm(name="a", config=SHORT, **fields)
+
+
+def test_only_what_was_drawn_can_be_adopted() -> None:
+    leader = Arm(name="a", config=SHORT)
+    with pytest.raises(ValidationError, match="0 dimensions"):
+        asked(leader, Arm(name="b", config=SHORT, follows="a", adopts="config"))
+
+
+def test_new_fields_leave_the_json_of_older_searches_alone() -> None:
+    tree = asked().model_dump(mode="json")["arms"][0]
+    assert not {"varies", "fresh_seed", "adopts"} & set(tree)
+
+
+def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Path) -> None:
+    def said(data: DataConfig) -> str:
+        run = runs.create(
+            tmp_path, asked(data=data), commit="", command="", versions={}, storage=None
+        )
+        TrialSetting.of(run.search, str(tmp_path), folder=run.folder)
+        return metadata(run).replication
+
+    assert "draws its data anew" in said(DIGITS)
+    assert "one fixed draw" in said(DIGITS.replaced({"seed": 0}))
+    assert "draws its data anew" in said(DigitsOnly)
+
+
+def test_sources_that_do_not_vary_have_the_seed_they_are_held_at() -> None:
+    seeds = ArmSeeds("a", varies=("search",), held=9, draws_data=True)
+    assert (seeds.data(1), seeds.init(1), seeds.search(1)) == (9, 9, 1)

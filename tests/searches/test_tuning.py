@@ -1,0 +1,63 @@
+"""The benchmark tasks: every method tunes at the same cost, and is judged under another seed."""
+
+from pathlib import Path
+
+import pytest
+
+from tuneparts.api.results import Results
+from tuneparts.executors import execute
+from tuneparts.search import runs
+from tuneparts.search.load import load
+from tuneparts.search.spec import Scale
+
+FILES = sorted((Path(__file__).parents[2] / "searches").glob("benchmark_*.py"))
+NAMES = [file.stem for file in FILES]
+
+
+def test_the_family_is_there() -> None:
+    assert [
+        f"benchmark_{name}"
+        for name in ("cifar", "digits", "inputs", "mnist_rotated", "mnist_upright")
+    ] == NAMES
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("name", NAMES)
+def test_all_arms_tune_for_the_same_passes_and_train_once_under_a_fresh_seed(name, scale) -> None:
+    search = load(name, scale=scale)
+    most = search.arm("tune_random").algorithm.expected_passes(search.arm("tune_random"))
+    judged = [arm for arm in search.arms if arm.follows is not None]
+    assert {"partitioned", "partitioned_best", "validation", "random", "gp"} <= {
+        arm.name for arm in judged
+    }
+    for arm in judged:
+        assert arm.fresh_seed
+        assert arm.adopts == "config"
+        assert arm.config.train_on == "all"
+        leader = search.arm(arm.follows)
+        assert leader.config.train_on == "train"
+        spent = leader.algorithm.expected_passes(leader)
+        if arm.name not in search.references and scale is not Scale.SMOKE:
+            # Halving and ASHA cannot hit the number; they stay within a tenth of it.
+            assert spent <= 1.1 * most
+            assert spent >= 0.6 * most
+    assert all(arm.seeds is None for arm in search.arms)
+    if scale is not Scale.SMOKE:
+        assert len(search.seeds) >= 5
+
+
+@pytest.mark.slow
+def test_the_smallest_task_runs_and_its_bill_holds_the_tuning(tmp_path: Path) -> None:
+    some = ["partitioned_best", "validation", "random", "none", "oracle"]
+    search = load("benchmark_inputs", scale="smoke", arms=some)
+    made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
+    execute(search, folder=made.folder, executor="local", workers=1)
+    results = Results(made)
+    table = results.table.set_index("arm")
+    assert table["failed"].sum() == 0
+    assert table["passes_with_leader"]["validation"] == 3 * search.passes
+    assert results.answer.startswith("test accuracy of partitioned_best - random is ")
+    assert "one replicate says nothing" in results.answer
+    best = results.answer.split(". ")[1]
+    assert "tune_" not in best
+    assert "oracle" not in best

@@ -1,0 +1,130 @@
+"""Published results: a few small files, from which everything is made again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tuneparts import api, executors, settings
+from tuneparts.api import extending
+from tuneparts.api.published import MOST_BYTES, Published, is_published
+from tuneparts.bench.null import NullConfig
+from tuneparts.errors import DataError, DataMissingError
+from tuneparts.reports import evidence, rendering
+from tuneparts.reports.figures.drawing import Drawing
+from tuneparts.reports.figures.gallery import draw
+from tuneparts.search import runs
+from tuneparts.search.extension import extended
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> api.Results:
+    config, space = NullConfig(passes=8, interval=2), {"x": Uniform(low=0.01, high=1.0, log=True)}
+    search = Search(
+        name="null", question="?", scale=Scale.SMOKE, data={"name": "digits", "num_val": 10},
+        metric="val/accuracy", passes=8, seeds=(0, 1, 2), compare=("one", "random"), within=0.1,
+        arms=(
+            Arm(name="random", config=config, algorithm=RandomSearch(num_trials=4), space=space),
+            Arm(name="one", config=NullConfig(passes=8, interval=2, x=0.5)),
+        ),
+    )  # fmt: skip
+    root = tmp_path_factory.mktemp("runs")
+    facts = {"machine": "m", "packages": ["a==1"], "repository": None}
+    made = runs.create(root, search, command="c", commit="", versions={}, storage=None, **facts)
+    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    return api.Results(made)
+
+
+@pytest.fixture
+def published(results: api.Results, tmp_path: Path) -> api.Results:
+    written = results.export("results", tmp_path / "null")
+    assert sum(path.stat().st_size for path in written) < MOST_BYTES
+    found = api.load(str(tmp_path / "null"))
+    assert isinstance(found, Published)
+    return found
+
+
+def test_tables_verdicts_answer_and_figures_are_the_same(
+    results: api.Results, published: api.Results
+) -> None:
+    assert published.answer == results.answer
+    assert rendering.to_markdown(published.data.tables) == rendering.to_markdown(
+        results.data.tables
+    )
+    assert published.compare() == results.compare()
+    assert evidence.build(published.data) == evidence.build(results.data)
+    for request in ("accuracy", "scores", "best_of_n", "slices"):
+        one, other = draw(request, results.data), draw(request, published.data)
+        assert isinstance(one, Drawing)
+        assert isinstance(other, Drawing)
+        assert one.figure.to_json() == other.figure.to_json()
+        assert one.caption == other.caption
+
+
+def test_it_is_reported_without_the_run(
+    published: api.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "elsewhere"))
+    page = published.report()
+    assert page == settings.current().results_dir / "published" / "null" / "report" / "report.html"
+    assert "The comparison that answers the question" in page.read_text(encoding="utf-8")
+    with pytest.raises(DataMissingError, match="results only"):
+        published.net("one")
+
+
+def test_where_it_comes_from_is_beside_it(published: api.Results, tmp_path: Path) -> None:
+    found = json.loads((tmp_path / "null" / "provenance.json").read_text())
+    assert (found["machine"], found["packages"]) == ("m", ["a==1"])
+    assert json.loads((tmp_path / "null" / "search.json").read_text())["name"] == "null"
+    assert "run_id" not in (tmp_path / "null" / "trials.csv").read_text().partition("\n")[0]
+    assert published.name == "null"
+
+
+def test_damaged_files_are_refused(published: api.Results, tmp_path: Path) -> None:
+    assert is_published(tmp_path / "null")
+    (tmp_path / "null" / "metadata.json").write_text("{")
+    with pytest.raises(DataError):
+        assert Published(tmp_path / "null").data
+    assert not is_published(tmp_path)
+
+
+def test_only_two_arms_get_more_replicates(results: api.Results) -> None:
+    search = results.search
+    arms = (*search.arms, Arm(name="more", config=NullConfig(passes=8, interval=2)))
+    wider = search.replaced({"arms": [arm.model_dump() for arm in arms]})
+    found = extended(wider, seeds=[3], only=("one", "random"))
+    assert {arm.name: found.search.seeds_of(arm) for arm in found.search.arms} == {
+        "random": (0, 1, 2, 3),
+        "one": (0, 1, 2, 3),
+        "more": (0, 1, 2),
+    }
+    assert found.news == (
+        "random has more seeds of its own: 3",
+        "one has more seeds of its own: 3",
+    )
+
+
+def test_replicates_are_added_until_a_pair_is_decided(
+    results: api.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    search = results.search.replaced({"within": None})
+    made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
+    executors.execute(search, folder=made.folder, executor="local", workers=1)
+
+    def execute(run: runs.Run, **_: object) -> api.Results:
+        executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+        return api.Results(run)
+
+    monkeypatch.setattr(extending, "execute", execute)
+    steps = list(extending.until_decided(made.name, ("one", "random"), at_most=5))
+    assert [step.num for _, step in steps] == list(range(3, 3 + len(steps)))
+    last = steps[-1][1]
+    assert last.verdict or last.num == 5
+    after = runs.named(tmp_path, made.name)
+    if len(steps) > 1:
+        assert "added until decided: one:random" in after.card["history"][0]["news"]
+        text = rendering.to_markdown([evidence.build(api.Results(after).data)[0]])
+        assert "until one:random was decided" in text

@@ -1,0 +1,162 @@
+"""The results of a run as a few small files that anyone can keep, read and check.
+
+`export --to results` writes them: the resolved search, one row per trial, the steps where they are
+small, and where all of it comes from. Tables, figures and verdicts are made from these files alone,
+without the journal, the checkpoints or MLflow.
+"""
+
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tuneparts import atomic, redaction, settings
+from tuneparts.api.results import Results
+from tuneparts.errors import DataError, DataMissingError
+from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.search import runs
+from tuneparts.search.drawn import DRAWN_COLUMNS
+
+if TYPE_CHECKING:
+    from tuneparts.reports.run_data import RunData
+
+MOST_BYTES = 300_000
+"""Size up to which steps are written: of all trials, or of the selected ones, or none."""
+_PROVENANCE = (
+    "created", "digest", "command", "commit", "versions", "machine", "packages", "repository",
+    "history",
+)  # fmt: skip
+_EMPTY = {"steps": list(STEP_COLUMNS), "schedules": SCHEDULE_COLUMNS, "drawn": DRAWN_COLUMNS}
+_TEXT = {"trial", "arm", "outcome", "error", "metric", "path", "trained_as", "name"}
+"""Columns that are text even where they are empty."""
+
+
+def is_published(name: str | Path) -> bool:
+    """Whether a path leads to such files."""
+    return all((Path(name) / file).is_file() for file in ("metadata.json", "trials.csv"))
+
+
+def write(results: Results, folder: Path) -> list[Path]:
+    """Write the results of a run into a folder; what it holds of earlier ones is replaced.
+
+    Returns:
+        What was written.
+    """
+    data, card, redactor = results.data, results.run.card, redaction.of_process()
+    tree = {name: card[name] for name in _PROVENANCE if name in card}
+    if "history" in tree:  # without the search as it was: the final one holds it
+        tree["history"] = [
+            {name: value for name, value in step.items() if name != "before"}
+            for step in tree["history"]
+        ]
+    texts = {
+        "metadata.json": data.metadata.to_json(),
+        "search.json": _json(redactor.tree(card["search"])),
+        "provenance.json": _json(redactor.tree({"run": results.run.name, **tree})),
+        "trials.csv": _csv(data.trials.drop(columns="run_id")),
+    }
+    steps = data.steps
+    if len(_csv(steps)) > MOST_BYTES:  # figures need those of selected trials only
+        steps = steps[steps["trial"].isin(data.selected["trial"])]
+    frames = {"steps": steps, "schedules": data.schedules, "drawn": data.drawn}
+    for name, frame in frames.items():
+        text = _csv(frame)
+        if len(frame) and len(text) <= MOST_BYTES:
+            texts[f"{name}.csv"] = text
+    for name in frames:
+        (folder / f"{name}.csv").unlink(missing_ok=True)
+    for name, text in texts.items():
+        atomic.write_text(folder / name, text)
+    return [folder / name for name in texts]
+
+
+class Published(Results):
+    """What a run has found, read from the files that `write` wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def run(self) -> runs.Run:  # type: ignore[override]
+        """Published results have no run.
+
+        Raises:
+            DataMissingError: Always.
+        """
+        raise DataMissingError(
+            f"{self.folder} holds results only: no journal, checkpoints or nets. Ask whoever ran "
+            "it, or run its search again; `search.json` has it."
+        )
+
+    @cached_property
+    def data(self) -> "RunData":
+        """Everything that tables, figures and the page are made from.
+
+        Raises:
+            DataError: A file is damaged, or is none of ours.
+        """
+        from tuneparts.reports.run_data import RunData
+
+        try:
+            found = ReportMetadata.from_json((self.folder / "metadata.json").read_text("utf-8"))
+            frames = {name: self._frame(name) for name in ("trials", *_EMPTY)}
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder} holds no results that can be read: {error}") from error
+        return RunData(
+            found,
+            frames["trials"].assign(run_id=""),
+            frames["steps"],
+            schedules=frames["schedules"],
+            drawn=frames["drawn"],
+            sample_grids_note="Published results hold no images.",
+        )
+
+    def write_report(self) -> dict[str, Path]:
+        """Write page, tables and figures into the results folder of this machine."""
+        from tuneparts.reports import static_export
+        from tuneparts.reports.write import write as write_to
+
+        folder = settings.current().results_dir / "published" / self.name / "report"
+        return write_to(self.data, folder) | static_export.write(folder)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        path = self.folder / f"{name}.csv"
+        if name in _EMPTY and not path.is_file():
+            return pd.DataFrame(columns=_EMPTY[name])
+        text = pd.read_csv(path, dtype=str, keep_default_na=False)
+        typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
+        return pd.DataFrame(typed)
+
+
+def _typed(column: "pd.Series[str]") -> Any:
+    """Numbers as they were written, to the last bit, which not every reader of pandas gives."""
+    given = [value for value in column if value]
+    if set(given) <= {"True", "False"}:
+        words = {"True": True, "False": False}
+        return column.map(lambda value: words.get(value, math.nan)) if given else math.nan
+    for number in (int, float):
+        try:
+            for value in given:
+                number(value)
+        except ValueError:
+            continue
+        if number is int and len(given) == len(column):
+            return column.map(int)
+        return column.map(lambda value: float(value) if value else math.nan)
+    return column.map(lambda value: value or math.nan)
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _json(tree: Any) -> str:
+    return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,237 @@
+"""Several runs as one benchmark: each arm's score over all tasks, with its uncertainty.
+
+Scores of a task are put on one scale where every task has two references: 0 is the worse one, 1 the
+better one, such as no augmentation and the true one. They are summarised by the interquartile mean
+over tasks and replicates (Agarwal et al. 2021). The interval is a hierarchical bootstrap: tasks are
+drawn with replacement, then replicates within each, the same ones for all arms.
+
+Friedman's test and the critical difference of Nemenyi (Demsar 2006) are given only where the
+chi-squared approximation holds: more than ten tasks and more than six arms.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tuneparts import schema, seeding
+from tuneparts.errors import ConfigError
+from tuneparts.reports.run_data import RunData
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import Interval
+
+Floats = npt.NDArray[np.float64]
+FEWEST_TASKS, FEWEST_ARMS = 11, 7
+"""Below these the p value of Friedman's test is not to be trusted (as scipy says of its own)."""
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """Scores of the arms that all tasks share."""
+
+    metric: str
+    tasks: tuple[str, ...]
+    arms: tuple[str, ...]
+    scores_SA: tuple[Floats, ...]
+    """For each task, replicates by arms; only replicates that all arms have."""
+    is_normalised: bool
+    """Whether 0 and 1 are the references of each task."""
+    larger_is_better: bool
+
+    @property
+    def means(self) -> Floats:
+        """(T, A) means over replicates."""
+        return np.array([scores.mean(axis=0) for scores in self.scores_SA])
+
+    @property
+    def ranks(self) -> Floats:
+        """(T, A) ranks, 1 the best; equal scores share the mean of their ranks."""
+        from scipy import stats
+
+        signed = -self.means if self.larger_is_better else self.means
+        return np.asarray(stats.rankdata(signed, axis=1))
+
+    def interquartile_means(self) -> dict[str, tuple[float, Interval]]:
+        """The interquartile mean of each arm, with its 95 % interval."""
+        rng = seeding.numpy_generator(0, "reports", "benchmark")
+        point_A = interquartile_mean(np.concatenate(self.scores_SA))
+        draws_RA = np.array([self._resampled(rng) for _ in range(RESAMPLES)])
+        low_A, high_A = np.quantile(draws_RA, [0.025, 0.975], axis=0)
+        return {
+            arm: (float(point_A[i]), Interval(float(low_A[i]), float(high_A[i]), 0.95))
+            for i, arm in enumerate(self.arms)
+        }
+
+    def _resampled(self, rng: np.random.Generator) -> Floats:
+        parts = []
+        for task in rng.integers(len(self.tasks), size=len(self.tasks)):
+            scores_SA = self.scores_SA[task]
+            parts.append(scores_SA[rng.integers(len(scores_SA), size=len(scores_SA))])
+        return interquartile_mean(np.concatenate(parts))
+
+    def profile(self, thresholds: Floats) -> Floats:
+        """(A, K): share of tasks and replicates in which an arm is at least so good.
+
+        Every task counts alike, however many replicates it has.
+        """
+        sign = 1 if self.larger_is_better else -1
+        shares = [
+            (sign * scores[:, :, None] >= sign * thresholds).mean(axis=0)
+            for scores in self.scores_SA
+        ]
+        return np.asarray(np.mean(shares, axis=0))
+
+    @property
+    def has_enough_for_ranks(self) -> bool:
+        """Whether Friedman's test and the critical difference are valid."""
+        return len(self.tasks) >= FEWEST_TASKS and len(self.arms) >= FEWEST_ARMS
+
+    @property
+    def friedman(self) -> float:
+        """P value of all arms being alike; NaN where the test is not valid."""
+        ranks = self.ranks
+        if not self.has_enough_for_ranks or np.ptp(ranks) == 0:
+            return math.nan
+        from scipy import stats
+
+        return float(stats.friedmanchisquare(*ranks.T).pvalue)
+
+    @property
+    def critical_difference(self) -> float:
+        """Mean ranks that lie further apart differ at 5 % (Nemenyi); NaN where it is not valid."""
+        if not self.has_enough_for_ranks:
+            return math.nan
+        from scipy import stats
+
+        k, n = len(self.arms), len(self.tasks)
+        q = float(stats.studentized_range.ppf(0.95, k, np.inf)) / math.sqrt(2)
+        return q * math.sqrt(k * (k + 1) / (6 * n))
+
+
+def interquartile_mean(scores_NA: Floats) -> Floats:
+    """Mean of the middle half of each column; the outer scores count by the part that is inside.
+
+    Example:
+        >>> interquartile_mean(np.array([[0.0], [1.0], [3.0], [100.0]]))
+        array([2.])
+    """
+    ordered = np.sort(scores_NA, axis=0)
+    num = len(ordered)
+    edges = np.arange(num + 1) / num
+    weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0, None)
+    return np.asarray(weights @ ordered / weights.sum())
+
+
+def collect(runs: Sequence[tuple[str, RunData]], metric: str) -> Benchmark:
+    """Bring runs together: the arms that all have, on one scale where references allow it.
+
+    Args:
+        runs: name of the task, and what its run left.
+        metric: of the trial selected by validation.
+    """
+    if not runs:
+        raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
+    by_task = {task: _scores(data, metric) for task, data in runs}
+    first = next(iter(by_task.values()))
+    shared = [arm for arm in first if all(arm in scores for scores in by_task.values())]
+    references = _references(runs, by_task)
+    competing = [
+        name
+        for name in shared
+        if not any(name in data.metadata.references for _, data in runs)
+        and all(data.metadata.arm(name).competes for _, data in runs)
+    ]
+    arms = competing if len(competing) > 1 else shared
+    if len(arms) < 2:
+        raise ConfigError(
+            f"a benchmark compares at least two arms that every run has scores of, but "
+            f"{list(by_task)} share {shared}. Name runs of searches with the same arms."
+        )
+    found = []
+    for task, scores in by_task.items():
+        seeds = sorted(set.intersection(*(set(scores[arm]) for arm in arms)))
+        if not seeds:
+            raise ConfigError(
+                f"arms are compared over replicates that all of them have, but those of {task} "
+                "share none. Resume or extend it."
+            )
+        values = np.array([[scores[arm][seed] for arm in arms] for seed in seeds])
+        if references:
+            low, high = references[task]
+            values = (values - low) / (high - low)
+        found.append(values)
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    return Benchmark(
+        metric=metric,
+        tasks=tuple(by_task),
+        arms=tuple(arms),
+        scores_SA=tuple(found),
+        is_normalised=bool(references),
+        larger_is_better=is_up or bool(references),
+    )
+
+
+def _scores(data: RunData, metric: str) -> dict[str, dict[int, float]]:
+    known = data.selected.assign(score=column(data.selected, metric)).dropna(subset=["score"])
+    return {
+        arm.name: dict(zip(own["seed"].astype(int), own["score"].astype(float), strict=True))
+        for arm in data.metadata.arms
+        if len(own := known[known["arm"] == arm.name])
+    }
+
+
+def _references(
+    runs: Sequence[tuple[str, RunData]], by_task: Mapping[str, Mapping[str, Mapping[int, float]]]
+) -> dict[str, tuple[float, float]]:
+    """Mean scores of both references of each task; empty where a task lacks one, or they are alike.
+
+    They are those that its search declares, or arms called `none` and `oracle`.
+    """
+    found = {}
+    for task, data in runs:
+        pair = (
+            data.metadata.references if len(data.metadata.references) == 2 else ("none", "oracle")
+        )
+        scores = by_task[task]
+        if not set(pair) <= set(scores):
+            return {}
+        low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
+        if low == high:
+            return {}
+        found[task] = low, high
+    return found
+
+
+def over_budget(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> pd.DataFrame:
+    """Score after a share of the budget, over tasks: columns arm, share, mean.
+
+    The budget of a task is what its dearest arm spends. An arm that has no score yet at a share in
+    one of the tasks has no row there.
+    """
+    from tuneparts.reports.figures.accuracy import anytime, over_seeds
+
+    shares = np.linspace(0.02, 1.0, 50)
+    by_task = {task: _scores(data, found.metric) for task, data in runs}
+    references = _references(runs, by_task) if found.is_normalised else {}
+    curves: dict[str, list[Floats]] = {arm: [] for arm in found.arms}
+    for task, data in runs:
+        means = over_seeds(anytime(data, found.metric))
+        most = float(means["passes"].max()) if len(means) else math.nan
+        low, high = references.get(task, (0.0, 1.0))
+        for arm in found.arms:
+            own = means[means["arm"] == arm].sort_values("passes")
+            places = np.searchsorted(own["passes"].to_numpy(float), shares * most, side="right") - 1
+            values = own["mean"].to_numpy(float)
+            values = np.append(values, math.nan)  # place -1: nothing yet
+            curves[arm].append((values[places] - low) / (high - low))
+    rows = [
+        (arm, share, value)
+        for arm, parts in curves.items()
+        for share, value in zip(shares, np.mean(parts, axis=0), strict=True)
+        if not math.isnan(value)
+    ]
+    return pd.DataFrame(rows, columns=["arm", "share", "mean"])

@@ -1,0 +1,141 @@
+"""How many trials of a searching arm one run of another arm is worth, with an interval.
+
+Within a replicate, the expected score of the best of n of its N trials is estimated without
+replacement (Tang et al. 2020), which is unbiased for every n up to N. Dodge et al. (2021) warn that
+its variance is large near N, and Tang et al. that bootstrap intervals over trials fail there. So
+nothing is bootstrapped: replicates are independent, trials included, and for each n the difference
+of that estimate to the other arm's score has a Student interval over replicates. Those n at which
+neither side is rejected are the interval: reaching the score at the true number n is rejected from
+below, or at n - 1 from above, in at most 2.5 % of cases each, whatever the other n say.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.select import column
+from tuneparts.reports.statistics import Floats, best_of_weights, equivalent_trials
+
+FEWEST = 3
+"""Replicates below which there is no interval."""
+Scores: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Validation and test scores of the trials of a replicate."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """How many trials match one run; None stands for more than were run."""
+
+    trials: int | None
+    low: int | None
+    """At least so many at 95 %; None: more than were run."""
+    high: int | None
+    most: int
+    """Trials that each replicate ran."""
+    num: int
+    """Replicates; below three there is no interval, and `low` and `high` are 1 and None."""
+
+    @property
+    def says(self) -> str:
+        """The number in words."""
+        if self.trials == 1:
+            return "at most 1"
+        return f"more than {self.most}" if self.trials is None else str(self.trials)
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty where there is none."""
+        if self.num < FEWEST:
+            return ""
+        if self.low is None:
+            return f"95 % interval: more than {self.most}"
+        high = f"more than {self.most}" if self.high is None else str(self.high)
+        return f"95 % interval {self.low} to {high}"
+
+
+def worth(
+    searched: Mapping[int, Scores],
+    scores: Mapping[int, float],
+    *,
+    selects_larger: bool = True,
+    larger_is_better: bool = True,
+    level: float = 0.95,
+) -> Worth | None:
+    """Estimate how many trials of a searching arm match another arm.
+
+    Args:
+        searched: replicate -> scores of the finished trials of the searching arm.
+        scores: replicate -> score of the other arm.
+        selects_larger: whether a larger validation score is selected.
+        larger_is_better: direction of the test score.
+        level: of the interval.
+
+    Returns:
+        None where the arms share no replicate.
+    """
+    seeds = sorted(set(searched) & set(scores))
+    if not seeds:
+        return None
+    gaps = [curve(*searched[seed], selects_larger=selects_larger) - scores[seed] for seed in seeds]
+    most = min(map(len, gaps))
+    gaps_SN = np.array([gap[:most] for gap in gaps]) * (1 if larger_is_better else -1)
+    mean_N = gaps_SN.mean(axis=0)
+    point = equivalent_trials(mean_N, 0.0)
+    if len(seeds) < FEWEST:
+        return Worth(point, 1, None, most, len(seeds))
+    from scipy import stats
+
+    half_N = gaps_SN.std(axis=0, ddof=1) / math.sqrt(len(seeds))
+    half_N = half_N * float(stats.t.ppf((1 + level) / 2, len(seeds) - 1))
+    not_below = np.flatnonzero(mean_N + half_N >= 0)
+    not_above = np.flatnonzero(mean_N - half_N < 0)
+    low = int(not_below[0]) + 1 if not_below.size else None
+    above = int(not_above[-1]) + 2 if not_above.size else 1
+    return Worth(point, low, above if above <= most else None, most, len(seeds))
+
+
+def curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
+    """Expected test score of the best of n by validation, over all subsets of the trials; (N,)."""
+    v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
+    ranked = t[np.argsort(-v if selects_larger else v, kind="stable")]
+    return np.asarray(best_of_weights(len(ranked)) @ ranked)
+
+
+def of_arms(
+    trials: pd.DataFrame,
+    selected: pd.DataFrame,
+    metadata: ReportMetadata,
+    *,
+    arm: str,
+    against: str,
+    metric: str,
+) -> Worth | None:
+    """How many trials of one arm match another one; None where that cannot be asked.
+
+    It can where the trials of `against` do not depend on each other.
+    """
+    searching = metadata.arm(against)
+    if searching.is_adaptive or searching.trials_per_seed == 1:
+        return None
+    rule = schema.selection_metric(metadata.metric)
+    own = trials[(trials["arm"] == against) & (trials["outcome"] == "finished")]
+    own = own[column(own, rule.name).notna() & column(own, metric).notna()].sort_values("index")
+    searched = {
+        int(str(seed)): (column(part, rule.name).to_numpy(), column(part, metric).to_numpy())
+        for seed, part in own.groupby("seed")
+    }
+    other = selected[selected["arm"] == arm]
+    other = other.assign(score=column(other, metric)).dropna(subset=["score"])
+    return worth(
+        searched,
+        {int(s): float(v) for s, v in zip(other["seed"], other["score"], strict=True)},
+        selects_larger=rule.direction is schema.Direction.UP,
+        larger_is_better=schema.lookup(metric).direction is schema.Direction.UP,
+    )
