@@ -1,4 +1,4 @@
-"""Which code made a number, and who ran it: the commit, and the versions of what it stands on."""
+"""Which code made a number, who ran it, and on what: commit, versions, user and machine."""
 
 import getpass
 import os
@@ -45,6 +45,31 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def machine() -> str:
+    """This machine in words: processor, cores, memory and system; not its name.
+
+    Of a search on a cluster it is the machine that leads the search.
+    """
+    words = [cpu_model(), f"{os.cpu_count()} cores"]
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        words.append(f"{pages * size / 2**30:.0f} GiB")
+    except (ValueError, OSError, AttributeError):
+        pass  # not every system tells
+    return ", ".join([*words, platform.system()])
+
+
+def cpu_model() -> str:
+    """The name of the processor, as far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
 
 
 def _git(root: Path, *words: str) -> str:

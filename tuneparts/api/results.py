@@ -15,7 +15,7 @@ from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records, stops
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
-from tuneparts.search import runs
+from tuneparts.search import data_record, in_words, runs
 from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
@@ -330,6 +330,8 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         selection=_rule(search),
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         figures=_figures(search),
+        truth={} if search.data is None else search.data.truth,
+        facts={name: redactor.text(text) for name, text in _facts(run).items() if text},
         digest=facts["digest"],
         commit=facts["commit"],
         command=facts["command"],
@@ -357,10 +359,24 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.bill_note),
                 judged_on=redactor.text(arm.judged_on),
+                what=redactor.text(in_words.arm(search, arm.name)),
+                space=redactor.text(in_words.space(arm.space)),
             )
             for arm in search.arms
         ),
     )
+
+
+def _facts(run: runs.Run) -> dict[str, str]:
+    """What a reader asks for besides numbers, in words; empty where it is not known."""
+    replicates = {len(run.search.seeds_of(arm)) for arm in run.search.arms}
+    return {
+        "data": in_words.data(run.search, data_record.read(run.folder)),
+        "net": in_words.net(run.search),
+        "replicates": " or ".join(map(str, sorted(replicates))),
+        "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
+        "machine": str(run.card.get("machine", "")),
+    }
 
 
 def _figures(search: "Search") -> tuple[str, ...]:

@@ -177,6 +177,7 @@ def origin() -> dict[str, Any]:
         "commit": provenance.commit(),
         "versions": provenance.versions(),
         "user": provenance.user(),
+        "machine": provenance.machine(),
     }
 
 

@@ -6,7 +6,7 @@ from tuneparts.redaction import redact
 
 def ui(*, host: str, port: int, forced: bool) -> None:
     """Serve MLflow's UI on the store, or say where the server is."""
-    from tuneparts.tracking import serving, store
+    from tuneparts.tracking import card, serving, store
 
     uri = settings.current().tracking_uri
     if store.is_server(uri):
@@ -14,10 +14,9 @@ def ui(*, host: str, port: int, forced: bool) -> None:
         return
     login = credentials.tracking_login()
     server = serving.plan(uri, host=host, port=port, login=login, forced=forced)
-    # Without the query MLflow opens its view for language models.
     where = binding.LOOPBACK if binding.is_loopback(host) else host
     token = "" if server.token is None else f"?token={server.token}"
-    address = f"http://{where}:{port}/{token}#/experiments?workflowType=machine_learning"
+    address = f"http://{where}:{port}/{token}#/experiments?{card.RUNS_VIEW}"
     asks = "" if login is None else f", as {login.user}"
     print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
     serving.run(server)

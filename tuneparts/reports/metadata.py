@@ -34,6 +34,10 @@ class ArmMetadata:
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
+    what: str = ""
+    """What the arm is, in a sentence or two."""
+    space: str = ""
+    """What its trials draw, and from where; empty where they draw nothing."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
@@ -85,6 +89,10 @@ class ReportMetadata:
     """How the run was extended since it began: when, by what, at whose command."""
     stops: tuple[StopMetadata, ...] = ()
     """What was stopped; trials that had not started then are counted as such."""
+    truth: Mapping[str, float] = field(default_factory=dict)
+    """True values of hypers, by the name of their metric, where the data was made with them."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What else a reader asks for, in words: data, net, start, machine."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
 
