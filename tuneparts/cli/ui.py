@@ -3,6 +3,9 @@
 from tuneparts import binding, credentials, settings
 from tuneparts.redaction import redact
 
+PORT = 5000
+"""Where it listens unless told otherwise."""
+
 
 def ui(*, host: str, port: int, forced: bool) -> None:
     """Serve MLflow's UI on the store, or say where the server is."""

@@ -96,7 +96,7 @@ def focus_note(metadata: ReportMetadata) -> str:
         return ""
     return (
         f" {MOST_ARMS} of {len(metadata.arms)} arms are shown; a click on a name in the legend "
-        "shows or hides it, and the button below shows all of them."
+        "shows or hides it."
     )
 
 
