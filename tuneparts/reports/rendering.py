@@ -321,8 +321,10 @@ def to_html(table: Table) -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    # Whoever has no mouse scrolls it by the keyboard.
     return (
-        f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(table.heading)}">'
+        f"<table{dense}><thead><tr>{head}</tr></thead>"
         f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
     )
 
