@@ -1,4 +1,4 @@
-"""The live dashboard: `tuneparts dashboard`. Reads the store, writes nothing."""
+"""The live dashboard: `tuneparts dashboard`. Shows the store, and can ask a driver to stop."""
 
 import streamlit as st
 from views import compare, report, search, searches, trial

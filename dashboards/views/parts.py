@@ -1,13 +1,17 @@
 """What several pages share: naming and choosing a run, tables and figures."""
 
+import subprocess
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.rendering import Table
+from tuneparts.tracking import store
 from views import source
 
 FIRST_COMMAND = "tuneparts search rotated_digits"
@@ -71,8 +75,13 @@ def table(built: Table) -> None:
     """Show a table of the report."""
     headers = [column.header for column in built.columns]
     rows = [[cell.text for cell in row] for row in built.rows]
-    st.dataframe(pd.DataFrame(rows, columns=headers), hide_index=True)
+    whole(pd.DataFrame(rows, columns=headers))
     st.caption(" ".join(built.notes))
+
+
+def whole(frame: pd.DataFrame, **options: Any) -> None:
+    """Show every row of a frame: a box that scrolls inside the page hides half of it."""
+    st.dataframe(frame, hide_index=True, height="content", **options)
 
 
 def figure(drawing: Drawing | Note, *, key: str) -> None:
@@ -81,5 +90,64 @@ def figure(drawing: Drawing | Note, *, key: str) -> None:
     if isinstance(drawing, Note):
         st.info(drawing.text)
         return
-    st.plotly_chart(drawing.figure, theme=None, key=key, config={"displayModeBar": False})
+    plot(drawing.figure, key=key)
     st.caption(drawing.caption)
+
+
+def plot(figure: go.Figure, *, key: str) -> None:
+    """Show a figure in its own colours, with text and grid in those of the page."""
+    is_dark = st.context.theme.type == "dark"
+    ink, grid = ("#e6e8eb", "#343a42") if is_dark else ("#24292f", "#e3e5e8")
+    figure = go.Figure(figure)
+    figure.update_layout(
+        font_color=ink, legend_maxheight=4000, hoverlabel_bgcolor="#14171b" if is_dark else "#fff"
+    )
+    for axes in (figure.update_xaxes, figure.update_yaxes):
+        axes(gridcolor=grid, linecolor=grid, tickcolor=grid)
+    st.plotly_chart(figure, theme=None, key=key, config={"displayModeBar": False})
+
+
+def links(place: str, parent: str, *, is_over: bool, run_id: str = "") -> None:
+    """Show the ways from a page to the same run elsewhere: search, report and MLflow.
+
+    Args:
+        place: the store.
+        parent: the run of the search.
+        is_over: whether there is a report.
+        run_id: the run of a trial, on its own page.
+    """
+    with st.container(horizontal=True):
+        if run_id:
+            st.link_button("Search", f"search?run={parent}")
+        if is_over:
+            st.link_button("Report", f"report?run={parent}")
+        note = None if store.is_server(place) else "Needs `tuneparts ui`, opened once by its link."
+        st.link_button("MLflow", source.mlflow_link(place, run_id or parent), help=note)
+
+
+def stop_button(run: str, what: str, *words: str) -> None:
+    """Ask the driver of a run to stop something, once it was confirmed by a second click.
+
+    Args:
+        run: its name.
+        what: stops, for people.
+        words: options of `tuneparts stop`.
+    """
+    key = f"stop-{run}-{what}"
+
+    def turn(*, to: bool) -> None:
+        st.session_state[key] = to
+
+    if not st.session_state.get(key, False):
+        st.button(f"Stop {what}", key=f"{key}-first", on_click=turn, kwargs={"to": True})
+        return
+    st.warning(f"Stop {what} for good? What it has reported stays; nothing of it goes on.")
+    with st.container(horizontal=True):
+        is_meant = st.button(f"Yes, stop {what}", key=f"{key}-second", type="primary")
+        st.button("No", key=f"{key}-no", on_click=turn, kwargs={"to": False})
+    if is_meant:
+        command = [sys.executable, "-m", "tuneparts.cli.main", "stop", run, *words]
+        with st.spinner("asking the driver"):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        st.info((done.stdout + done.stderr).strip())
+        turn(to=False)

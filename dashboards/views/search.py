@@ -1,12 +1,20 @@
-"""One search: its answer so far, progress and curves of its arms, and its trials in pages."""
+"""One search: its answer, progress and curves of its arms, its hypers, and its trials in pages.
+
+Of a search that is over the figures of its report follow; one that runs on this machine can be
+stopped, whole or by the arm.
+"""
+
+from typing import Any
 
 import pandas as pd
+import plotly.io
 import streamlit as st
 
 from tuneparts import schema
 from tuneparts.reports import progress
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.page import address
 from views import parts, source
 from views.searches import remaining
 
@@ -39,8 +47,13 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
         st.progress(part, text=remaining(part, trials))
     else:
         st.markdown(f"**{source.run_data(place, run, told).answer}**")
-        st.link_button("Report", f"report?run={parent}")
-    _arms(told, of_arms)
+    is_over = run["status"] != source.RUNNING
+    parts.links(place, parent, is_over=is_over)
+    if not is_over:
+        _arms(told, of_arms)
+        _stop(place, parent, told)
+    elif (trials["outcome"] == "finished").any():
+        _scores(place, run, told)
     metrics = sorted(name for name in map(str, trials.columns) if "/" in name)
     if not metrics:
         st.info("No trial has reported anything yet.")
@@ -48,17 +61,50 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
     first = parts.telling(trials.notna().sum().to_dict(), told.metric)
     metric = st.selectbox("Metric", metrics, index=metrics.index(first), key="metric")
     parts.figure(draw(f"trials:{metric}", source.run_data(place, run, told, metric)), key="trials")
-    if (trials["outcome"] == "finished").any():
-        st.subheader("Scores and costs")
-        parts.table(source.run_data(place, run, told).tables[0])
+    hypers = source.hypers(place, run)
+    if hypers:
+        parts.figure(draw("hypers", source.run_data(place, run, told, *hypers)), key="hypers")
+    if is_over:
+        _figures(place, parent, told)
+    elif (trials["outcome"] == "finished").any():
+        _scores(place, run, told)
     _listing(trials, metric)
+
+
+def _scores(place: str, run: "pd.Series[Any]", told: ReportMetadata) -> None:
+    st.subheader("Scores and costs")
+    parts.table(source.run_data(place, run, told).tables[0])
+
+
+def _stop(place: str, parent: str, told: ReportMetadata) -> None:
+    """Offer to stop an arm or everything, where the run lies on this machine."""
+    run = source.folder_name(place, parent)
+    if run is None:
+        return
+    with st.expander("Stop"):
+        arm = st.selectbox(
+            "what", ["the whole search", *(arm.name for arm in told.arms)], key="what"
+        )
+        is_all = arm == "the whole search"
+        parts.stop_button(run, str(arm), *([] if is_all else ["--arm", str(arm)]))
+
+
+def _figures(place: str, parent: str, told: ReportMetadata) -> None:
+    """The figures of the report that are not on this page already, each behind its name."""
+    names = [address(request) for request in told.figures if request != "hypers"]
+    found = source.figures(place, parent, tuple(names))
+    if not found:
+        return
+    st.subheader("Figures of the report")
+    chosen = st.pills("figure", list(found), default=next(iter(found)), key="figure")
+    if chosen:
+        parts.plot(plotly.io.from_json(found[chosen]), key=f"report-{chosen}")
 
 
 def _arms(told: ReportMetadata, of_arms: pd.DataFrame) -> None:
     decimals = schema.lookup(told.metric).decimals if told.metric else 4
-    st.dataframe(
+    parts.whole(
         of_arms,
-        hide_index=True,
         placeholder="",
         column_config={
             "fraction": st.column_config.ProgressColumn("progress", format="percent"),
@@ -78,9 +124,9 @@ def _listing(trials: pd.DataFrame, metric: str) -> None:
     page = int(right.number_input(f"page of {num_pages}", 1, num_pages, 1, key="page"))
     shown = rows.iloc[(page - 1) * PER_PAGE : page * PER_PAGE]
     links = "trial?id=" + shown["run_id"].astype(str)
-    st.dataframe(
-        shown[[*_SHOWN, metric]].assign(open=links),
-        hide_index=True,
+    seconds = (shown["end"] - shown["start"]).dt.total_seconds()
+    parts.whole(
+        shown[[*_SHOWN, metric]].assign(seconds=seconds, open=links),
         column_config={"open": st.column_config.LinkColumn("open", display_text="open")},
     )
     st.caption(f"{len(rows):,} of {len(trials):,} trials")

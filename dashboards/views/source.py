@@ -4,6 +4,7 @@ Numbers of a run whose folder lies on this machine come from its journal, those 
 from the MLflow store.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts import frames, schema, settings
+from tuneparts.binding import LOOPBACK
+from tuneparts.cli.ui import PORT as UI_PORT
 from tuneparts.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.journal import TrialId
@@ -18,8 +21,8 @@ from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.search import runs as folders
 from tuneparts.search.storage import Folder
+from tuneparts.tracking import card, record, store
 from tuneparts.tracking import frames as store_frames
-from tuneparts.tracking import record, store
 
 SECONDS = 3
 """Between two looks at what runs."""
@@ -58,9 +61,41 @@ def metadata(place: str, parent: str) -> ReportMetadata | None:
         _metadata.clear(place, parent)
         return None
     try:
-        return ReportMetadata.from_json(found)
+        # It was written before the store had given the run its id.
+        return replace(ReportMetadata.from_json(found), parent_run_id=parent)
     except DataError:  # one bad run must not hide the others
         return None
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def mlflow_link(place: str, run_id: str) -> str:
+    """The page of a run in MLflow's UI: on its server, or where `tuneparts ui` serves a database.
+
+    Its cookie opens the latter once the link that `tuneparts ui` prints was followed.
+    """
+    experiment = store.client(place).get_run(run_id).info.experiment_id
+    root = place.rstrip("/") if store.is_server(place) else f"http://{LOOPBACK}:{UI_PORT}"
+    return f"{root}/{card.run_link(str(experiment), run_id)}"
+
+
+@st.cache_data(max_entries=50, show_spinner="reading figures")
+def figures(place: str, parent: str, names: tuple[str, ...]) -> dict[str, str]:
+    """The figures of the report of a search that is over, as plotly's JSON by name."""
+    texts = {
+        name: store.artifact_text(place, parent, f"report/figures/{name}.json") for name in names
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def hypers(place: str, run: "pd.Series[Any]") -> tuple[str, ...]:
+    """The hypers that trials of a run have reported."""
+    return tuple(sorted(name for name in map(str, trials(place, run)) if name.startswith("hyper/")))
+
+
+def folder_name(place: str, parent: str) -> str | None:
+    """The name of a run whose folder lies on this machine, as verbs take it; None elsewhere."""
+    run = _folder(place, parent)
+    return None if run is None else run.name
 
 
 def _folder(place: str, parent: str) -> folders.Run | None:

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from tuneparts import schema
-from tuneparts.reports.tables import number
+from tuneparts.reports.tables import label, number
 from views import parts, source
 
 NUM_LINES = 30
@@ -23,6 +23,14 @@ def show() -> None:
     row, steps = found
     st.title(str(row["trial"]))
     st.markdown(f"{row['outcome']} · run `{row['run_id']}`")
+    parent = str(row["parent_run_id"])
+    runs = source.runs(place)
+    status = runs.loc[runs["parent_run_id"] == parent, "status"]
+    is_over = len(status) > 0 and status.iloc[0] != source.RUNNING
+    parts.links(place, parent, is_over=is_over, run_id=run_id)
+    run = source.folder_name(place, parent)
+    if run is not None and row["status"] == source.RUNNING and not is_over:
+        parts.stop_button(run, str(row["trial"]), "--trial", str(row["trial"]))
     if row["error"]:
         st.error("The trial failed:")
         st.code(str(row["error"]), language=None)
@@ -36,9 +44,7 @@ def show() -> None:
         params = {
             k.removeprefix("param."): str(v) for k, v in row.items() if k.startswith("param.")
         }
-        st.dataframe(
-            pd.DataFrame(sorted(params.items()), columns=["field", "value"]), hide_index=True
-        )
+        parts.whole(pd.DataFrame(sorted(params.items()), columns=["field", "value"]))
     st.subheader("Reports")
     st.code("\n".join(report_lines(steps)[-NUM_LINES:]) or "nothing reported yet", language=None)
     st.caption("What the trial reported, newest last.")
@@ -59,16 +65,21 @@ def _curves(steps: pd.DataFrame) -> None:
     first = parts.telling(steps["metric"].value_counts().to_dict())
     metric = st.selectbox("Metric", metrics, index=metrics.index(first))
     own = steps[steps["metric"] == metric]
-    st.line_chart(own, x="step", y="value", x_label="passes", y_label=metric, height=280)
+    st.line_chart(own, x="step", y="value", x_label="passes", y_label=label(metric), height=280)
 
 
 def _metrics(row: dict[str, object]) -> None:
     rows = [
-        (name, number(float(str(value)), schema.lookup(name).decimals), schema.lookup(name).meaning)
+        (
+            name,
+            number(float(str(value)), schema.lookup(name).decimals),
+            schema.lookup(name).unit,
+            schema.lookup(name).meaning,
+        )
         for name, value in row.items()
         if "/" in name and not name.startswith("param.")
     ]
-    st.dataframe(pd.DataFrame(rows, columns=["metric", "value", "meaning"]), hide_index=True)
+    parts.whole(pd.DataFrame(rows, columns=["metric", "value", "unit", "meaning"]))
 
 
 def report_lines(steps: pd.DataFrame) -> list[str]:

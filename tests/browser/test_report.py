@@ -1,5 +1,7 @@
 """The quickstart's report in a browser: light, dark, on a phone, in print."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +38,16 @@ def test_every_figure_is_drawn_and_nothing_is_cut_off(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     cut = page.evaluate(CUT_OFF)
     assert not cut, cut
+    if name == "phone":  # panels stand below each other, with the legend under them
+        assert page.evaluate(COLUMNS) == 1
     shoot(page, f"report-{name}", whole=True)
+
+
+COLUMNS = """() => Math.max(...[...document.querySelectorAll('.js-plotly-plot')].map((plot) => {
+  const axes = Object.keys(plot._fullLayout).filter((key) => /^xaxis\\d*$/.test(key));
+  const shown = axes.map((key) => plot._fullLayout[key]).filter((axis) => axis.visible);
+  return new Set(shown.map((axis) => axis.domain[0].toFixed(3))).size;
+}))"""
 
 
 CUT_OFF = """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap((plot) => {
@@ -59,3 +70,17 @@ def test_a_figure_is_saved_as_svg_in_colours_of_print(story: Any, new_page: Any)
     text = waiting.value.path().read_text(encoding="utf-8")
     assert text.lstrip().startswith("<svg")
     assert "rgb(36, 41, 47)" in text  # ink, though the screen is dark
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"width": 390}])
+def test_axe_finds_nothing(story: Any, new_page: Any, options: dict[str, Any]) -> None:
+    axe = Path(os.environ.get("TUNEPARTS_AXE", ""))
+    if not axe.is_file():
+        pytest.skip("TUNEPARTS_AXE names no axe.min.js (npm pack axe-core)")
+    story.finish()
+    page = new_page(**options)
+    page.goto(story.report.as_uri())
+    page.locator(".plot.js-plotly-plot").last.wait_for()
+    page.add_script_tag(content=axe.read_text("utf-8"))
+    found = page.evaluate("axe.run()")
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]

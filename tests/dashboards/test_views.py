@@ -1,6 +1,7 @@
 """The pages without a browser: what they say of an empty, a running and a finished store."""
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,34 @@ def under_way(
     tracker.close("KILLED")
 
 
-def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
+def addresses(app: Any) -> list[str]:
+    """Where the links of a page lead."""
+    return [one.proto.url for one in app.get("link_button")]
+
+
+def _stop_is_asked_twice(app: Any, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def asks(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command[3:])
+        return subprocess.CompletedProcess(command, 0, "arm random is stopped", "")
+
+    monkeypatch.setattr(subprocess, "run", asks)
+    app.selectbox(key="what").select("random").run()
+    app.button(key=f"stop-{run}-random-first").click().run()
+    assert "Stop random for good?" in app.warning[0].value
+    app.button(key=f"stop-{run}-random-no").click().run()
+    assert not app.warning
+    assert asked == []
+    app.button(key=f"stop-{run}-random-first").click().run()
+    app.button(key=f"stop-{run}-random-second").click().run()
+    assert asked == [["stop", run, "--arm", "random"]]
+    assert "arm random is stopped" in words(app)
+
+
+def test_a_search_from_its_first_reports_to_its_end(
+    under_way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import streamlit
 
     run, tracker, steps = under_way
@@ -80,19 +108,26 @@ def test_a_search_from_its_first_reports_to_its_end(under_way: Any) -> None:
     assert arms["fraction"]["partitioned"] == pytest.approx(so_far / 20)
     assert arms["open"].sum() >= 1
     assert "A report is written when" in words(open_page("report"))
+    with monkeypatch.context() as patch:
+        _stop_is_asked_twice(app, run.name, patch)
 
     for _ in steps:
         pass
     assert tracker.close() == []
     streamlit.cache_data.clear()
     app = open_page("search")
-    assert app.dataframe[0].value["fraction"].tolist() == [1.0] * 5
+    assert app.dataframe[0].value["trials finished"].tolist() == ["1/1"] * 2 + ["2/2"] + ["1/1"] * 2
+    assert "Hypers over passes" in words(app)
+    parent = str(tracker.parent_run_id)
+    assert f"report?run={parent}" in addresses(app)
+    assert any(f"/runs/{parent}?workflowType=" in one for one in addresses(app))
     assert "has the highest mean test accuracy" in words(app)
     assert "6 of 6 trials" in words(app)
     assert words(open_page("compare")).count("has the highest mean test accuracy") == 2
     trials = frames.trials(store.resolve(), str(tracker.parent_run_id))
     found = open_page("trial", id=trials["run_id"][0])
     assert found.title[0].value == trials["trial"][0]
+    assert f"search?run={parent}" in addresses(found)
     assert "20 passes:" in found.code[-2].value
     assert "standard from 0 to 20 passes on" in found.code[-1].value
     log = TrialLog(Folder(run.storage), TrialId.parse(trials["trial"][0]))

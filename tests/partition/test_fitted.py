@@ -272,3 +272,12 @@ def test_nets_with_attention_and_with_tied_weights_are_fitted(kind):
         assert found.net.second.weight is found.net.first.weight
         by_units = fit(kind(), images, labels, form="joint", scheme="node", **SETTINGS)
         assert by_units.settings["scheme"] == "node"
+
+
+def test_pixels_that_were_not_scaled_are_told_and_no_hypers_may_be_none():
+    images = np.random.default_rng(0).uniform(0, 255, (40, 1, 8, 8)).astype(np.float32)
+    labels = np.arange(40) % 2
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    with pytest.warns(UserWarning, match="these go up to 25"):
+        found = fit(net, images, labels, hypers=None, passes=2, interval=2, batch_size=8)
+    assert found.hypers == {}

@@ -1,6 +1,8 @@
 """A learner that is run to its end, with a bar or a report."""
 
 import io
+import sys
+import types
 
 import pytest
 import torch
@@ -41,3 +43,28 @@ def test_a_report_takes_the_place_of_the_bar(learner) -> None:
     told: list[object] = []
     assert shown(learner, is_terminal=True, report=told.append) == ""
     assert len(told) == 3
+
+
+def test_a_notebook_shows_a_bar_without_widgets(learner, monkeypatch) -> None:
+    seen: list[str] = []
+
+    class Place:
+        def update(self, html: str) -> None:
+            seen.append(html)
+
+    class Display(types.ModuleType):
+        HTML = str
+
+        @staticmethod
+        def display(html: str, *, display_id: bool) -> Place:
+            assert display_id
+            seen.append(html)
+            return Place()
+
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", Display("IPython.display"))
+    console = Console(file=io.StringIO(), force_jupyter=True, width=100)
+    run_through(learner, what="fit", passes=6, console=console)
+    assert '<progress max="6" value="2">' in seen[2]
+    assert "6 of 6 passes" in seen[-2]
+    assert seen[-1] == ""  # gone at the end

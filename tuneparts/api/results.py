@@ -15,7 +15,7 @@ from tuneparts import frames, redaction, schema, settings
 from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records, stops
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata, StopMetadata
-from tuneparts.search import runs
+from tuneparts.search import data_record, in_words, runs
 from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
@@ -392,6 +392,8 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         within=search.within,
         found=search.found,
         figures=_figures(search),
+        truth={} if search.data is None else search.data.truth,
+        facts={name: redactor.text(text) for name, text in _facts(run).items() if text},
         digest=facts["digest"],
         commit=facts["commit"],
         command=facts["command"],
@@ -424,6 +426,8 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 is_tuning=any(
                     other.follows == arm.name and other.adopts == "config" for other in search.arms
                 ),
+                what=redactor.text(in_words.arm(search, arm.name)),
+                space=redactor.text(in_words.space(arm.space)),
             )
             for arm in search.arms
         ),
@@ -447,6 +451,18 @@ def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]
     digests = {json.dumps(draw, sort_keys=True) for draw in known.values()}
     is_same = len(known) > 1 and len(digests) == 1
     return "drawn" if search.draws_data and not is_same else "fixed"
+
+
+def _facts(run: runs.Run) -> dict[str, str]:
+    """What a reader asks for besides numbers, in words; empty where it is not known."""
+    replicates = {len(run.search.seeds_of(arm)) for arm in run.search.arms}
+    return {
+        "data": in_words.data(run.search, data_record.read(run.folder)),
+        "net": in_words.net(run.search),
+        "replicates": " or ".join(map(str, sorted(replicates))),
+        "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
+        "machine": str(run.card.get("machine", "")),
+    }
 
 
 def _figures(search: "Search") -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 
 class StandardConfig(SupervisedConfig):
-    """One net, ordinary optimiser, hypers fixed."""
+    """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
     most_gpus = math.inf

@@ -5,8 +5,9 @@ import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeVar
+
+from tuneparts import provenance
 
 T = TypeVar("T")
 _PACKAGES = ("tuneparts", "torch", "ray", "mlflow", "optuna")
@@ -15,7 +16,7 @@ _PACKAGES = ("tuneparts", "torch", "ray", "mlflow", "optuna")
 def describe() -> dict[str, Any]:
     """Describe this machine, ready for JSON: processor, cores, load and versions."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": provenance.cpu_model(),
         "cores": os.cpu_count(),
         "load": [round(load, 2) for load in os.getloadavg()],
         "system": platform.platform(),
@@ -36,16 +37,6 @@ def interleave(ways: Mapping[str, Callable[[], T]], *, rounds: int) -> dict[str,
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, fastest and slowest of repeated measurements."""
     return {"median": statistics.median(values), "fastest": min(values), "slowest": max(values)}
-
-
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str | None:

@@ -17,8 +17,9 @@ _OPTIONS = {
     "logger.hideWelcomeMessage": "true",  # its link is without the token
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
-    "theme.base": "light",
-    "theme.primaryColor": "#0072B2",  # Streamlit's own red would look like failure
+    # Streamlit's own red would look like failure. A colour for both would make every page light.
+    "theme.light.primaryColor": "#0072B2",
+    "theme.dark.primaryColor": "#3A97D0",
 }
 _HOSTS = (binding.LOOPBACK, "localhost")
 """Names that a browser may call it by: a web page elsewhere cannot pass for it."""

@@ -1,5 +1,6 @@
 """The data of a search: a set by name or a function, its variant, its subsets and its splits."""
 
+import math
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -107,6 +108,15 @@ class DataConfig(Config):
             if tree[name] == value:
                 del tree[name]
         return tree
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """The values that a method should find, where examples are made with them: by metric."""
+        found = {"hyper/rotation": math.pi} if self.rotated else {}
+        if self.name == "input_selection":
+            made = self.input_selection or InputSelection()
+            found["hyper/num_kept"] = float(min(made.num_informative, made.num_inputs or math.inf))
+        return found
 
     @property
     def is_own(self) -> bool:

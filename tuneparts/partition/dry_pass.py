@@ -1,5 +1,6 @@
 """What `fit` looks at before it changes anything: arrays, labels and one dry pass of the net."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,10 +20,12 @@ from tuneparts.partition.assign import roles_of
 
 _IMAGE_HYPERS = ("affine", "colour")
 _CHANNELS = (1, 3, 4)
+_LARGEST = 100.0
+"""Pixels of images that are brighter than this were hardly scaled."""
 
 
 def check_arrays(inputs: Arrays, labels: Arrays, target: Target, hypers: Mapping[str, Any]) -> None:
-    """Refuse inputs that look like something else than they are taken for.
+    """Refuse inputs that look like something else than they are taken for; warn of large pixels.
 
     Args:
         inputs: as the caller has them.
@@ -36,6 +39,12 @@ def check_arrays(inputs: Arrays, labels: Arrays, target: Target, hypers: Mapping
         raise ConfigError(
             f"inputs are scaled as the net wants them, but got bytes {x.shape}, from {x.min()} to "
             f"{x.max()}. Use `{name} / 255`, or `{name}.astype(int)` where they are tokens."
+        )
+    if x.ndim == 4 and x.dtype.kind == "f" and x.size and np.nanmax(x) > _LARGEST:
+        warnings.warn(
+            f"images are scaled as the net wants them, mostly to about 1, but these go up to "
+            f"{np.nanmax(x):.4g}. Use `images / {np.nanmax(x):.4g}` unless the net scales them.",
+            stacklevel=3,
         )
     wants_images = [part for part in _IMAGE_HYPERS if hypers.get(part) is not None]
     if wants_images and x.ndim == 3:

@@ -84,7 +84,7 @@ def read_hypers(given: Any) -> dict[str, Any]:
     """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
 
     Args:
-        given: a name, several, values by name, or a config. The name of a motion (`rotation`,
+        given: a name, several, values by name, a config, or None. The name of a motion (`rotation`,
             `shear`, ...) learns that motion, and no other that is not named.
 
     Example:
@@ -97,6 +97,7 @@ def read_hypers(given: Any) -> dict[str, Any]:
         return {**given.model_dump(exclude_unset=True), **given.parts}
     if isinstance(given, str):
         given = [given]
+    given = () if given is None else given
     if not isinstance(given, Mapping):
         given = {name: START if name in lila.NAMES else _start(name) for name in given}
     found = {name: value for name, value in given.items() if name not in lila.NAMES}

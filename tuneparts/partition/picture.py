@@ -7,7 +7,7 @@ from plotly.subplots import make_subplots
 
 from tuneparts import schema
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B97700", "#3A97D0", "#000000")
 _GREYS = ("#000000", "#7F7F7F")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot")

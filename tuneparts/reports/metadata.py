@@ -45,6 +45,10 @@ class ArmMetadata:
     """The same for arms that differ in nothing but name, seeds and `varies`."""
     is_tuning: bool = False
     """Whether it only finds the config that another arm trains at under a fresh seed."""
+    what: str = ""
+    """What the arm is, in a sentence or two."""
+    space: str = ""
+    """What its trials draw, and from where; empty where they draw nothing."""
     judged_on: str = ""
     """What its validation and test data has other than that of the search; arms that differ here
     are not compared."""
@@ -117,6 +121,10 @@ class ReportMetadata:
     """How the run was extended since it began: when, by what, at whose command."""
     stops: tuple[StopMetadata, ...] = ()
     """What was stopped; trials that had not started then are counted as such."""
+    truth: Mapping[str, float] = field(default_factory=dict)
+    """True values of hypers, by the name of their metric, where the data was made with them."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What else a reader asks for, in words: data, net, start, machine."""
     metrics: tuple[schema.Metric, ...] = ()
     """What the methods of the search declared, for readers who do not have the methods."""
 

@@ -5,6 +5,8 @@ security policy forbids the page to load anything, whatever slipped through.
 """
 
 import base64
+import functools
+import gzip
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +20,9 @@ from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
 from tuneparts.reports import checklist, evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
+from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.reports.progress import clock
+from tuneparts.reports.rendering import NOTHING
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import OUTCOMES
 from tuneparts.reports.tables import to_csv
@@ -43,10 +48,9 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
     """
     metadata = run_data.metadata
     title = escape(f"{metadata.name} ({metadata.scale})" if metadata.scale else metadata.name)
-    body = [
-        f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>',
-        f'<p class="answer">{escape(run_data.answer)}</p>{_words()}</header>',
+    sections = [
         *_tables(run_data),
+        _arms(metadata),
         *_verdicts(run_data),
         *(_figure(name, drawing) for name, drawing in drawings.items()),
         _troubles(run_data.trials),
@@ -54,7 +58,11 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         _provenance(run_data),
         _checklist(run_data),
     ]
-    return _document(title, body)
+    header = (
+        f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>'
+        f'<p class="answer">{escape(run_data.answer)}</p>{_facts(run_data)}{_words()}</header>'
+    )
+    return _document(title, [header, _contents(sections), *sections])
 
 
 def figure_page(drawing: Drawing) -> str:
@@ -96,9 +104,8 @@ def _document(title: str, body: Iterable[str]) -> str:
         f'<title>{title}</title>\n<link rel="icon" href="data:,">\n'
         f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(part for part in body if part)
-        + "\n</main>\n"
-        + "\n".join(f"<script>{script}</script>" for script in scripts)
-        + "\n</body>\n</html>\n"
+        + f'\n</main>\n<script type="text/plain" id="plotly">{_packed_plotly()}</script>\n'
+        f"<script>{scripts[1]}</script>\n</body>\n</html>\n"
     )
 
 
@@ -106,6 +113,57 @@ def _hash(script: str) -> str:
     """Return the name of a script in the policy: the hash of what stands between its tags."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+@functools.cache
+def _packed_plotly() -> str:
+    """Plotly's code, which page.js unpacks: 2 MB instead of 4.8."""
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+def _contents(sections: Iterable[str]) -> str:
+    """A list of links to the sections of the page, in their order."""
+    heading = re.compile(r'<section[^>]* id="([^"]+)"[^>]*><h2>(.*?)</h2>')
+    found = [match for section in sections if (match := heading.match(section))]
+    links = "".join(f'<li><a href="#{match[1]}">{match[2]}</a></li>' for match in found)
+    return f'<nav class="contents" aria-label="Contents"><ol>{links}</ol></nav>' if links else ""
+
+
+def _facts(run_data: RunData) -> str:
+    """Data, net, date, duration and machine, in a line each."""
+    facts = dict(run_data.metadata.facts)
+    trials = run_data.trials
+    if {"start", "end"} <= set(trials) and trials["end"].notna().any():
+        seconds = (trials["end"].max() - trials["start"].min()).total_seconds()
+        facts["took"] = f"{clock(seconds)} from the first trial to the last"
+    rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
+    return f'<dl class="facts about">{rows}</dl>' if rows else ""
+
+
+def _arms(metadata: ReportMetadata) -> str:
+    """What each arm is, what its trials draw, and what they may spend."""
+    if not any(arm.what for arm in metadata.arms):
+        return ""  # of a run whose metadata was written by an earlier version
+    rows = [
+        [
+            arm.name,
+            f"{arm.what} {arm.budget_note}".strip(),
+            arm.space or NOTHING,
+            arm.trials_per_seed,
+            f"{arm.passes:,}" if arm.passes else "varies",
+            len(arm.seeds),
+        ]
+        for arm in metadata.arms
+    ]
+    headers = ["arm", "what it is", "what its trials draw", "trials per replicate"]
+    table = rendering.Table.of_rows(
+        [*headers, "passes per trial", "replicates"],
+        rows,
+        prose=headers[1:3],
+        numbers=[headers[3], "passes per trial", "replicates"],
+    )
+    html = re.sub("`(.+?)`", r"<code>\1</code>", rendering.to_html(table))
+    return f'<section id="arms" class="arms"><h2>The arms</h2>{html}</section>'
 
 
 def _words() -> str:
@@ -123,7 +181,8 @@ def _words() -> str:
 
 def _tables(run_data: RunData) -> list[str]:
     parts = [
-        f"<section><h2>{escape(table.heading)}</h2>{rendering.to_html(table)}</section>"
+        f'<section id="table-{address(table.heading).lower()}"><h2>{escape(table.heading)}</h2>'
+        f"{rendering.to_html(table)}</section>"
         for table in run_data.tables
     ]
     return [*parts, _download("table.csv", to_csv(run_data.summary, run_data.metadata))]
@@ -149,6 +208,8 @@ def _figure(name: str, drawing: Drawing | Note) -> str:
     # What the buttons do stands in page.js.
     save = f' <button type="button" data-save="{name}">figure as SVG</button>'
     alone = f' <button type="button" data-alone="{name}">figure alone</button>'
+    if any(trace.visible == "legendonly" for trace in drawing.figure.data):
+        alone += f' <button type="button" data-all="{name}">all arms</button>'
     return (
         f'<section class="figure" id="{name}"><h2>{title}</h2><div class="wide">'
         f'<div class="plot" id="plot-{name}"{width}>'
@@ -173,7 +234,8 @@ def _troubles(trials: pd.DataFrame) -> str:
     more = len(rows) - len(items)
     rest = f"<p>{more} more are listed in trials.csv.</p>" if more else ""
     heading = f"Failed and unfinished trials ({len(rows)})"
-    return f'<section><h2>{heading}</h2><ul class="troubles">{"".join(items)}</ul>{rest}</section>'
+    listed = f'<ul class="troubles">{"".join(items)}</ul>{rest}'
+    return f'<section id="troubles"><h2>{heading}</h2>{listed}</section>'
 
 
 def _notes(notes: str) -> str:
@@ -181,7 +243,7 @@ def _notes(notes: str) -> str:
     if not paragraphs:
         return ""
     body = "".join(f"<p>{text}</p>" for text in paragraphs)
-    return f"<section><h2>What differs from the paper</h2>{body}</section>"
+    return f'<section id="notes"><h2>What differs from the paper</h2>{body}</section>'
 
 
 def _provenance(run_data: RunData) -> str:
@@ -199,7 +261,9 @@ def _provenance(run_data: RunData) -> str:
         f"<dt>{escape(name)}</dt><dd><code>{escape(value or 'unknown')}</code></dd>"
         for name, value in facts.items()
     )
-    return f'<section><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
+    return (
+        f'<section id="origin"><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
+    )
 
 
 def _checklist(run_data: RunData) -> str:

@@ -306,19 +306,25 @@ def to_html(table: Table) -> str:
         f'<th scope="col" class="{kind}"{_title(column.tip)}>{_html_header(column.header)}</th>'
         for kind, column in zip(kinds, table.columns, strict=True)
     )
+    headers = [escape(column.header) for column in table.columns]
     rows = []
     for row in table.rows:
         cells = []
-        for kind, cell in zip(kinds, row, strict=True):
+        for kind, cell, header in zip(kinds, row, headers, strict=True):
             # A count stays with what it counts where a cell breaks.
             text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
-            cells.append(f'<td class="{kind}">{f"<b>{text}</b>" if cell.is_bold else text}</td>')
-        cells[0] = f'<th scope="row">{escape(row[0].text)}</th>'
+            bold = f"<b>{text}</b>" if cell.is_bold else text
+            cells.append(f'<td class="{kind}" data-label="{header}">{bold}</td>')
+        # A long name breaks after an underscore, not in a word.
+        name = escape(row[0].text).replace("_", "_<wbr>")
+        cells[0] = f'<th scope="row">{name}</th>'
         rows.append(f"<tr>{''.join(cells)}</tr>")
     dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    # Whoever has no mouse scrolls it by the keyboard.
     return (
-        f'<div class="wide"><table{dense}><thead><tr>{head}</tr></thead>'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(table.heading)}">'
+        f"<table{dense}><thead><tr>{head}</tr></thead>"
         f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
     )
 

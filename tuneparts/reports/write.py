@@ -13,8 +13,8 @@ from tuneparts.reports.run_data import RunData
 def write(run_data: RunData, folder: Path) -> dict[str, Path]:
     """Write the report of a run into a folder.
 
-    Only `report.html` holds plotly's code (4.8 MB), so that the page can be mailed and the folder
-    stays small.
+    Only `report.html` holds plotly's code, packed (2 MB), so that the page can be mailed and the
+    folder stays small.
 
     Args:
         run_data: The run.

@@ -34,6 +34,8 @@ NOTE_TAG = "mlflow.note.content"
 """MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
 """MLflow's own tag for the colour of a run in its charts."""
+RUNS_VIEW = "workflowType=machine_learning"
+"""Query of an address in MLflow's UI: without it some pages open their view for language models."""
 VIEW_KEY = "arms"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 """MLflow's own tag for a view of an experiment that a link can open."""
@@ -176,13 +178,12 @@ class SearchCard:
             answer: Markdown; None while the search runs.
         """
         if answer is None:
-            state = "Running, or interrupted: `tuneparts dashboard` shows how far it is."
+            first, state = "Running, or interrupted", "`tuneparts dashboard` shows how far it is."
         else:
-            link = (
-                f"**[Report]({_report_link(experiment_id, run_id)})** with every figure and table."
-            )
-            state = f"{link}\n\n{answer}"
-        return f"{self.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
+            first, state = f"**[Report]({_report_link(experiment_id, run_id)})**", answer
+        # MLflow folds all but the first lines, and lets nothing behind the fold be clicked.
+        first += f" · [Charts by arm]({charts_link(experiment_id)})"
+        return f"{first}\n\n{self.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
 
     def trial_note(self, experiment_id: str, parent: str, trial: TrialId) -> str:
         """Describe the run of a trial: which trial it is, with a link to the report."""
@@ -204,8 +205,10 @@ def view_state() -> str:
             "groupByKeys": [{"mode": "tag", "groupByData": "arm"}],
         },
         "runsHiddenMode": "SHOWALL",
+        "runListHidden": True,  # it would leave the charts a third of a laptop's screen
         "hideEmptyCharts": True,
-        "chartsSearchFilter": "accuracy|nll|loss",  # clearing it shows costs and the rest
+        # Clearing it shows costs and the rest; those of the parent run begin with `arm/`.
+        "chartsSearchFilter": "^(test|val|train)/.*(accuracy|nll|loss)",
     }
     return json.dumps(state)
 
@@ -243,15 +246,29 @@ def decode(text: str) -> Any:
 
 
 def _report_link(experiment_id: str, run_id: str) -> str:
-    """A fragment of the UI's own address, so that it works wherever the UI is served."""
-    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{REPORT}/report.html"
+    return run_link(experiment_id, run_id, f"artifacts/{REPORT}/report.html")
+
+
+def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
+    """A run's page, as a fragment of the UI's own address: it works wherever the UI is served.
+
+    Example:
+        >>> run_link("3", "c0ffee")
+        '#/experiments/3/runs/c0ffee?workflowType=machine_learning'
+    """
+    place = "/".join(filter(None, (experiment_id, "runs", run_id, part)))
+    return f"#/experiments/{place}?{RUNS_VIEW}"
+
+
+def charts_link(experiment_id: str) -> str:
+    """The charts of an experiment, averaged by arm, as a fragment of the UI's own address."""
+    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
+    return f"#/experiments/{experiment_id}/runs?{view}"
 
 
 def _ways_to_look(experiment_id: str) -> str:
-    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&workflowType=machine_learning"
-    charts = f"#/experiments/{experiment_id}/runs?{view}"
     return (
-        f"- [Charts, averaged by arm]({charts})\n"
+        f"- [Charts, averaged by arm]({charts_link(experiment_id)})\n"
         f"- one arm: filter by `tags.arm = 'NAME'`\n"
         f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
     )

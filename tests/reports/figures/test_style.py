@@ -1,4 +1,13 @@
-from tuneparts.reports.figures.style import COLOURS, arm_styles
+import pytest
+
+from tuneparts.reports.figures.style import (
+    COLOURS,
+    MOST_ARMS,
+    arm_styles,
+    focus_note,
+    in_focus,
+    visible,
+)
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 
 
@@ -24,3 +33,36 @@ def test_no_two_arms_look_alike():
 def test_names_are_escaped():
     (style,) = arm_styles(metadata_of("<b>a</b>")).values()
     assert style.name == "&lt;b&gt;a&lt;/b&gt;"
+
+
+def luminance(colour):
+    """Relative luminance, by WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#14171b", "#0e1117"])  # page, dark, dashboard
+def test_every_colour_stands_out_from_every_ground(ground):
+    for colour in COLOURS:
+        dark, light = sorted([luminance(colour), luminance(ground)])
+        assert (light + 0.05) / (dark + 0.05) >= 3, (colour, ground)
+
+
+def test_all_arms_are_in_focus_while_there_are_colours():
+    few = metadata_of(*(f"arm_{i}" for i in range(MOST_ARMS)))
+    assert in_focus(few) == {arm.name for arm in few.arms}
+    assert focus_note(few) == ""
+
+
+def test_of_many_arms_usual_and_searching_ones_come_first_and_followers_last():
+    arms = [ArmMetadata(f"arm_{i}", "m", 1, (0,)) for i in range(18)]
+    arms += [ArmMetadata("partitioned", "m", 1, (0,)), ArmMetadata("tpe", "m", 9, (0,))]
+    arms += [ArmMetadata("retrained", "m", 1, (0,), follows="partitioned")]
+    metadata = ReportMetadata("s", "q", tuple(arms))
+    shown = in_focus(metadata)
+    assert len(shown) == MOST_ARMS
+    assert {"partitioned", "tpe", "arm_0"} < shown
+    assert visible("retrained", metadata) == "legendonly"
+    assert visible("tpe", metadata) is True
+    assert "7 of 21 arms" in focus_note(metadata)

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.glossary import PASS_IN_SHORT
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, bounds, canvas, counts_axis
+from tuneparts.reports.figures.style import arm_styles, focus_note, visible
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
@@ -49,7 +49,9 @@ def accuracy(
         line["shape"] = "hv" if arm.trials_per_seed > 1 else "linear"
         band = own.dropna(subset=["se"])
         x = band["passes"].tolist()
-        edges = [(band["mean"] + sign * band["se"]).tolist() for sign in (1, -1)]
+        edges = [
+            (band["mean"] + sign * band["se"]).clip(*bounds(metric)).tolist() for sign in (1, -1)
+        ]
         for edge, fill in zip(edges, (None, "tonexty"), strict=True):
             figure.add_trace(
                 go.Scatter(
@@ -61,6 +63,7 @@ def accuracy(
                     fillcolor=style.wash,
                     legendgroup=arm.name,
                     showlegend=False,
+                    visible=visible(arm.name, run_data.metadata),
                     hoverinfo="skip",
                 )
             )
@@ -70,6 +73,7 @@ def accuracy(
                 y=own["mean"].tolist(),
                 name=style.name,
                 legendgroup=arm.name,
+                visible=visible(arm.name, run_data.metadata),
                 mode="lines+markers",
                 line=line,
                 marker={"color": style.colour, "symbol": style.symbol, "size": 7},
@@ -198,4 +202,4 @@ def _caption(run_data: RunData, metric: str) -> str:
         text += "their trials counted one after another, failed ones included."
     if any(arm.follows for arm in run_data.metadata.arms):
         text += " Arms that follow another start where their leader's passes end."
-    return text
+    return text + focus_note(run_data.metadata)

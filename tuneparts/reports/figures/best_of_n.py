@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from tuneparts import schema, seeding
 from tuneparts.reports.equivalents import of_arms
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.figures.style import ArmStyle, arm_styles, focus_note, in_focus, visible
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column, seed_cost
 from tuneparts.reports.statistics import expected_best_interval
@@ -49,6 +49,7 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
                     name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
                     legendgroup=row["arm"],
                     showlegend=row["arm"] not in named,
+                    visible=visible(row["arm"], run_data.metadata),
                     mode="markers",
                     marker={
                         "color": style.colour,
@@ -75,13 +76,16 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
         "both have; open at the right edge where it never does. Intervals of n are over seeds, "
         "trials included."
     )
+    shown = in_focus(run_data.metadata)
     worth = "; ".join(
         f"{known[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
         for arm, own in equals.groupby("arm", sort=False)
+        if arm in shown
     )
     data = pd.concat([curves.assign(kind="curve"), equals.assign(kind="equivalent")])
     wide = 560 if len(arms) > 1 else 0
     caption += f" {worth}." if worth else ""
+    caption += focus_note(run_data.metadata)
     return Drawing(TITLE, figure, caption, data.reset_index(drop=True), min_width=wide)
 
 

@@ -1,7 +1,7 @@
 """What figure functions return and share: drawings, notes, canvases and axes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,18 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.style import arm_styles, visible
 from tuneparts.reports.metadata import ReportMetadata
 
 PANEL_HEIGHT = 330
 _GRID = "#e3e5e8"
 _INK = "#24292f"
+_BOUNDS = {
+    **dict.fromkeys(("accuracy", "member_accuracy", "disagreement", "ece"), (0.0, 1.0)),
+    "brier": (0.0, 2.0),
+    "nll": (0.0, math.inf),
+    "val_nll": (0.0, math.inf),
+}
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
@@ -58,6 +64,7 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         hoverlabel={"font": {"family": _FONT, "size": 13}},
+        meta={"panels": num_panels},  # by which the page stacks them where it is narrow
         legend={
             "orientation": "h",
             "yref": "container",
@@ -95,10 +102,38 @@ def add_lines(
                 y=own[y].tolist(),
                 error_y={"type": "data", "array": own["se"].tolist()},
                 name=style.name,
+                visible=visible(arm, metadata),
                 mode="lines+markers",
                 line={"color": style.colour, "dash": style.dash, "width": 2.5},
                 marker={"color": style.colour, "symbol": style.symbol, "size": 8},
             )
+        )
+
+
+def add_truth(
+    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
+) -> None:
+    """Draw a dashed line at the true value of a hyper, where the data was made with one.
+
+    Args:
+        figure: to draw on.
+        metadata: of the search; it knows true values.
+        metric: name of the hyper.
+        where: row and column of the panel.
+        axis: `x` or `y`, which has the hyper.
+    """
+    value = metadata.truth.get(metric)
+    if value is None:
+        return
+    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
+    text = f"true value {value:.3g}"
+    if axis == "y":
+        figure.add_hline(
+            y=value, line=line, annotation_text=text, annotation_position="bottom right", **where
+        )
+    else:
+        figure.add_vline(
+            x=value, line=line, annotation_text=text, annotation_position="top left", **where
         )
 
 
@@ -114,7 +149,8 @@ def counts_axis(
     """Label an axis of counts, such as passes; logarithmic where they differ more than tenfold."""
     positive = [value for value in counts if value > 0]
     options: dict[str, Any] = {}
-    if positive and max(positive) > 10 * min(positive):
+    is_log = bool(positive) and max(positive) > 10 * min(positive)
+    if is_log:
         low, high = min(positive) / 1.15, max(positive) * 1.15
         ticks = [m * 10**e for e in range(12) for m in (1, 2, 5) if low <= m * 10**e <= high]
         options = {
@@ -123,4 +159,39 @@ def counts_axis(
             "tickvals": ticks,
             "ticktext": [f"{tick:,}" for tick in ticks],
         }
-    figure.update_xaxes(title_text=title, **options, **where)
+    figure.update_xaxes(title_text=f"{title} (log scale)" if is_log else title, **options, **where)
+
+
+def bounded_axis(
+    axes: Callable[..., Any], metric: str, values: Iterable[float], where: dict[str, int]
+) -> None:
+    """Set the range of an axis around values, but not beyond what the metric can be.
+
+    Args:
+        axes: `update_xaxes` or `update_yaxes` of a figure.
+        metric: whose values they are.
+        values: that must be seen; those that are not finite are left out.
+        where: row and column of the panel, or nothing.
+    """
+    least, most = bounds(metric)
+    known = [min(max(value, least), most) for value in values if math.isfinite(value)]
+    if not known:
+        return
+    low, high = min(known), max(known)
+    room = 0.06 * (high - low) or 0.05
+    # A mark at the edge of what can be is drawn whole.
+    edge = 0.02 * (high - low) or 0.01
+    low = max(low - room, least - edge)
+    high = min(high + room, most + edge)
+    axes(range=[low, high], **where)
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """The smallest and the largest value that a metric can have.
+
+    Example:
+        >>> bounds("test/accuracy"), bounds("val/nll"), bounds("hyper/rotation")
+        ((0.0, 1.0), (0.0, inf), (-inf, inf))
+    """
+    quantity = metric.rpartition("/")[2].partition(".")[0]
+    return _BOUNDS.get(quantity, (-math.inf, math.inf))

@@ -9,8 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
-from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, add_truth, canvas, counts_axis, place
+from tuneparts.reports.figures.style import ArmStyle, arm_styles, focus_note, visible
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import reported
@@ -49,7 +49,9 @@ def hypers(run_data: RunData) -> Drawing | Note:
                     name=style.name,
                     legendgroup=str(arm),
                     showlegend=arm not in named,
-                    mode="lines+markers" if len(line) == 1 else "lines",
+                    visible=visible(str(arm), run_data.metadata),
+                    mode="lines+markers",
+                    marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
                     line={
                         "color": style.colour,
                         "width": 2,
@@ -62,6 +64,8 @@ def hypers(run_data: RunData) -> Drawing | Note:
             )
             named.add(str(arm))
         counts_axis(figure, "passes", own["passes"].tolist(), where)
+        figure.update_yaxes(title_text=_unit(stem), **where)
+        add_truth(figure, run_data.metadata, stem, where, axis="y")
     units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "
@@ -72,7 +76,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
     return Drawing(
         OVER_PASSES,
         figure,
-        caption,
+        caption + _truth_note(run_data) + focus_note(run_data.metadata),
         data.drop(columns="panel"),
         min_width=560 if len(shown) > 1 else 0,
     )
@@ -119,14 +123,14 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
             own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
             if own.empty:
                 continue
-            for line in _paths(run_data, own, name, metric) if arm.trials_per_seed == 1 else []:
-                figure.add_trace(_path(line, known[arm.name], arm.name), **where)
-            figure.add_trace(
-                _points(own, arm, known[arm.name], name=name, metric=metric, is_first=panel == 0),
-                **where,
-            )
+            lines = _paths(run_data, own, name, metric) if arm.trials_per_seed == 1 else []
+            marks = _points(own, arm, known[arm.name], name=name, metric=metric, is_first=not panel)
+            for trace in [*(_path(line, known[arm.name], arm.name) for line in lines), marks]:
+                trace.visible = visible(arm.name, run_data.metadata)
+                figure.add_trace(trace, **where)
         figure.update_xaxes(title_text=label(name), **where)
         figure.update_yaxes(range=reach, **where)
+        add_truth(figure, run_data.metadata, name, where, axis="x")
         if where["col"] == 1:
             figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
@@ -136,9 +140,22 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
     )
     if len(names) > MAX_PANELS:
         caption += f" {len(names) - MAX_PANELS} more hypers are in the data file only."
+    caption += _truth_note(run_data) + focus_note(run_data.metadata)
     data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
     width = 560 if len(shown) > 1 else 0
     return Drawing(title, figure, caption, data.reset_index(drop=True), min_width=width)
+
+
+def _unit(stem: str) -> str:
+    """The unit of a hyper; of one that is a plain number what it measures."""
+    metric = schema.lookup(stem)
+    return metric.unit or metric.meaning
+
+
+def _truth_note(run_data: RunData) -> str:
+    return " The dashed line is the value that the data was made with." * bool(
+        run_data.metadata.truth
+    )
 
 
 def _points(

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.style import arm_styles, in_focus
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.sample_grid import SampleGrid
 from tuneparts.reports.tables import label, number
@@ -21,7 +21,8 @@ TITLE = "Data under the augmentation found"
 
 def samples(run_data: RunData) -> Drawing | Note:
     """Draw a panel per arm: examples down, the example itself and its draws across."""
-    grids = run_data.sample_grids
+    shown = in_focus(run_data.metadata)
+    grids = tuple(grid for grid in run_data.sample_grids if grid.arm in shown)
     if not grids:
         return Note(TITLE, run_data.sample_grids_note or "No selected trial augments images.")
     names = arm_styles(run_data.metadata)
@@ -59,7 +60,10 @@ def samples(run_data: RunData) -> Drawing | Note:
         "Training examples (first column) and what the net is shown in their place: independent "
         f"draws at the hypers of the selected trial of seed {grids[0].seed}. {words}."
     )
-    return Drawing(TITLE, figure, caption, table(grids), min_width=560 if len(grids) > 1 else 0)
+    left_out = len(run_data.sample_grids) - len(grids)
+    caption += f" {left_out} more arms are in the data file only." if left_out else ""
+    data = table(run_data.sample_grids)
+    return Drawing(TITLE, figure, caption, data, min_width=560 if len(grids) > 1 else 0)
 
 
 def table(grids: tuple[SampleGrid, ...]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.compare import FEWEST
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
+from tuneparts.reports.figures.drawing import Drawing, Note, bounded_axis, bounds, canvas, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
@@ -44,6 +44,8 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
             )
         )
         known = not pd.isna(row["low"])
+        least, most = bounds(metric)
+        low, high = max(row["low"], least), min(row["high"], most)
         figure.add_trace(
             go.Scatter(
                 x=[row["mean"]],
@@ -51,8 +53,8 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
                 error_x={
                     "type": "data",
                     "symmetric": False,
-                    "array": [row["high"] - row["mean"] if known else 0],
-                    "arrayminus": [row["mean"] - row["low"] if known else 0],
+                    "array": [high - row["mean"] if known else 0],
+                    "arrayminus": [row["mean"] - low if known else 0],
                     "thickness": 2,
                 },
                 mode="markers",
@@ -62,13 +64,28 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
         )
     figure.update_layout(height=_ROW_HEIGHT * len(data) + 90)
     figure.update_xaxes(title_text=label(metric, arrow=True))
+    bounded_axis(figure.update_xaxes, metric, _seen(run_data, data, metric), {})
     figure.update_yaxes(type="category")
     caption = (
         f"{label(metric).capitalize()} of the trial selected by validation in each seed: mean, "
-        "95 % interval (Student's t over seeds; none below three), and the seeds as "
-        "faint marks. Arms share seeds, so overlapping intervals do not mean equal arms."
+        "95 % interval (Student's t over seeds; none below three), and the seeds as faint marks. "
+        "Arms share seeds, so overlapping intervals do not mean equal arms. Intervals end where "
+        "the metric or the axis does."
     )
     return Drawing(title, figure, caption, data)
+
+
+def _seen(run_data: RunData, data: pd.DataFrame, metric: str) -> list[float]:
+    """What the axis must show: all seeds, and intervals that are not wider than tenfold that.
+
+    Two seeds may have an interval that is wider than all scores together; it leaves the axis, and
+    the marks stay apart.
+    """
+    seeds = [value for arm in data["arm"] for value in _seeds(run_data, str(arm), metric)]
+    reach = max(seeds) - min(seeds)
+    ends = [*data["low"].dropna(), *data["high"].dropna()]
+    near = (min(seeds) - reach, max(seeds) + reach)
+    return seeds + [min(max(end, near[0]), near[1]) for end in ends if reach > 0]
 
 
 def intervals(run_data: RunData, metric: str) -> pd.DataFrame:
@@ -140,6 +157,10 @@ def calibration(run_data: RunData) -> Drawing | Note:
         is_left = where["col"] == 1
         figure.update_yaxes(autorange="reversed", showticklabels=is_left, **where)
         figure.update_xaxes(title_text=label(metric), nticks=5, **where)
+        means, errors = summary[metric].dropna(), summary[f"{metric}:se"].fillna(0.0)
+        ends = [*(means - errors[means.index]), *(means + errors[means.index])]
+        seen = [*data[data["metric"] == metric]["value"], *ends]
+        bounded_axis(figure.update_xaxes, metric, seen, where)
     meanings = ", ".join(f"{label(m)}: {schema.lookup(m).meaning}" for m in shown)
     caption = (
         "Scores of the predicted probabilities of the selected trials, smaller is better: small "

@@ -1,6 +1,7 @@
 """What trials drew from their spaces, and what came of it: parallel coordinates and slices."""
 
 import math
+import re
 from html import escape
 from typing import Any
 
@@ -10,18 +11,18 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.style import arm_styles, focus_note, visible
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.tables import label
 
 MAX_PANELS = 12
 _CLASSES = (
-    ("worst fifth", "#c9ced6", 1.0),
-    ("fourth fifth", "#a3adc2", 1.0),
-    ("middle fifth", "#7a86ae", 1.0),
+    ("worst fifth", "#8b95a7", 1.0),
+    ("fourth fifth", "#7d8db3", 1.0),
+    ("middle fifth", "#667db5", 1.0),
     ("second fifth", "#4a6fc0", 1.0),
-    ("best fifth", "#E69F00", 2.5),
+    ("best fifth", "#D55E00", 3.0),
 )
 """Name, colour and width of the lines of each fifth of the trials."""
 
@@ -71,6 +72,7 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
                     name=style.name,
                     legendgroup=style.name,
                     showlegend=arm not in named,
+                    visible=visible(str(arm), run_data.metadata),
                     mode="markers",
                     marker={"color": style.colour, "symbol": style.symbol, "size": 7},
                     opacity=0.8,
@@ -80,13 +82,15 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
             )
             named.add(str(arm))
         kind = _axis(rows)
-        figure.update_xaxes(type=kind, dtick="D2" if kind == "log" else None, **where)
+        is_log = kind == "log"
+        figure.update_xaxes(type=kind, dtick="D2" if is_log else None, **where)
+        figure.update_xaxes(title_text=_unit_of(name) + " (log scale)" * is_log, **where)
         if panel % 2 == 0:
             figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = f"{label(metric).capitalize()} of every finished trial against what it drew."
     if len(names) > len(shown):
         caption += f" {len(shown)} of {len(names)} dimensions are drawn; all are in the data."
-    return Drawing(title, figure, caption, data)
+    return Drawing(title, figure, caption + focus_note(run_data.metadata), data)
 
 
 def _scored(run_data: RunData, metric: str) -> pd.DataFrame:
@@ -108,6 +112,13 @@ def _short(name: str) -> str:
     """The last part of a name; of `optimiser[sgd].lr` what stands after the field."""
     field, bracket, rest = name.partition("[")
     return rest.replace("]", "") if bracket else field.rpartition(".")[2]
+
+
+def _unit_of(name: str) -> str:
+    """The short name of a dimension, with its unit where it is a hyper that has one."""
+    short = _short(name)
+    metric = schema.find(f"hyper/{short}") if re.fullmatch(r"[a-z_]+", short) else None
+    return f"{short} ({metric.unit})" if metric is not None and metric.unit else short
 
 
 def _is_numeric(values: pd.Series) -> bool:

@@ -1,17 +1,19 @@
-"""How an arm is drawn, everywhere: one colour, dash and marker (colours of Okabe and Ito 2008).
+"""How an arm is drawn, everywhere: one colour, dash and marker (after Okabe and Ito 2008).
 
-Black and yellow are left out because one of them vanishes on each background. An arm's colour
-follows from its name alone unless two arms of a search would share it, so the same arm has the
-same colour in every report.
+Orange and sky blue are darker than theirs: every colour stands out at least 3:1 from the white and
+from the dark page, as WCAG 2.2 asks of graphics. Black and yellow are left out because one of them
+vanishes on each background. An arm's colour follows from its name alone unless two arms of a search
+would share it, so the same arm has the same colour in every report.
 """
 
 import hashlib
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 from tuneparts.reports.metadata import ReportMetadata
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#7f868d")
+COLOURS = ("#0072B2", "#B97700", "#009E73", "#D55E00", "#CC79A7", "#3A97D0", "#7f868d")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _USUAL = {
@@ -24,6 +26,8 @@ _USUAL = {
     "none": 6,
 }
 """Slots of names that occur in many searches, so that they never collide."""
+MOST_ARMS = len(COLOURS)
+"""Arms that a figure of lines draws at once; the others wait in its legend."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,38 @@ def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
         )
         for name in names
     }
+
+
+def in_focus(metadata: ReportMetadata) -> frozenset[str]:
+    """The arms that a figure of many lines shows before anyone asks for the others.
+
+    All of them while there are no more than colours. Otherwise those with usual names, then arms
+    that search, then the rest in their order; arms that follow another come last.
+    """
+    arms = {arm.name: arm for arm in metadata.arms}
+    if len(arms) <= MOST_ARMS:
+        return frozenset(arms)
+    order = sorted(
+        arms.values(),
+        key=lambda arm: (arm.follows is not None, arm.name not in _USUAL, arm.trials_per_seed == 1),
+    )
+    return frozenset(arm.name for arm in order[:MOST_ARMS])
+
+
+def visible(arm: str, metadata: ReportMetadata) -> bool | Literal["legendonly"]:
+    """What plotly calls the visibility of an arm's marks: shown, or by a click on the legend."""
+    return True if arm in in_focus(metadata) else "legendonly"
+
+
+def focus_note(metadata: ReportMetadata) -> str:
+    """A sentence for captions where not every arm is shown at first."""
+    hidden = len(metadata.arms) - len(in_focus(metadata))
+    if not hidden:
+        return ""
+    return (
+        f" {MOST_ARMS} of {len(metadata.arms)} arms are shown; a click on a name in the legend "
+        "shows or hides it."
+    )
 
 
 def _slot(name: str) -> int:

@@ -4,7 +4,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.style import arm_styles, focus_note, visible
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
@@ -37,6 +37,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
                 y=y,
                 text=text,
                 name=style.name,
+                visible=visible(arm, run_data.metadata),
                 mode="lines+markers",
                 line={"color": style.colour, "dash": style.dash, "width": 1.5},
                 marker={"color": style.colour, "symbol": style.symbol, "size": 5},
@@ -50,7 +51,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
     num_left_out = run_data.trials["trial"].nunique() - data["trial"].nunique()
     if num_left_out > 0 and data.groupby("arm")["trial"].nunique().max() == MOST:
         caption += f" The newest {MOST} trials of each arm are drawn."
-    return Drawing(title, figure, caption, data)
+    return Drawing(title, figure, caption + focus_note(run_data.metadata), data)
 
 
 def lines(run_data: RunData, metric: str) -> pd.DataFrame:
