@@ -244,6 +244,13 @@ def test_every_public_name_is_in_the_api_reference() -> None:
     assert all(f"`{name}`" in page for name in tuneparts.__all__ if name != "__version__")
 
 
+def test_every_setting_is_documented() -> None:
+    read = set(re.findall(r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "settings.py").read_text()))
+    told = set(re.findall(r"^\| `(TUNEPARTS_\w+)`", (ROOT / "docs/settings.md").read_text(), re.M))
+    assert read
+    assert read - told == set()
+
+
 def test_every_example_is_in_the_index() -> None:
     index = (ROOT / "examples" / "README.md").read_text("utf-8")
     files = [*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*/*.py")]
