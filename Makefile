@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 8) + 1)")
 PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help install quickstart quick test test-slow test-all fuzz faults map lint format clean
+.PHONY: help install quickstart quick test test-slow test-all fuzz faults map docs lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -55,6 +55,15 @@ faults: install ## Strike seventeen faults at a real search (JSON=1: as JSON; ON
 map: ## Write docs/map.md anew: the rooms and what each is for
 	$(PYTHON) docs/map.py > docs/map.md
 
+docs: .venv-docs/.installed ## Build the site into site/, strictly (seconds)
+	.venv-docs/bin/python docs/site.py
+
+# An environment of its own, so that the tested one stays lean.
+.venv-docs/.installed: docs/requirements.txt
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+	touch .venv-docs/.installed
+
 lint: install ## Check format, style, types and known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -66,4 +75,4 @@ format: install ## Rewrite files in the project's format
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove the environment and caches; results stay
-	rm -rf $(VENV) .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .venv-audit .venv-docs site .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

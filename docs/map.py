@@ -14,8 +14,8 @@ FOLDERS = {
     "searches/": "One file per question, and `studies/` that several share.",
     "examples/": "How to bring one's own; run by the tests.",
     "dashboards/": "The live dashboard (Streamlit): searches, trials, comparisons, reports.",
-    "deploy/": "`ray up`, KubeRay, SLURM, and an MLflow server on PostgreSQL.",
-    "docs/": "Log of findings, decisions, glossary, clusters, scale, the MLflow UI.",
+    "deploy/": "An image, `ray up`, KubeRay, SLURM, and an MLflow server on PostgreSQL.",
+    "docs/": "The site (`make docs`): tutorial, methods, results, log, decisions.",
     "tests/": "Mirrors the package, plus `contracts/ golden/ integration/ harness/ fuzz/ browser/`",
 }
 

@@ -7,9 +7,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -83,7 +85,7 @@ PYTHON = [
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.place)
-def test_python_runs_as_printed(block: Block) -> None:
+def test_python_runs_as_printed(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = block.info.removeprefix("python").strip()
     assert marker in {"", *MARKERS}, f"{block.place}: a marker is one of {sorted(MARKERS)}"
     tree = ast.parse(block.text)
@@ -92,9 +94,11 @@ def test_python_runs_as_printed(block: Block) -> None:
         assert tree.body, f"{block.place}: nothing of it can be checked"
     # The code as it stands, but for budgets: a reader trains longer than a test.
     source = re.sub(r"\bpasses=[\d_]+", "passes=8", ast.unparse(tree))
-    namespace: dict[str, object] = {"__name__": "document"}
-    exec(compile(source, block.place, "exec"), namespace)
-    if callable(search := namespace.get("search")):
+    # A module that can be imported, as the reader's file can: a worker finds functions by name.
+    module = types.ModuleType("document")
+    monkeypatch.setitem(sys.modules, "document", module)
+    exec(compile(source, block.place, "exec"), module.__dict__)
+    if callable(search := getattr(module, "search", None)):
         from tuneparts.search.spec import Scale, Search
 
         assert all(isinstance(search(scale), Search) for scale in Scale)
@@ -178,6 +182,92 @@ def test_every_relative_link_leads_somewhere() -> None:
         if not re.match(r"[a-z]+:|#", link) and not (path.parent / link.partition("#")[0]).exists()
     ]
     assert broken == []
+
+
+def slugs(heading: str) -> set[str]:
+    """The anchors of a heading: a forge's, and the site's, which joins hyphens."""
+    plain = re.sub(r"[`*]|\]\([^)]*\)|!?\[", "", heading).strip().lower()
+    forge = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+    return {forge, re.sub(r"-+", "-", forge)}
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", prose_of(path), re.MULTILINE)
+    return {heading for text in headings for heading in slugs(text) if len(slugs(text)) == 1}
+
+
+def test_every_anchor_leads_to_a_heading() -> None:
+    """On a forge and in the site alike."""
+    links = [
+        (path, (path.parent / target if target else path).resolve(), anchor)
+        for path in DOCUMENTS
+        for target, hash_, anchor in (link.partition("#") for link in LINK.findall(prose_of(path)))
+        if hash_ and not re.match(r"[a-z]+:", target)
+    ]
+    assert links
+    broken = [(name_of(path), to.name, a) for path, to, a in links if a not in anchors(to)]
+    assert broken == []
+
+
+def test_an_anchor_is_a_heading_in_small_letters() -> None:
+    assert slugs("2026-11-17: what `fit` costs, on two") == {"2026-11-17-what-fit-costs-on-two"}
+    assert slugs("a - b") == {"a---b", "a-b"}
+
+
+def test_the_readme_is_short_and_shows_a_report() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert text.count("\n") <= 150
+    assert "docs/images/report.png" in text
+
+
+def test_nothing_is_said_to_be_on_an_index() -> None:
+    """Until it is published, it is installed from a checkout or a wheel."""
+    named = [
+        (name_of(path), found)
+        for path in living()
+        for found in re.findall(r"pip install[^`\n]*\btuneparts\b[^`\n]*", path.read_text("utf-8"))
+        if ".whl" not in found
+    ]
+    assert named == []
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    import tuneparts
+
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    listed = {
+        path.rpartition(".")[2]
+        for names in re.findall(r"<!-- api: ([^>]*) -->", page)
+        for path in names.split()
+    }
+    assert set(tuneparts.__all__) - listed == {"__version__"}
+    assert all(f"`{name}`" in page for name in tuneparts.__all__ if name != "__version__")
+
+
+def test_every_setting_is_documented() -> None:
+    read = set(re.findall(r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "settings.py").read_text()))
+    told = set(re.findall(r"^\| `(TUNEPARTS_\w+)`", (ROOT / "docs/settings.md").read_text(), re.M))
+    assert read
+    assert read - told == set()
+
+
+def test_every_example_is_in_the_index() -> None:
+    index = (ROOT / "examples" / "README.md").read_text("utf-8")
+    files = [*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*/*.py")]
+    names = [str(path.relative_to(ROOT / "examples")) for path in files if path.name[0] != "_"]
+    assert [name for name in names if f"]({name})" not in index] == []
+
+
+def test_figures_of_results_are_those_of_their_tables() -> None:
+    """`python docs/plots.py` draws them anew."""
+    spec = spec_from_file_location("plots", ROOT / "docs" / "plots.py")
+    assert spec is not None
+    assert spec.loader is not None
+    plots = module_from_spec(spec)
+    spec.loader.exec_module(plots)
+    figures = plots.figures()
+    assert len(figures) > 5
+    assert [path.name for path, drawn in figures.items() if path.read_text("utf-8") != drawn] == []
 
 
 def test_every_path_of_this_repository_exists() -> None:

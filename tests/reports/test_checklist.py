@@ -12,16 +12,17 @@ from tuneparts.reports.run_data import RunData
 
 
 def test_every_question_has_an_answer(trials, steps, metadata) -> None:
+    space = "`hypers.affine.rotation` from 0 to 3"
     told = replace(
         metadata,
-        spaces={"random": ("hypers.affine.rotation Uniform(0, 3)",)},
+        arms=tuple(replace(arm, space=space * (arm.name == "random")) for arm in metadata.arms),
         environment={"machine": "a slow one", "repository": "mine at 123, clean"},
         data_draws="drawn",
     )
     data = RunData(told, trials, steps)
     found = checklist.items(data)
     assert all(found.values())
-    assert "Uniform(0, 3)" in found["Search spaces"]
+    assert found["Search spaces"] == f"random: {space}"
     assert found["Hardware"] == "a slow one"
     assert "random 8 x 400" in found["Budget of each arm (trials a replicate x passes)"]
     assert found["Seeds of the replicates"] == "0, 1, 2 (all arms)"

@@ -381,11 +381,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         environment={
             name: redactor.text(text) for name, text in checklist.environment(facts).items()
         },
-        spaces={
-            arm.name: tuple(redactor.text(f"{path} {dim!r}") for path, dim in arm.space.items())
-            for arm in search.arms
-            if arm.space
-        },
         compare=search.compare,
         references=search.references,
         answer=search.answer,

@@ -18,7 +18,7 @@ def items(run_data: RunData) -> dict[str, str]:
     """Question -> answer."""
     metadata, summary = run_data.metadata, run_data.summary
     arms = metadata.arms
-    spaces = "; ".join(f"{arm}: {', '.join(lines)}" for arm, lines in metadata.spaces.items())
+    spaces = "; ".join(f"{arm.name}: {arm.space}" for arm in metadata.arms if arm.space)
     budgets = "; ".join(
         f"{arm.name} {arm.trials_per_seed} x {number(arm.passes, 0)}"
         + (f" ({arm.budget_note})" if arm.budget_note else "")

@@ -104,8 +104,6 @@ class ReportMetadata:
     """Hypers that the question is about, with their true values where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Machine, packages and the user's repository, in words."""
-    spaces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Arm -> the dimensions that it draws from, in words."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""

@@ -71,15 +71,21 @@ def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
 def in_focus(metadata: ReportMetadata) -> frozenset[str]:
     """The arms that a figure of many lines shows before anyone asks for the others.
 
-    All of them while there are no more than colours. Otherwise those with usual names, then arms
-    that search, then the rest in their order; arms that follow another come last.
+    All of them while there are no more than colours. Otherwise those of the search's contrast and
+    its references, those with usual names, then arms that search, then the rest in their order;
+    arms that follow another come last.
     """
     arms = {arm.name: arm for arm in metadata.arms}
     if len(arms) <= MOST_ARMS:
         return frozenset(arms)
     order = sorted(
         arms.values(),
-        key=lambda arm: (arm.follows is not None, arm.name not in _USUAL, arm.trials_per_seed == 1),
+        key=lambda arm: (
+            arm.name not in (*metadata.compare, *metadata.references),
+            arm.follows is not None,
+            arm.name not in _USUAL,
+            arm.trials_per_seed == 1,
+        ),
     )
     return frozenset(arm.name for arm in order[:MOST_ARMS])
 
