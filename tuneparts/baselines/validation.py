@@ -25,7 +25,7 @@ from tuneparts.data.chunks import Chunks
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr, step_rates
+from tuneparts.training.optimisers import adam, set_lr, step_rates
 from tuneparts.training.release import Release, ReleaseConfig
 from tuneparts.training.step import Batch, gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
@@ -106,7 +106,7 @@ class ValidationLearner(
         )
         self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
-        self._hyper_optimiser = torch.optim.Adam(psi, lr=config.hyper_lr) if psi else None
+        self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._finetuning: Release | None = None

@@ -89,7 +89,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 [moments[share.name][0] for share in shares],
                 [moments[share.name][1] for share in shares],
                 [],
-                list(torch.full((len(shares),), float(self.num_steps[k])).unbind()),
+                list(values[0].new_full((len(shares),), float(self.num_steps[k])).unbind()),
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
@@ -97,8 +97,12 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 weight_decay=decay,
                 eps=1e-8,
                 maximize=False,
+                fused=True,
             )
         else:
+            if self._config.momentum:
+                for share, value in zip(shares, values, strict=True):
+                    moments.setdefault(share.name, [torch.zeros_like(value)])
             buffers: list[Tensor | None] = [
                 moments[share.name][0] if share.name in moments else None for share in shares
             ]
@@ -112,10 +116,8 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 dampening=0.0,
                 nesterov=self._config.nesterov,
                 maximize=False,
+                fused=True,
             )
-            for share, buffer in zip(shares, buffers, strict=True):
-                if buffer is not None:
-                    moments[share.name] = [buffer]
         for share, value in zip(shares, values, strict=True):
             share.scatter(value)
 

@@ -1,11 +1,12 @@
 """Optimisers and learning-rate schedules, as configs."""
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
 
 from tuneparts.config import Config
 from tuneparts.models.layers import scalar_names
@@ -58,14 +59,8 @@ class OptimiserConfig(Config):
         rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
-    def build(self, net: nn.Module, *, fused: bool = False) -> torch.optim.Optimizer:
-        """A torch optimiser over the net; call `set_lr` before each step.
-
-        Args:
-            net: whose parameters it moves.
-            fused: whether to use torch's kernels that read and write each weight once. They
-                round differently.
-        """
+    def build(self, net: nn.Module) -> torch.optim.Optimizer:
+        """A torch optimiser over the net; call `set_lr` before each step."""
         names = set(scalar_names(net))
         scalars = [p for name, p in net.named_parameters() if name in names]
         others = [p for name, p in net.named_parameters() if name not in names]
@@ -75,17 +70,35 @@ class OptimiserConfig(Config):
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
-            return torch.optim.Adam(
-                groups, lr=self.lr, weight_decay=self.weight_decay, fused=fused or None
-            )
-        return torch.optim.SGD(
+            return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+        return _sgd(
             groups,
             lr=self.lr,
             momentum=self.momentum,
             nesterov=self.nesterov,
             weight_decay=self.weight_decay,
-            fused=fused or None,
         )
+
+
+def adam(parameters: ParamsT, *, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+    """Adam by torch's kernel that reads and writes each weight once, in one call for all tensors.
+
+    For a small net the usual one spends a twentieth of a training step on calls.
+    """
+    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+
+
+def _sgd(groups: ParamsT, *, momentum: float, **options: Any) -> torch.optim.SGD:
+    """SGD by torch's fused kernel, see `adam`."""
+    optimiser = torch.optim.SGD(groups, momentum=momentum, fused=True, **options)
+    if momentum:
+        # From zero it is the gradient after the first step, as it is without. But the kernel fails
+        # where one parameter has momentum and another, whose first gradient comes later, has none.
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+                optimiser.state[parameter]["momentum_buffer"] = zeros
+    return optimiser
 
 
 def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
