@@ -65,11 +65,7 @@ def test_each_partition_follows_torch_on_its_own_vector(config):
             torch.optim.Adam(groups, weight_decay=decay, fused=True)
             if config.kind == "adam"
             else torch.optim.SGD(
-                groups,
-                momentum=config.momentum,
-                nesterov=config.nesterov,
-                weight_decay=decay,
-                fused=True,
+                groups, momentum=config.momentum, nesterov=config.nesterov, weight_decay=decay
             )
         )
     generator = seeding.torch_generator(0, "grads")

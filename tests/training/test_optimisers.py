@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
@@ -64,20 +63,3 @@ def test_a_cosine_may_end_before_the_budget_does():
     assert "annealed_over" not in whole.model_dump()
     with pytest.raises(ConfigError, match=r"`warmup` is 0\.5 and `annealed_over` 0\.5"):
         parse(OptimiserConfig, {"warmup": 0.5, "annealed_over": 0.5})
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_a_first_gradient_that_comes_late_is_one_like_any_other(nesterov):
-    config = OptimiserConfig(kind="sgd", lr=0.1, momentum=0.9, nesterov=nesterov)
-    net = nn.ParameterList([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))])
-    twins = [nn.Parameter(torch.ones(3)) for _ in range(2)]
-    ours = config.build(net)
-    theirs = torch.optim.SGD(twins, lr=0.1, momentum=0.9, nesterov=nesterov)
-    for step in range(4):
-        for group in (net, twins):
-            group[0].grad = torch.full((3,), 0.5 + step)
-            group[1].grad = torch.full((3,), 0.25) if step >= 2 else None
-        ours.step()
-        theirs.step()
-    for own, twin in zip(net, twins, strict=True):
-        assert torch.allclose(own, twin, rtol=1e-6)

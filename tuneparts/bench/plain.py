@@ -72,7 +72,7 @@ def plain_step(
         logits = net(x).view(batch_size, num_samples, -1).mean(dim=1)
         loss = functional.cross_entropy(logits, y)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         return loss.detach()
 

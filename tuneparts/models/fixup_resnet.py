@@ -22,18 +22,18 @@ class FixupBlock(nn.Module):
         super().__init__()
         self.bias1a = Bias()
         self.conv1 = nn.Conv2d(num_in, num_out, 3, stride=stride, padding=1, bias=False)
-        # In place where a convolution or a sum was made for this alone.
-        self.bias1b = Bias(inplace=True)
+        self.bias1b = Bias()
         self.bias2a = Bias()
         self.conv2 = nn.Conv2d(num_out, num_out, 3, padding=1, bias=False)
         self.scale = ScalarMultiplier()
-        self.bias2b = Bias(inplace=True)
+        self.bias2b = Bias()
         changes = stride != 1 or num_in != num_out
         self.shortcut = PaddedShortcut(stride, num_out - num_in) if changes else None
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         """(B, C, H, W) to (B, C', H', W')."""
         shifted = self.bias1a(x_BCHW)
+        # In place: nothing else reads what these sums made.
         out = torch.relu_(self.bias1b(self.conv1(shifted)))
         out = self.bias2b(self.scale(self.conv2(self.bias2a(out))))
         # Only the changing shortcut sees the shifted input, as in the authors' code.
@@ -64,7 +64,7 @@ class FixupResNet(NetConfig):
         num_in, _, _ = image_shape(self, in_shape, least=1)
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             stem=nn.Conv2d(num_in, self.planes, 3, padding=1, bias=False),
-            stem_bias=Bias(inplace=True),
+            stem_bias=Bias(),
             stem_relu=nn.ReLU(inplace=True),
         )
         width, num_per_stage = self.planes, (self.depth - 2) // 6

@@ -9,21 +9,15 @@ from torch import nn
 
 
 class Bias(nn.Module):
-    """Adds one learnable number, initially 0.
+    """Adds one learnable number, initially 0."""
 
-    Args:
-        inplace: whether to write over the input, which saves a pass through memory where nothing
-            else reads it.
-    """
-
-    def __init__(self, *, inplace: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
-        self.inplace = inplace
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Any shape in, the same out."""
-        return x.add_(self.bias) if self.inplace else x + self.bias
+        return x + self.bias
 
 
 class ScalarMultiplier(nn.Module):

@@ -266,12 +266,7 @@ def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -
         return values.view(*values.shape, *gap)
 
     for kind, values in per_example.items():
-        if kind != "bias":
-            x = x * fitted(values)
-        elif isinstance(layer, Bias) and layer.inplace:
-            x = x.add_(fitted(values))
-        else:
-            x = x + fitted(values)
+        x = x + fitted(values) if kind == "bias" else x * fitted(values)
     return x
 
 

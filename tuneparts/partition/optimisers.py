@@ -100,9 +100,6 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 fused=True,
             )
         else:
-            if self._config.momentum:
-                for share, value in zip(shares, values, strict=True):
-                    moments.setdefault(share.name, [torch.zeros_like(value)])
             buffers: list[Tensor | None] = [
                 moments[share.name][0] if share.name in moments else None for share in shares
             ]
@@ -116,8 +113,10 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 dampening=0.0,
                 nesterov=self._config.nesterov,
                 maximize=False,
-                fused=True,
             )
+            for share, buffer in zip(shares, buffers, strict=True):
+                if buffer is not None:
+                    moments[share.name] = [buffer]
         for share, value in zip(shares, values, strict=True):
             share.scatter(value)
 

@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules, as configs."""
 
 import math
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -71,7 +71,8 @@ class OptimiserConfig(Config):
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
             return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
-        return _sgd(
+        # Not fused: that fails where a parameter has its first gradient later than others.
+        return torch.optim.SGD(
             groups,
             lr=self.lr,
             momentum=self.momentum,
@@ -86,19 +87,6 @@ def adam(parameters: ParamsT, *, lr: float, weight_decay: float = 0.0) -> torch.
     For a small net the usual one spends a twentieth of a training step on calls.
     """
     return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
-
-
-def _sgd(groups: ParamsT, *, momentum: float, **options: Any) -> torch.optim.SGD:
-    """SGD by torch's fused kernel, see `adam`."""
-    optimiser = torch.optim.SGD(groups, momentum=momentum, fused=True, **options)
-    if momentum:
-        # From zero it is the gradient after the first step, as it is without. But the kernel fails
-        # where one parameter has momentum and another, whose first gradient comes later, has none.
-        for group in optimiser.param_groups:
-            for parameter in group["params"]:
-                zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                optimiser.state[parameter]["momentum_buffer"] = zeros
-    return optimiser
 
 
 def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
