@@ -23,11 +23,12 @@ def test_a_hyper_step_moves_hypers_alone_and_a_weight_step_weights_alone(context
     learner = _learner(context, small)
     weights = copy.deepcopy(learner.net.state_dict())
     hypers = copy.deepcopy(learner.hypers.state_dict())
+    hooks = [dict(module._forward_pre_hooks) for module in learner.net.modules()]
     learner.hyper_step()
     assert all(torch.equal(weights[name], t) for name, t in learner.net.state_dict().items())
     assert all(not torch.equal(hypers[name], t) for name, t in learner.hypers.state_dict().items())
     assert all(p.grad is None for p in learner.net.parameters())
-    assert not any(module._forward_pre_hooks for module in learner.net.modules())
+    assert [dict(module._forward_pre_hooks) for module in learner.net.modules()] == hooks
     hypers = copy.deepcopy(learner.hypers.state_dict())
     learner.weight_step()
     assert all(torch.equal(hypers[name], t) for name, t in learner.hypers.state_dict().items())

@@ -219,7 +219,7 @@ def test_one_chunk_is_standard_training_bit_for_bit(stripes, net, optimiser):
     assert "train/hyper_loss" not in metrics
     config = learner.config
     with seeding.isolated(0, "init"):
-        twin = config.net.build(stripes.in_shape, stripes.num_classes)
+        twin = learner.laid_out(config.net.build(stripes.in_shape, stripes.num_classes))
     standard = config.optimiser.build(twin)
     hypers = config.hypers.build(learnable=False, net=twin, in_shape=stripes.in_shape)
     generator = seeding.torch_generator(0, "augment weight steps")

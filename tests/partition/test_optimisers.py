@@ -62,7 +62,7 @@ def test_each_partition_follows_torch_on_its_own_vector(config):
         ]
         decay = config.weight_decay * FACTORS[k - 1]
         own[k] = (
-            torch.optim.Adam(groups, weight_decay=decay)
+            torch.optim.Adam(groups, weight_decay=decay, fused=True)
             if config.kind == "adam"
             else torch.optim.SGD(
                 groups, momentum=config.momentum, nesterov=config.nesterov, weight_decay=decay

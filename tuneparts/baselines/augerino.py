@@ -18,7 +18,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HyperGradient, HypersConfig
 from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
+from tuneparts.training.optimisers import adam, set_lr
 from tuneparts.training.packed.key import lane_key
 from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.step import gradient_step, loss_on
@@ -94,7 +94,7 @@ class AugerinoLearner(
     def __init__(self, config: AugerinoConfig, context: Context) -> None:
         super().__init__(config, context, learns_hypers=True)
         self.optimiser = config.optimiser.build(self.net)
-        self._hyper_optimiser = torch.optim.Adam(self.hypers.learnable(), lr=config.hyper_lr)
+        self._hyper_optimiser = adam(self.hypers.learnable(), lr=config.hyper_lr)
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )

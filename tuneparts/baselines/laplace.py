@@ -38,7 +38,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
+from tuneparts.training.optimisers import adam, set_lr
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -155,7 +155,7 @@ class LaplaceLearner(
         precisions = {"params": list(self.log_precision.values()), "lr": rate}
         psi = self.hypers.learnable()
         groups = [{"params": psi, "lr": config.hyper_lr}, precisions] if psi else [precisions]
-        self._hyper_optimiser = torch.optim.Adam(groups)
+        self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
         num = len(self.train_data)
         self._batches = Batches(num, config.batch_size, seed=context.seed, replacement=False)
         self._evidence_batches = Batches(

@@ -31,7 +31,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HyperGradient, HypersConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
+from tuneparts.training.optimisers import adam, set_lr
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
@@ -118,7 +118,7 @@ class LastLayerLearner(
             )
         self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
-        self._hyper_optimiser = torch.optim.Adam(psi, lr=config.hyper_lr) if psi else None
+        self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
         num = len(self.train_data)
         size, seed = config.batch_size, context.seed
         self._batches = Batches(num, size, seed=seed, replacement=False)

@@ -27,7 +27,7 @@ from tuneparts.training import passes
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr, step_rates
+from tuneparts.training.optimisers import adam, set_lr, step_rates
 from tuneparts.training.packed.key import lane_key
 from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.release import Release, ReleaseConfig
@@ -125,7 +125,7 @@ class ValidationLearner(
         )
         self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
-        self._hyper_optimiser = torch.optim.Adam(psi, lr=config.hyper_lr) if psi else None
+        self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._finetuning: Release | None = None

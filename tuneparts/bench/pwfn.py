@@ -20,6 +20,7 @@ import torch
 from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
+from tuneparts.bench.gauges import one_thread
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, ResNet18
 from tuneparts.models.net import NetConfig
@@ -38,14 +39,10 @@ _SGD = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Measure a full round by number of weights, its literal form, and a training step."""
     sizes = (10**3, 10**4) if quick else (10**5, 10**6, 10**7)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         rows = [_round_row(size, rounds=1 if quick else 3) for size in sizes]
         literal = _literal_row(sizes[0])
         steps = [_step_row(*case) for case in _nets(quick=quick)]
-    finally:
-        torch.set_num_threads(before)
     ratios = {f"reference_over_ours.{_power(sizes[0])}": literal["ratio"]}
     return {
         "bench": "pwfn",

@@ -23,6 +23,7 @@ BENCHES = {
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "trials, barriers and the start of a search beside stock Ray Tune and Optuna",
+    "step": "our training step beside one written by hand, and beside a matrix product",
     "superweights": "a step with composed weights against ordinary ones, and composing alone",
     "timing": "wall clock of adaptive searches on 8 and 32 slots beside stock Ray Tune",
     "tracking": "a point through our writer and Ray's MLflow callback",

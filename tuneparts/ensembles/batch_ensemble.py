@@ -155,7 +155,7 @@ class BatchEnsembleLearner(MembersLearner):
         super().__init__(config, context)
         task = context.task
         with seeding.isolated(context.seed, "init"):
-            net = config.net.build(task.in_shape, task.num_outputs)
+            net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
         self.model = BatchEnsemble(
             net,
             config.num_members,

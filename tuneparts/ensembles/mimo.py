@@ -85,6 +85,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         in_shape = (task.in_shape[0] * num_members, *task.in_shape[1:])
         with seeding.isolated(context.seed, "init"):
             net = config.net.build(in_shape, task.num_outputs * num_members)
+            net = self.laid_out(net, in_shape)
         self.model = Mimo(
             net, num_members, count_flops(net, in_shape, is_whole=task.has_tokens)
         ).to(context.device)

@@ -253,7 +253,9 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
     def _skeleton(self, config: NetConfig) -> Skeleton:
         task = self.context.task
         if config not in self._skeletons:
-            self._skeletons[config] = Skeleton(config, task.in_shape, task.num_outputs)
+            skeleton = Skeleton(config, task.in_shape, task.num_outputs)
+            self.laid_out(skeleton.net)
+            self._skeletons[config] = skeleton
         return self._skeletons[config]
 
 

@@ -33,11 +33,12 @@ class FixupBlock(nn.Module):
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         """(B, C, H, W) to (B, C', H', W')."""
         shifted = self.bias1a(x_BCHW)
-        out = torch.relu(self.bias1b(self.conv1(shifted)))
+        # In place: nothing else reads what these sums made.
+        out = torch.relu_(self.bias1b(self.conv1(shifted)))
         out = self.bias2b(self.scale(self.conv2(self.bias2a(out))))
         # Only the changing shortcut sees the shifted input, as in the authors' code.
         kept: torch.Tensor = x_BCHW if self.shortcut is None else self.shortcut(shifted)
-        return torch.relu(out + kept)
+        return torch.relu_(out.add_(kept))
 
 
 class FixupResNet(NetConfig):
@@ -64,7 +65,7 @@ class FixupResNet(NetConfig):
         layers: OrderedDict[str, nn.Module] = OrderedDict(
             stem=nn.Conv2d(num_in, self.planes, 3, padding=1, bias=False),
             stem_bias=Bias(),
-            stem_relu=nn.ReLU(),
+            stem_relu=nn.ReLU(inplace=True),
         )
         width, num_per_stage = self.planes, (self.depth - 2) // 6
         for stage in (1, 2, 3):

@@ -44,13 +44,19 @@ class PreActivationBlock(nn.Module):
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         """(B, C, H, W) to (B, C', H', W')."""
-        active = torch.relu(self.norm1(x_BCHW))
-        out: torch.Tensor = self.conv2(torch.relu(self.norm2(self.conv1(active))))
+        active = _activated(self.norm1, x_BCHW)
+        out: torch.Tensor = self.conv2(_activated(self.norm2, self.conv1(active)))
         if self.shortcut is None:
-            return out + x_BCHW
+            return out.add_(x_BCHW)  # nothing else reads what the convolution made
         padded = isinstance(self.shortcut, PaddedShortcut)
         kept: torch.Tensor = self.shortcut(x_BCHW if padded else active)
-        return out + kept
+        return out.add_(kept)
+
+
+def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
+    """ReLU of what a norm makes, in place: nothing else reads it."""
+    normed: torch.Tensor = norm(x_BCHW)
+    return torch.relu(normed) if normed is x_BCHW else torch.relu_(normed)
 
 
 class WideResNet(NetConfig):
@@ -112,7 +118,7 @@ def pre_activation_net(
             )
             channels = num_out
     layers["norm"] = norm(channels)
-    layers["relu"] = nn.ReLU()
+    layers["relu"] = nn.ReLU(inplace=True)
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
     layers["classifier"] = nn.Linear(channels, num_classes)

@@ -33,6 +33,7 @@ from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import adam
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
@@ -197,9 +198,7 @@ class PartitionedLearner(
             decay_factors=decay_factors(self.chunks.sizes, config.weight_decay_scaling),
         )
         self._psi: list[nn.Parameter] = [*self.hypers.learnable(), *self.parts.held()]
-        self._hyper_optimiser = (
-            torch.optim.Adam(self._psi, lr=config.hyper_lr) if self._psi else None
-        )
+        self._hyper_optimiser = adam(self._psi, lr=config.hyper_lr) if self._psi else None
         num_joint = self._num_joint()
         self._weight_stream = weight_stream(
             self.chunks,

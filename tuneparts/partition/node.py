@@ -140,7 +140,8 @@ class MixedBatch:
             ):
                 self._refuse(name, layer, "its padding is not by a number of zeros")
             assert self._parts.wiring is not None
-            masks = _Masks(self._parts.wiring.layers[name], segments, layer)
+            units = self._parts.wiring.layers[name]
+            masks = _Masks(units, segments, levels_N, layer)
             orders = {
                 kind: (self._parts.order_of(f"{name}.{kind}"))
                 for kind in ("weight", "bias")
@@ -168,12 +169,14 @@ class MixedBatch:
 class _Masks:
     """Which units of a layer are silenced in which rows."""
 
-    def __init__(self, units: Units, segments: list[LevelRows], layer: nn.Module) -> None:
-        device = next(layer.parameters()).device
+    def __init__(
+        self, units: Units, segments: list[LevelRows], levels_N: Tensor, layer: nn.Module
+    ) -> None:
         self.segments = segments
         self.axis = -1 if isinstance(layer, nn.Linear) else 1
-        self._inputs = [] if units.is_silent else self._beyond(units.in_labels, device)
-        self._outputs = self._beyond(units.out_labels, device)
+        weight = next(layer.parameters())
+        self._inputs = None if units.is_silent else _active(units.in_labels, levels_N, weight)
+        self._outputs = _active(units.out_labels, levels_N, weight)
 
     def inputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
         """Inputs, or gradients by them, with masked units at zero."""
@@ -183,17 +186,23 @@ class _Masks:
         """Outputs, or gradients by them, with masked units at zero."""
         return self._fill(x, self._outputs, owned=owned)
 
-    def _fill(self, x: Tensor, masked: list[tuple[LevelRows, Tensor]], *, owned: bool) -> Tensor:
-        if not masked:
+    def _fill(self, x: Tensor, active: Tensor | None, *, owned: bool) -> Tensor:
+        if active is None:
             return x
-        x = x if owned else x.clone(memory_format=torch.contiguous_format)
-        for segment, units in masked:
-            x[segment.start : segment.end].index_fill_(self.axis, units, 0.0)
-        return x
+        gap = [1] * (x.dim() - 2)
+        shape = (len(active), *gap, -1) if self.axis == -1 else (len(active), -1, *gap)
+        mask = active.view(shape).to(x.dtype)
+        return x.mul_(mask) if owned else x * mask
 
-    def _beyond(self, labels: Tensor, device: torch.device) -> list[tuple[LevelRows, Tensor]]:
-        found = [(s, (labels > s.level).nonzero().view(-1).to(device)) for s in self.segments]
-        return [(segment, units) for segment, units in found if len(units)]
+
+def _active(labels: Tensor, levels_N: Tensor, like: Tensor) -> Tensor | None:
+    """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
+
+    A product with it is one pass in any layout. Filling unit by unit takes three times as long
+    where the channels of a pixel lie beside each other.
+    """
+    is_active = labels.to(like.device) <= levels_N.to(like.device)[:, None]
+    return None if bool(is_active.all()) else is_active.to(like.dtype)
 
 
 Orders = dict[str, tuple[Tensor, tuple[int, ...]]]
@@ -241,8 +250,8 @@ class _Masked(torch.autograd.Function):
                 by_weight = _weight_gradient(ctx.layer, grad[rows], x[rows], weight)
                 _take_own(grad_weight, by_weight, ctx.orders["weight"], segment.level)
             if grad_bias is not None:
-                units_first = grad[rows].movedim(masks.axis, 0)
-                by_bias = units_first.flatten(1).sum(1)
+                axis = masks.axis % grad.dim()
+                by_bias = grad[rows].sum([dim for dim in range(grad.dim()) if dim != axis])
                 _take_own(grad_bias, by_bias, ctx.orders["bias"], segment.level)
         return grad_x, grad_weight, grad_bias, None, None, None
 

@@ -89,7 +89,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 [moments[share.name][0] for share in shares],
                 [moments[share.name][1] for share in shares],
                 [],
-                list(torch.full((len(shares),), float(self.num_steps[k])).unbind()),
+                list(values[0].new_full((len(shares),), float(self.num_steps[k])).unbind()),
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
@@ -97,6 +97,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 weight_decay=decay,
                 eps=1e-8,
                 maximize=False,
+                fused=True,
             )
         else:
             buffers: list[Tensor | None] = [

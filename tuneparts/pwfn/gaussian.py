@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 FLOOR = 2.0**-30
 """Smallest standard deviation that a weight is drawn with."""
+BLOCK = 1 << 16
+"""Numbers that are worked on at a time on a CPU, so that they stay in its cache."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class _Held:
     """The deviation where it may not move, the floor elsewhere."""
     most_sigma_N: Tensor
     """The deviation where it may not move, infinity elsewhere."""
+    is_empty: bool
+    """Whether all weights may move, so that there is nothing to put back."""
 
 
 class Gaussians(nn.Module):
@@ -116,16 +120,19 @@ class Gaussians(nn.Module):
     @torch.no_grad()
     def take_gradients(self, draw: Draw) -> None:
         """Move the gradients of a draw to means and deviations; those of fixed entries are 0."""
-        for name, value in draw.values.items():
-            self.mus[name].grad = value.grad
-        self.mask_gradients()
-        slope_N, eps = torch.empty_like(self.sigma), self.parts(draw.eps_N)
+        held = self._hold()
+        slope_N = torch.empty_like(self.sigma)
+        eps, free = self.parts(draw.eps_N), self.parts(held.free_N)
         for name, part in self.parts(slope_N).items():
-            grad = self.mus[name].grad
+            grad = self.mus[name].grad = draw.values[name].grad
             if grad is None:
                 part.zero_()
-            else:
-                torch.mul(grad, eps[name], out=part)
+                continue
+            given = (grad, free[name], eps[name], part)
+            for one, is_free, drawn, out in zip(*map(_blocks, given), strict=True):
+                if not held.is_empty:
+                    one.mul_(is_free)
+                torch.mul(one, drawn, out=out)
         self.sigma.grad = slope_N
 
     @torch.no_grad()
@@ -144,6 +151,8 @@ class Gaussians(nn.Module):
 
         Those of deviations are zero then as well: they are products with these.
         """
+        if self._hold().is_empty:
+            return
         for name, free in self.parts(self._hold().free_N).items():
             grad = self.mus[name].grad
             if grad is not None:
@@ -158,6 +167,9 @@ class Gaussians(nn.Module):
         loss has no gradient for the deviation and only the regulariser could raise it again.
         """
         held = self._hold()
+        if held.is_empty:
+            self.keep_above_floor()
+            return
         free, kept = self.parts(held.free_N), self.parts(held.mu_N)
         for name, mu in self.mus.items():
             torch.addcmul(kept[name], mu, free[name], out=mu.data)
@@ -182,8 +194,15 @@ class Gaussians(nn.Module):
                 mu_N=self.means().masked_fill_(~held_N, 0),
                 least_sigma_N=self.sigma.detach().masked_fill(~held_N, FLOOR),
                 most_sigma_N=self.sigma.detach().masked_fill(~held_N, math.inf),
+                is_empty=not bool(held_N.any()),
             )
         return self._held
+
+
+def _blocks(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Views of a dense tensor, on a CPU so small that two steps over one read memory once."""
+    flat = tensor.view(-1)
+    return torch.split(flat, BLOCK if tensor.device.type == "cpu" else max(1, len(flat)))
 
 
 def _forget_held(gaussians: nn.Module, _keys: object) -> None:

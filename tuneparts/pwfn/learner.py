@@ -359,8 +359,6 @@ class PwfnLearner(
         moving = {"net": self.net}
         if self.config.quantiser.uses_sigma:
             moving["gaussians"] = self.gaussians
-        # Not fused: torch's fused SGD fails where a parameter has its first gradient later than
-        # others, as means have after a warm-up.
         return self.config.finetune.build(nn.ModuleDict(moving))
 
     def _recalibrate(self) -> None:

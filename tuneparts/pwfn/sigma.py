@@ -22,15 +22,13 @@ from torch import Tensor
 
 from tuneparts import seeding
 from tuneparts.config import Config
-from tuneparts.pwfn.gaussian import FLOOR, Gaussians
+from tuneparts.pwfn.gaussian import BLOCK, FLOOR, Gaussians
 from tuneparts.training.artifacts import Columns
 
 SCALE = 0.0025
 """Third quartile of the initial standard deviations of a tensor."""
 CEILING = 0.05
 """Largest initial standard deviation."""
-_BLOCK = 1 << 16
-"""Weights whose gradients are computed at a time."""
 MAX_SHOWN = 500
 """Most weights of a layer in a snapshot; smaller layers are shown whole."""
 
@@ -175,7 +173,7 @@ def pull(
     # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
     # cache: the time of each line is that of reading memory.
     assert gaussians.sigma.grad is not None
-    block = _BLOCK if eps_N.device.type == "cpu" else len(eps_N)
+    block = BLOCK if eps_N.device.type == "cpu" else len(eps_N)
     vectors = (gaussians.sigma.grad, gaussians.sigma.detach(), reach_N, eps_N)
     pieces = (torch.split(vector, block) for vector in vectors)
     for grad, sigma, most, eps in zip(*pieces, strict=True):

@@ -251,7 +251,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         nets = []
         for member, config in enumerate(self.config.members):
             with seeding.isolated(seed, "init", stream, member):
-                nets.append(config.build(task.in_shape, task.num_outputs))
+                nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
         bank = TemplateBank(
             plan,
             tied,

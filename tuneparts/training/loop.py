@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tuneparts.data.target import Target
 from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.models.layout import lay_out
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context, MethodConfig
@@ -64,6 +65,17 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     def target(self) -> Target:
         """What the loss and the scores are of."""
         return self.context.task.target
+
+    def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
+        """The same net, in the memory layout that is quick for it on this run's device.
+
+        Args:
+            net: newly built.
+            in_shape: of one input of the net; that of the task unless given.
+        """
+        layout = self.training_passes.runtime.channels_last
+        shape = in_shape or self.context.task.in_shape
+        return lay_out(net, shape, self.context.device, channels_last=layout)
 
     def predictor(self) -> nn.Module:
         """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""

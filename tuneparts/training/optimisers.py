@@ -6,6 +6,7 @@ from typing import Literal, Self
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
 
 from tuneparts.config import Config
 from tuneparts.models.layers import scalar_names
@@ -61,14 +62,8 @@ class OptimiserConfig(Config):
         rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
-    def build(self, net: nn.Module, *, fused: bool = False) -> torch.optim.Optimizer:
-        """A torch optimiser over the net; call `set_lr` before each step.
-
-        Args:
-            net: whose parameters it moves.
-            fused: whether to use torch's kernels that read and write each weight once. They
-                round differently.
-        """
+    def build(self, net: nn.Module) -> torch.optim.Optimizer:
+        """A torch optimiser over the net; call `set_lr` before each step."""
         names = set(scalar_names(net))
         scalars = [p for name, p in net.named_parameters() if name in names]
         others = [p for name, p in net.named_parameters() if name not in names]
@@ -78,17 +73,23 @@ class OptimiserConfig(Config):
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
-            return torch.optim.Adam(
-                groups, lr=self.lr, weight_decay=self.weight_decay, fused=fused or None
-            )
+            return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+        # Not fused: that fails where a parameter has its first gradient later than others.
         return torch.optim.SGD(
             groups,
             lr=self.lr,
             momentum=self.momentum,
             nesterov=self.nesterov,
             weight_decay=self.weight_decay,
-            fused=fused or None,
         )
+
+
+def adam(parameters: ParamsT, *, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+    """Adam by torch's kernel that reads and writes each weight once, in one call for all tensors.
+
+    For a small net the usual one spends a twentieth of a training step on calls.
+    """
+    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 
 def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:

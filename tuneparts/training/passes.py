@@ -103,10 +103,7 @@ class Passes:
 
     def call(self, net: Net, x: Tensor, *, dim: int, exactly: bool) -> Tensor:
         """The outputs of all rows of `x`; see `run`."""
-        num, layout = len(x), self.runtime.channels_last
-        if layout is not None and x.dim() == 4:
-            kind = torch.channels_last if layout else torch.contiguous_format
-            x = x.contiguous(memory_format=kind)
+        num = len(x)
         if self.ranks is None:
             return self._pieces(net, x, slice(0, num), dim=dim, exactly=exactly)
         if num < self.ranks.size:

@@ -77,7 +77,7 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         if config.hypers.own:
             config.try_hypers(task)
         with seeding.isolated(context.seed, "init"):
-            net = config.net.build(task.in_shape, task.num_outputs)
+            net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
         self.hypers: Hypers = config.hypers.build(
             learnable=learns_hypers,
             net=net,

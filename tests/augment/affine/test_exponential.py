@@ -64,3 +64,20 @@ def test_gradient_agrees_with_finite_differences():
     generator = torch.randn(5, 2, 3, dtype=torch.float64, generator=draws)
     generator[0] = 0  # the gradient exists at the identity too
     assert torch.autograd.gradcheck(exponential, generator.requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_with_and_without_gradients_it_is_the_same(dtype):
+    generators = torch.randn(50, 2, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    plain = exponential(generators)
+    learnt = exponential(generators.clone().requires_grad_())
+    assert learnt.requires_grad
+    assert not plain.requires_grad
+    assert plain.dtype == dtype
+    assert torch.allclose(plain, learnt.detach(), rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+def test_fewer_terms_are_enough_for_float32():
+    generators = 2 * torch.rand(200, 2, 3, generator=torch.Generator().manual_seed(0)) - 1
+    wanted = exponential(generators.double())
+    assert (exponential(generators) - wanted).abs().max() <= 1e-6

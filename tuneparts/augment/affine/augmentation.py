@@ -4,6 +4,7 @@ Legend: B images, S samples of each, N = B * S, C channels, H height, W width,
 P = H * W.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
     N = len(A_N23)
     # One product with a (6, P * 2) basis: `affine_grid` multiplies N small matrices instead
     # and takes more than ten times as long.
-    basis_62P = _basis(H, W, like=A_N23)
+    basis_62P = _basis(H, W, A_N23.dtype, A_N23.device)
     grid = (A_N23.flatten(1) @ basis_62P).to(x_BCHW.dtype).view(B, (N // B) * H, W, 2)
     moved = functional.grid_sample(
         x_BCHW, grid, mode="bilinear", padding_mode="zeros", align_corners=True
@@ -102,23 +103,24 @@ def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
     return moved.reshape(B, C, N // B, H, W).transpose(1, 2).reshape(N, C, H, W)
 
 
-def _basis(height: int, width: int, *, like: Tensor) -> Tensor:
+@functools.lru_cache(maxsize=16)
+def _basis(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The (6, P * 2) matrix that takes a flattened 2x3 matrix to its sampling grid."""
-    ys, xs = _positions(height, like=like), _positions(width, like=like)
+    ys, xs = (_positions(size, dtype, device) for size in (height, width))
     point_3HW = torch.stack(
         [
             xs.expand(height, width),
             ys[:, None].expand(height, width),
-            like.new_ones(height, width),
+            torch.ones(height, width, dtype=dtype, device=device),
         ]
     )
-    basis = like.new_zeros(2, 3, height, width, 2)
+    basis = torch.zeros(2, 3, height, width, 2, dtype=dtype, device=device)
     basis[0, ..., 0] = point_3HW
     basis[1, ..., 1] = point_3HW
     return basis.view(6, -1)
 
 
-def _positions(size: int, *, like: Tensor) -> Tensor:
+def _positions(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     if size == 1:  # the middle: a single pixel has no two corners to align
-        return like.new_zeros(1)
-    return torch.linspace(-1, 1, size, device=like.device, dtype=like.dtype)
+        return torch.zeros(1, dtype=dtype, device=device)
+    return torch.linspace(-1, 1, size, dtype=dtype, device=device)

@@ -110,7 +110,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         task, nets = self.context.task, []
         for member, config in enumerate(members):
             with seeding.isolated(self.context.seed, "init", member):
-                nets.append(config.build(task.in_shape, task.num_outputs))
+                nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
         return nets, [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
 
     @property

@@ -1,0 +1,91 @@
+"""In which order a net's images lie in memory: plane by plane, or pixel by pixel.
+
+On a CPU, convolutions, pooling and norms take a quarter less time when the channels of a pixel lie
+beside each other (`torch.channels_last`), unless the convolutions are very wide. The layout changes
+no value but for rounding. It follows the inputs: torch's layers keep the order that they are given,
+and reorder weights, which are small, as they need them. So weights, states and files stay as they
+are, and every method that calls the net has it.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_WIDEST = 256
+"""Channels of a convolution up to which pixel by pixel is quicker: at 512 it takes half as long
+again, for batches of 8 and of 32."""
+_KNOWN = ("torch.nn.", "torchvision.", "tuneparts.models.", "tuneparts.augment.")
+
+
+def lay_out(
+    net: nn.Module,
+    in_shape: tuple[int, ...],
+    device: torch.device,
+    *,
+    channels_last: bool | None = None,
+) -> nn.Module:
+    """Let a net compute in the quick layout from now on, however it is called.
+
+    Args:
+        net: on any device; it gets a hook that reorders its inputs, and so do its copies.
+        in_shape: of one input.
+        device: where it will run.
+        channels_last: whether pixel by pixel; None decides by net and device.
+
+    Returns:
+        The same net.
+
+    Example:
+        >>> net = lay_out(nn.Conv2d(3, 8, 3), (3, 16, 16), torch.device("cpu"))
+        >>> net(torch.zeros(2, 3, 16, 16)).is_contiguous(memory_format=torch.channels_last)
+        True
+    """
+    if channels_last is None:
+        channels_last = is_quicker(net, in_shape, device)
+    hooks = net._forward_pre_hooks
+    for key in [key for key, hook in hooks.items() if hook is _reorder_first]:
+        del hooks[key]
+    if channels_last:
+        net.register_forward_pre_hook(_reorder_first)
+    return net
+
+
+def is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) -> bool:
+    """Whether pixel by pixel is quicker for a net, and the net can take it."""
+    convolutions = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d)]
+    is_narrow = all(
+        layer.in_channels // layer.groups <= _WIDEST
+        for layer in convolutions
+        if layer.kernel_size != (1, 1)  # those are matrix products
+    )
+    if device.type != "cpu" or len(in_shape) != 3 or not convolutions or not is_narrow:
+        return False
+    return all(type(layer).__module__.startswith(_KNOWN) for layer in net.modules()) or _runs(
+        net, in_shape
+    )
+
+
+def channels_last(x_BCHW: Tensor) -> Tensor:
+    """The same images, pixel by pixel; a view where they have one channel."""
+    B, C, H, W = x_BCHW.shape
+    if C == 1:  # lies the same either way, but torch decides by strides
+        return x_BCHW.reshape(B, H, W, 1).permute(0, 3, 1, 2)
+    return x_BCHW.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+
+def _reorder_first(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    x, *rest = given
+    return (channels_last(x), *rest) if x.dim() == 4 else given
+
+
+def _runs(net: nn.Module, in_shape: tuple[int, ...]) -> bool:
+    """Whether a net of one's own works so; a `view` across channels and pixels does not."""
+    called = copy.deepcopy(net).cpu().eval()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            called(channels_last(torch.zeros(2, *in_shape)))
+        except RuntimeError:
+            return False
+    return True
