@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from rich.console import Console
 
 from tuneparts import api, schema
 from tuneparts.api.results import tracking_card
@@ -479,6 +480,6 @@ def test_the_report_answers_by_the_objective(tmp_path: Path) -> None:
 def test_the_cost_of_a_search_is_told_before(capsys: pytest.CaptureFixture[str]) -> None:
     space = {"params.x": Uniform(low=-1, high=1)}
     arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(num_trials=5), space=space)
-    estimate.print_plan(search_of(arm))
+    estimate.print_plan(search_of(arm), Console())
     assert "minutes on one CPU" in capsys.readouterr().out
     assert {-1 < call["x"] < 1 for call in CALLS} == {True}

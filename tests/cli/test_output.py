@@ -39,7 +39,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["methods", "standard"], "fields", "path", "passes"),
         (["nets"], "nets", "net", "mlp"),
         (["nets", "resnet9"], "fields", "path", "name"),
-        (["searches"], "searches", "search", "feature_extractors"),
+        (["searches"], "searches", "search", "benchmark_cifar"),
         (["searches", "rotated_digits"], "arms", "arm", "partitioned"),
         (["data"], "sets", "set", "digits"),
         (["data", "digits"], "fields", "path", "name"),

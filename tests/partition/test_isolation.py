@@ -133,7 +133,7 @@ def test_recalibration_changes_no_later_step_and_is_kept_in_the_final_net(stripe
 
 def _noised(learner, x):
     generator = learner.generator("evaluate test")
-    return learner.hypers._inputs(x, 1, generator, training=False)
+    return learner.hypers.inputs(x, generator, training=False)
 
 
 def test_statistics_never_come_from_a_later_chunk(stripes):

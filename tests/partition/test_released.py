@@ -90,7 +90,9 @@ def test_the_release_trains_on_all_chunks(context):
     learner = _until_release(_released(context))
     seen = []
     take = learner.train_data.take
-    learner.train_data.take = lambda indices: seen.append(indices) or take(indices)
+    learner.train_data.take = lambda indices, **ahead: (
+        seen.append(indices) or take(indices, **ahead)
+    )
     learner.advance()
     assert sorted(torch.cat(seen).tolist()) == list(range(80))
 

@@ -97,13 +97,15 @@ def test_scales_pick(null_search) -> None:
 
 
 def test_more_gpus_than_a_method_can_use_are_refused_by_name() -> None:
+    from tuneparts.baselines.augerino import AugerinoConfig
     from tuneparts.baselines.standard import StandardConfig
     from tuneparts.objective import ObjectiveConfig
 
     with pytest.raises(
-        ValidationError, match=r"`standard` uses at most 1 GPU, but `wide` reserves 2"
+        ValidationError, match=r"`augerino` uses at most 1 GPU, but `wide` reserves 2"
     ):
-        Arm(name="wide", config=StandardConfig(), resources=Resources(gpus=2))
+        Arm(name="wide", config=AugerinoConfig(), resources=Resources(gpus=2))
+    Arm(name="two", config=StandardConfig(), resources=Resources(gpus=2))
     Arm(name="one", config=StandardConfig(), resources=Resources(gpus=1))
     own = ObjectiveConfig(function="math:fsum", reports={"val/loss": "min"})
     Arm(name="own", config=own, resources=Resources(gpus=2))

@@ -87,18 +87,16 @@ def test_hyper_steps_and_outputs_are_in_float32() -> None:
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_images_come_in_the_layout_that_was_asked_for(is_last: bool) -> None:
-    strides = []
-
-    def net(x: torch.Tensor) -> torch.Tensor:
-        strides.append(x.stride())
-        return x
-
-    kind = torch.contiguous_format if is_last else torch.channels_last
-    x = torch.zeros(2, 3, 4, 5).contiguous(memory_format=kind)
-    with Passes(Runtime(channels_last=is_last), torch.device("cpu")).training():
-        run(net, x)
-    assert strides == [(60, 1, 15, 3) if is_last else (60, 20, 5, 1)]
+def test_images_come_in_the_layout_that_was_asked_for(task: Task, is_last: bool) -> None:
+    fields = {**SHORT, "net": {"name": "digits_cnn"}, "runtime": Runtime(channels_last=is_last)}
+    learner = _start(StandardConfig(**fields), task)
+    seen = set()
+    layer = next(m for m in learner.net.modules() if isinstance(m, nn.Conv2d) and m.in_channels > 1)
+    layer.register_forward_pre_hook(
+        lambda _, given: seen.add(given[0].is_contiguous(memory_format=torch.channels_last))
+    )
+    learner.advance()
+    assert seen == {is_last}
 
 
 def test_deterministic_kernels_are_asked_for_inside_steps_only(task: Task) -> None:

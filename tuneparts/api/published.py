@@ -33,6 +33,7 @@ _PROVENANCE = (
 _EMPTY = {"steps": list(STEP_COLUMNS), "schedules": SCHEDULE_COLUMNS, "drawn": DRAWN_COLUMNS}
 _TEXT = {"trial", "arm", "outcome", "error", "metric", "path", "trained_as", "name"}
 """Columns that are text even where they are empty."""
+_TIMES = ("start", "end")
 
 
 def is_published(name: str | Path) -> bool:
@@ -133,6 +134,7 @@ class Published(Results):
             return pd.DataFrame(columns=_EMPTY[name])
         text = pd.read_csv(path, dtype=str, keep_default_na=False)
         typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
+        typed |= {c: pd.to_datetime(text[c], utc=True) for c in _TIMES if c in text}
         return pd.DataFrame(typed)
 
 

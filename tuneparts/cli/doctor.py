@@ -100,7 +100,7 @@ def _ray() -> str:
     from tuneparts.executors.ray import cluster
 
     logging.getLogger("ray").handlers = [logging.NullHandler()]
-    with cluster.joined(None, cpus=1):
+    with cluster.joined_once(None, cpus=1):
         import ray
 
         version: str = ray.__version__

@@ -152,7 +152,7 @@ def ranks(
     root = settings.current().results_dir
     found = list(dict.fromkeys(runs.named(root, name, begun=True) for name in names))
     if not mix_scales:
-        refuse_mixed_scales(found)
+        refuse_mixed_scales({run.name: str(run.card["search"].get("scale")) for run in found})
     from tuneparts import api
     from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
@@ -181,13 +181,15 @@ def ranks(
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
 
 
-def refuse_mixed_scales(found: Sequence[runs.Run]) -> None:
-    """Refuse to rank runs of several scales together unasked: a smoke run says nothing.
+def refuse_mixed_scales(scales: Mapping[str, str]) -> None:
+    """Refuse to compare runs of several scales together unasked: a smoke run says nothing.
+
+    Args:
+        scales: of each run, by its name.
 
     Raises:
         ConfigError: They are of several scales.
     """
-    scales = {run.name: str(run.card["search"].get("scale")) for run in found}
     if len(set(scales.values())) > 1:
         told = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
         raise ConfigError(

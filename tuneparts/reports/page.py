@@ -75,7 +75,7 @@ def benchmark_page(table: rendering.Table, drawings: Mapping[str, Drawing]) -> s
     heading = escape(table.heading)
     body = [
         f"<header><h1>{heading}</h1>{_words()}</header>",
-        f"<section><h2>Scores</h2>{rendering.to_html(table)}</section>",
+        f'<section id="scores"><h2>Scores</h2>{rendering.to_html(table)}</section>',
         *(_figure(name, drawing) for name, drawing in drawings.items()),
     ]
     return _document(heading, body)
@@ -190,7 +190,8 @@ def _tables(run_data: RunData) -> list[str]:
 
 def _verdicts(run_data: RunData) -> list[str]:
     return [
-        f"<section><h2>{escape(table.heading)}</h2>{rendering.to_html(table)}</section>"
+        f'<section id="verdict-{address(table.heading).lower()}"><h2>{escape(table.heading)}</h2>'
+        f"{rendering.to_html(table)}</section>"
         for table in evidence.build(run_data)
     ]
 
@@ -272,7 +273,7 @@ def _checklist(run_data: RunData) -> str:
         for question, answer in checklist.items(run_data).items()
     )
     return (
-        "<section><h2>Reproducibility checklist</h2><details><summary>Filled in "
+        '<section id="checklist"><h2>Reproducibility checklist</h2><details><summary>Filled in '
         f'from the run</summary><dl class="facts">{rows}</dl></details></section>'
     )
 

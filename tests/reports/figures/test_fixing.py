@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.errors import UnknownNameError
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.fixing import MAX_LAYERS, by_round, deviations, rounds
 from tuneparts.reports.figures.gallery import draw
@@ -105,8 +104,9 @@ def test_an_arm_can_be_asked_for(metadata, trials, steps) -> None:
     left = left_by(metadata, trials, steps, arms=("none", "partitioned"))
     both = [draw(request, left) for request in ("deviations", "deviations:partitioned")]
     assert [set(drawing.data["arm"]) for drawing in both] == [{"none"}, {"partitioned"}]
-    with pytest.raises(UnknownNameError, match="nobody"):
-        draw("deviations:nobody", left)
+    absent = draw("deviations:nobody", left)
+    assert isinstance(absent, Note)
+    assert "`nobody`, which this run does not have" in absent.text
 
 
 def test_deviations_without_tables_there_is_a_note(metadata, trials, steps) -> None:

@@ -62,7 +62,8 @@ def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
         folder = None if address is not None else around.enter_context(private.surroundings())
         import ray
 
-        around.callback(ray.shutdown)  # before the folder goes
+        if not ray.is_initialized():  # else it is another's, and the next line says so
+            around.callback(ray.shutdown)  # before the folder goes
         if address is not None:
             _join(address)
         else:
@@ -125,12 +126,12 @@ def nodes_at(address: str) -> list[dict[str, float]]:
 
 
 @contextmanager
-def joined_once(address: str) -> Iterator[None]:
+def joined_once(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
     """As `joined`, but nothing happens where this process has joined a cluster already."""
     prepare(address)
     import ray
 
-    with nullcontext() if ray.is_initialized() else joined(address):
+    with nullcontext() if ray.is_initialized() else joined(address, cpus=cpus):
         yield
 
 
