@@ -13,9 +13,7 @@ from tuneparts import api, catalog, executors
 from tuneparts.cli import doctor, fields, opening, report
 from tuneparts.cli.main import app
 from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
-from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError, PortError, UnknownNameError
-from tuneparts.models import NETS
 from tuneparts.search import load, runs
 
 
@@ -123,24 +121,6 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
     assert said.startswith(" ".join(answer.split())[:60])
     assert lines[-1].startswith(f"report      results/{run.name}/report/report.html (with ")
     assert sum("report.html" in line for line in lines) == 1
-
-
-def test_scales_are_not_ranked_together_unasked(elsewhere: Path, null_search, null_arm) -> None:
-    made = [
-        runs.create(elsewhere, null_search(null_arm("a")).replaced({"scale": scale}))
-        for scale in ("smoke", "cpu")
-    ]
-    report.refuse_mixed_scales(made[:1] * 2)
-    with pytest.raises(ConfigError, match=r"is smoke, null/.* is cpu\. .*--mix-scales"):
-        report.refuse_mixed_scales(made)
-
-
-@pytest.mark.parametrize("config", [*catalog.METHODS, *NETS, "data"])
-def test_every_field_that_can_be_set_has_a_meaning(config: str) -> None:
-    cls = DataConfig if config == "data" else NETS.get(config) or catalog.config_class(config)
-    found = fields.fields(cls)
-    assert [one.path for one in found if not (one.meaning and one.takes)] == []
-    assert len({one.path for one in found}) == len(found)
 
 
 def test_fields_of_configs_inside_are_told_with_bounds_and_defaults() -> None:
