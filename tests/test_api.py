@@ -13,7 +13,7 @@ from rich.console import Console
 import tuneparts
 from tests.conftest import empty_results
 from tuneparts import executors
-from tuneparts.api.results import metadata, tracking_card
+from tuneparts.api.describing import metadata, tracking_card
 from tuneparts.errors import ConfigError, DataMissingError, InterruptedRunError, UnknownNameError
 from tuneparts.journal import records
 from tuneparts.search import load as search_files

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from tuneparts import api, schema
-from tuneparts.api.results import tracking_card
+from tuneparts.api.describing import tracking_card
 from tuneparts.cli import estimate
 from tuneparts.config import parse
 from tuneparts.data.task import NO_DATA

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tuneparts import api, settings
-from tuneparts.api.results import tracking_card
+from tuneparts.api.describing import tracking_card
 from tuneparts.cli import register
 from tuneparts.cli import search as verb
 from tuneparts.errors import DataMissingError, UnknownNameError

@@ -47,7 +47,7 @@ def under_way(
     here: Path, template_store: Path, run_here: Callable[..., Iterator[None]]
 ) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
-    from tuneparts.api.results import tracking_card
+    from tuneparts.api.describing import tracking_card
 
     shutil.copy(template_store, here / "mlflow.db")
     search = load.load("rotated_digits", scale="smoke")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tuneparts import frames
-from tuneparts.api.results import metadata
+from tuneparts.api.describing import metadata
 from tuneparts.bench.null import NullConfig, NullLearner
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataError

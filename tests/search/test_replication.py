@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts import seeding
-from tuneparts.api.results import metadata
+from tuneparts.api.describing import metadata
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.data.digest import digest

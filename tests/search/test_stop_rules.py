@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tuneparts import executors, frames
-from tuneparts.api.results import metadata
+from tuneparts.api.describing import metadata
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, Row, TrialId
 from tuneparts.reports.select import select, summarise

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from tuneparts import environment, executors, provenance, schema, settings
-from tuneparts.api.results import Results, log_reader, tracking_card
+from tuneparts.api.describing import log_reader, tracking_card
+from tuneparts.api.results import Results
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact

@@ -3,7 +3,7 @@
 from rich.progress import Progress
 
 from tuneparts import settings
-from tuneparts.api.results import log_reader, tracking_card
+from tuneparts.api.describing import log_reader, tracking_card
 from tuneparts.cli.output import terminal
 from tuneparts.executors import lock
 from tuneparts.redaction import redact

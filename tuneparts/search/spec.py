@@ -4,29 +4,24 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 """
 
 import hashlib
-import itertools
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import (
     Field,
     SerializeAsAny,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from tuneparts import catalog, import_path, schema
-from tuneparts.config import Config, parse
+from tuneparts import schema
+from tuneparts.config import Config
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.errors import printable
 from tuneparts.schema import objective_metric, selection_metric
-from tuneparts.search import draws, prior
 from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
@@ -39,16 +34,28 @@ from tuneparts.search.algorithms import (
     SuccessiveHalving,
     Tpe,
 )
-from tuneparts.search.prior import Prior
-from tuneparts.search.replication import SOURCES, ArmSeeds, Source
+from tuneparts.search.arm import (
+    DATA,
+    DATA_KEY,
+    MOST_TASKS,
+    NAME,
+    Arm,
+    Resources,
+    method_config,
+    refuse_packed_runtime,
+    variant_name,
+)
+from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.scale import Scale
-from tuneparts.search.space import Dimension, Value
+from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
 from tuneparts.selection import Best, Knee, Selection
-from tuneparts.training.learner import MethodConfig
 from tuneparts.training.runtime import Runtime
 
 __all__ = [
+    "DATA",
+    "DATA_KEY",
+    "MOST_TASKS",
     "Algorithm",
     "Arm",
     "Asha",
@@ -63,19 +70,9 @@ __all__ = [
     "Search",
     "SuccessiveHalving",
     "Tpe",
+    "method_config",
+    "variant_name",
 ]
-
-_SHARING = ("standard", "partitioned", "released", "superweights", "pwfn")
-"""Methods of ours whose batches several GPUs can share."""
-NAME = r"^[a-z][a-z0-9_]*$"
-DATA = "data."
-"""Paths of a space that begin so lead into the search's data."""
-DATA_KEY = "data"
-"""Where the config of a trial has what its data has other than that of the search."""
-_LEAVE_TEST_DATA = ("num_train", "standardise")
-"""Fields of the data that leave validation and test examples as they are."""
-MOST_TASKS = 32
-"""Variants of the data that an arm may have: all of them are held in memory."""
 
 
 def _usual_metric(fields: Mapping[str, Any]) -> str:
@@ -83,271 +80,6 @@ def _usual_metric(fields: Mapping[str, Any]) -> str:
         return str(fields["objectives"][0])
     data: DataConfig | None = fields.get("data")
     return "" if data is None else data.target.reported()[0].name
-
-
-class Resources(Config):
-    """What one trial reserves on a machine."""
-
-    cpus: float = Field(default=1, gt=0)
-    gpus: float = Field(default=0, ge=0)
-    """A fraction lets several trials share one device; with 2 or more, the GPUs of a trial share
-    each batch."""
-    memory_gb: float = Field(default=0, ge=0)
-    custom: dict[str, float] = Field(default_factory=dict)
-    """Resources that a cluster declares under names of its own -> amount."""
-
-
-class Arm(Config):
-    """One method, what is varied of it, and how.
-
-    Example:
-        >>> from tuneparts.baselines.standard import StandardConfig
-        >>> from tuneparts.search.space import Uniform
-        >>> arm = Arm(
-        ...     name="random",
-        ...     config=StandardConfig(passes=400, interval=100),
-        ...     algorithm=RandomSearch(num_trials=8),
-        ...     space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
-        ... )
-        >>> arm.trials_per_seed
-        8
-    """
-
-    later_fields = (
-        "points", "warm_start", "constraint", "data", "stop", "packed", "varies", "fresh_seed",
-        "adopts",
-    )  # fmt: skip
-
-    name: str = Field(pattern=NAME)
-    config: SerializeAsAny[MethodConfig]
-    """The method's config. The space varies some of its fields; the others are as they stand."""
-    algorithm: SerializeAsAny[Algorithm] = Fixed()
-    """Any `Algorithm`, our own or not."""
-    space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
-    """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
-    (`data.num_train`) -> its distribution."""
-    points: tuple[dict[str, Any], ...] = ()
-    """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
-    warm_start: Prior | None = None
-    """Name of an earlier run, `RUN` or `RUN:ARM`, whose trials an algorithm starts from. They are
-    copied into the search, so that the earlier run is not needed again."""
-    constraint: str | None = None
-    """A function of one's own, by itself or by its import path. It is called with the config of a
-    trial, and returns True where it is allowed, or a number that is at most 0 there."""
-    data: dict[str, Any] = Field(default_factory=dict)
-    """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
-    seeds: tuple[int, ...] | None = None
-    """A replicate runs under each; None takes those of the search."""
-    follows: str | None = None
-    """Name of the leader: train at the hypers of its selected trial, replicate by replicate."""
-    adopts: Literal["hypers", "config"] = "hypers"
-    """What a follower takes over: the hypers that the leader's selected trial ended with, or what
-    that trial drew from the leader's space."""
-    fresh_seed: bool = False
-    """Train a follower under a seed that its leader did not select by; the data is the same."""
-    varies: tuple[Source, ...] = SOURCES
-    """What the replicates of this arm draw anew; the rest is held at the search's first seed. Arms
-    that vary less than all show how much spread each source makes: `tuneparts report --variance`.
-    """
-    resources: Resources = Resources()
-    max_failures: int | None = Field(default=None, ge=0)
-    """As of the search, for this arm; None takes that of the search."""
-    at_once: int | None = Field(default=None, gt=0)
-    """Most trials of this arm that run side by side; None for as many as there is room for."""
-    stop: Stop | None = None
-    """Limits of each replicate, in the place of those that the search has for all."""
-    packed: int = Field(default=1, ge=1)
-    """Most trials of a seed that are trained together as lanes of one model. It changes how fast
-    they are trained and how numbers are rounded; a pack counts as one trial in `at_once`."""
-    budget_note: str = ""
-    """Why a trial of this arm spends another number of passes than the search says."""
-
-    @field_validator("config", mode="before")
-    @classmethod
-    def _parse_method(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            found = catalog.config_class(str(value.get("method")))
-            # A method of an installed package has a name, and its import path is one too.
-            return parse(found, {**value, "method": found.model_fields["method"].default})
-        return value
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _parse_algorithm(cls, value: Any) -> Any:
-        return Algorithm.made_from(value)
-
-    @field_validator("space", mode="before")
-    @classmethod
-    def _parse_space(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {path: Dimension.made_from(dim) for path, dim in value.items()}
-
-    @field_validator("points", mode="before")
-    @classmethod
-    def _parse_points(cls, value: Any) -> Any:
-        return draws.plain_points(value)
-
-    @field_validator("warm_start", mode="before")
-    @classmethod
-    def _read_prior(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, str):
-            return value
-        name, space = info.data.get("name"), info.data.get("space")
-        # What stands before it in the arm was refused; that is the error to show.
-        return None if name is None or space is None else prior.read(value, arm=name, space=space)
-
-    @field_validator("constraint", mode="before")
-    @classmethod
-    def _name_constraint(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
-
-    @model_validator(mode="after")
-    def _check_arm(self) -> "Arm":
-        catalog.check(self.config)
-        if self.algorithm.has_space != bool(self.space):
-            raise ValueError(
-                f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
-                f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
-            )
-        if self.follows is not None and type(self.algorithm) is not Fixed:
-            raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
-        if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
-            raise ValueError(
-                f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
-                f"`{self.name}` follows none"
-            )
-        if not self.varies or len(set(self.varies)) < len(self.varies):
-            raise ValueError(
-                f"replicates differ in something, each source named once, but `{self.name}` "
-                f"varies {list(self.varies)}"
-            )
-        if self.resources.gpus > 1 and self.resources.gpus % 1:
-            raise ValueError(
-                "a trial has a part of one GPU, or whole ones, but "
-                f"`{self.name}` reserves {self.resources.gpus:g}; round its `resources.gpus`"
-            )
-        if self.resources.gpus > self.config.most_gpus:
-            raise ValueError(
-                f"a trial of `{self.config.model_dump()['method']}` uses at most "
-                f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
-                f"{self.resources.gpus:g}; lower its `resources.gpus`, or share batches by "
-                f"another method: {', '.join(sorted(_SHARING))}"
-            )
-        if self.packed > 1 and self.config.why_unpacked:
-            raise ValueError(
-                f"trials that are packed train as lanes of one model, but `{self.name}` has the "
-                f"method `{self.config.model_dump()['method']}`: {self.config.why_unpacked}; "
-                "leave its `packed` out"
-            )
-        if self.packed > 1 and self.resources.gpus > 1:
-            raise ValueError(
-                f"a pack trains on one device, but `{self.name}` reserves "
-                f"{self.resources.gpus:g} GPUs for each; leave its `packed` out, or one GPU"
-            )
-        _refuse_packed_runtime(self)
-        self._check_first()
-        # A draw that does not fit the config is refused now, and not in a worker an hour later.
-        draws.check(self)
-        self.algorithm.check(self)
-        return self
-
-    def _check_first(self) -> None:
-        """Refuse points, a prior or a constraint where nothing is drawn, or not by us."""
-        given = [name for name in ("points", "warm_start", "constraint") if getattr(self, name)]
-        if given and not self.space:
-            raise ValueError(
-                f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
-            )
-        if self.first_points and not self.algorithm.takes_points:
-            raise ValueError(
-                f"points are tried before others are drawn, but algorithm "
-                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` and "
-                "`warm_start` out"
-            )
-        varied = [path for path in self.space if path.startswith(DATA)]
-        if self.has_variants and DATA_KEY in type(self.config).model_fields:
-            raise ValueError(
-                f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
-                f"that of the search: {', '.join(varied or self.data)}"
-            )
-        doubled = sorted({path.removeprefix(DATA) for path in varied} & set(self.data))
-        if doubled:
-            raise ValueError(
-                f"a field of the data is varied or set, but `{self.name}` does both with {doubled}"
-            )
-
-    @property
-    def trials_per_seed(self) -> int:
-        """Number of trials in one replicate."""
-        return self.algorithm.num_trials_of(self)
-
-    @property
-    def first_points(self) -> tuple[dict[str, Value], ...]:
-        """What is tried first: points, then the best trials of the earlier run."""
-        return self.points + (() if self.warm_start is None else self.warm_start.points)
-
-    @property
-    def bill_note(self) -> str:
-        """What a table says of this arm's budget, an earlier run's help included."""
-        if self.warm_start is None:
-            return self.budget_note
-        known = (
-            f"starts from {len(self.warm_start.trials)} trials of {self.warm_start.run}, "
-            "whose passes are not counted here"
-        )
-        return "; ".join(filter(None, [self.budget_note, known]))
-
-    @property
-    def judged_on(self) -> str:
-        """What validation and test data of this arm have other than those of the search."""
-        changes = {path: v for path, v in self.data.items() if path not in _LEAVE_TEST_DATA}
-        return ", ".join(f"{path}={value}" for path, value in sorted(changes.items()))
-
-    @cached_property
-    def constraint_function(self) -> Callable[..., Any]:
-        """What the constraint names."""
-        assert self.constraint is not None
-        return draws.constraint_named(self.constraint)
-
-    @staticmethod
-    def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
-        """Those of a trial's values that its method's config has."""
-        return {path: value for path, value in values.items() if not path.startswith(DATA)}
-
-    def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """What the data of a trial has other than that of the search: path -> value."""
-        varied = {
-            path.removeprefix(DATA): value
-            for path, value in values.items()
-            if path.startswith(DATA)
-        }
-        return {**self.data, **varied}
-
-    @property
-    def has_variants(self) -> bool:
-        """Whether some trials learn from other data than the search has."""
-        return bool(self.data) or any(path.startswith(DATA) for path in self.space)
-
-    def data_variants(self) -> Iterator[dict[str, Value]]:
-        """All changes to the search's data that trials of this arm can have."""
-        targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
-        if targets:
-            raise ValueError(
-                f"arms predict the same thing, but `{self.name}` has another target of its own; "
-                "make it a search of its own"
-            )
-        grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
-        loose = [path for path, grid in grids.items() if not grid]
-        number = math.prod(len(grid or ()) for grid in grids.values())
-        if loose or number > MOST_TASKS:
-            raise ValueError(
-                "every variant of the data is loaded before anything runs, at most "
-                f"{MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
-                f"over {'a range' if loose else number}; take a Choice of few values"
-            )
-        for values in itertools.product(*(grid or () for grid in grids.values())):
-            yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
 class Search(Config):
@@ -647,30 +379,14 @@ class Search(Config):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def method_config(config: Mapping[str, Any]) -> MethodConfig:
-    """The config of a trial's method, from plain values that may also say something of the data."""
-    cls = catalog.config_class(config["method"])
-    if DATA_KEY not in cls.model_fields:
-        config = {name: value for name, value in config.items() if name != DATA_KEY}
-    return parse(cls, config)
-
-
 def _computing(arm: Arm, runtime: Runtime) -> Arm:
     """An arm under the runtime of the search, unless it has its own, or can have none."""
     config = arm.config
     if config.runtime is not None or not config.takes_runtime:
         return arm
     found = arm.model_copy(update={"config": config.replaced({"runtime": runtime.model_dump()})})
-    _refuse_packed_runtime(found)
+    refuse_packed_runtime(found)
     return found
-
-
-def _refuse_packed_runtime(arm: Arm) -> None:
-    if arm.packed > 1 and arm.config.runtime is not None:
-        raise ValueError(
-            f"a pack computes as torch does by itself, but `{arm.name}` has a `runtime`; leave "
-            "that out, or its `packed`"
-        )
 
 
 def _check_adopted(arm: Arm, leader: Arm) -> None:
@@ -683,16 +399,6 @@ def _check_adopted(arm: Arm, leader: Arm) -> None:
             f"`{arm.name}` follows `{leader.name}`, which has {len(leader.space)} dimensions and "
             f"the method `{leader.config.model_dump()['method']}`"
         )
-
-
-def variant_name(changes: Mapping[str, Value]) -> str:
-    """What a variant of the data is called: its changes, in one order.
-
-    Example:
-        >>> variant_name({"rotated": False, "num_train": 50})
-        '{"num_train": 50, "rotated": false}'
-    """
-    return json.dumps(changes, sort_keys=True)
 
 
 def _check_reported(metric: str, target: Target) -> None:
