@@ -6,7 +6,7 @@ import pytest
 
 from tuneparts.tracking import store
 
-pytestmark = [pytest.mark.ray, pytest.mark.mlflow]
+pytestmark = [pytest.mark.ray, pytest.mark.mlflow, pytest.mark.slow]
 
 
 def test_a_plain_function_is_logged(local_ray, uri: str, tmp_path: Path, monkeypatch) -> None:

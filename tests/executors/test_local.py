@@ -203,7 +203,7 @@ def driver(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
     return start
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_driver_that_is_killed_resumes_to_the_same_table(
     everything, driver, tmp_path, workers: int
 ) -> None:

@@ -60,7 +60,7 @@ def test_every_kind_of_arm_runs_to_its_end(on_ray, null_file) -> None:
     assert facts(on_ray) == found
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ray_and_the_local_executor_write_the_same_journal(
     on_ray, null_file, tmp_path, workers: int
 ) -> None:

@@ -58,6 +58,7 @@ class Arm(Config):
 
     Example:
         >>> from tuneparts.baselines.standard import StandardConfig
+        >>> from tuneparts.search.algorithms import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(
         ...     name="random",
