@@ -143,7 +143,7 @@ def search(
         name="timing",
         question="How long does it take?",
         scale=Scale.SMOKE,
-        data={"name": "digits", "num_train": 10, "num_val": 10, "num_test": 10},
+        data={"name": "digits", "num_train": 10, "num_val": 10, "num_test": 10, "seed": 0},
         metric="val/accuracy",
         passes=16,
         seeds=(draw,),
