@@ -144,7 +144,7 @@ def test_two_users_with_one_group_go_on_with_each_other_s_runs(results: Path) ->
         results.chmod(0o2775)
         return done
 
-    results.mkdir(exist_ok=True)
+    (results / "mlflow.db").unlink()  # made by the first user, under this umask
     os.chown(results, 65534, 0)
     results.chmod(0o2775)
     first = run(*SMALL, "--local")
