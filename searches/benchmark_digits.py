@@ -35,6 +35,7 @@ def search(scale: Scale) -> Search:
         starts=affine_starts(lila.NAMES),
         space=affine_space(lila.NAMES, 0.5),
         paper_space=affine_space(lila.NAMES, 3.0),
+        packed=8,
     )
     true = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}, **samples}
     return setting.search(

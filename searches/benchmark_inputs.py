@@ -38,6 +38,7 @@ def search(scale: Scale) -> Search:
         learnt={"mask": {"keep": 0.5}},
         starts={"hypers.mask": starts},
         space={"hypers.mask.keep": Choice(options=tuple(map(mask, range(1, NUM_INPUTS + 1))))},
+        packed=8,
     )
     return setting.search(
         name="benchmark_inputs",

@@ -39,6 +39,8 @@ QUESTION = "With its own settings tuned at equal cost, which way to the hypers g
 SEARCHED = ("random", "random_paper", "tpe", "gp", "qmc", "halving", "asha")
 """Searching arms; the second one draws from the paper's space where there is one."""
 FRACTIONS = Choice(options=(0.15, 0.25, 0.4))
+ASKED_AT_ONCE = (RandomSearch, SuccessiveHalving)
+"""Algorithms whose trials begin together, so that they can be packed."""
 FACTOR = 3.0
 """Rates are tuned from so many times below to so many times above what a setting suggests."""
 
@@ -56,6 +58,8 @@ class Tuned(Config):
     """Hypers that a search draws, in sensible ranges: path -> dimension."""
     paper_space: dict[str, Any] | None = None
     """The same in the ranges that a paper printed."""
+    packed: int = 1
+    """Standard trials that train together, where the net gains by it."""
 
     def arms(self, scale: Scale) -> tuple[Arm, ...]:
         """Every method and every algorithm, each with its tuning."""
@@ -72,8 +76,15 @@ class Tuned(Config):
         population = Pbt(population=max(4, num), num_rounds=2)
         floats = {path: dim for path, dim in self.space.items() if not isinstance(dim, Choice)}
         if floats:  # its schedule of hypers cannot be trained again as one config
-            pbt = Arm(name="pbt", config=standard, algorithm=population, space=floats)
-            found.append(pbt)
+            found.append(
+                Arm(
+                    name="pbt",
+                    config=standard,
+                    algorithm=population,
+                    space=floats,
+                    packed=self.packed,
+                )
+            )
         return tuple(found)
 
     def learners(self) -> dict[str, Learning]:
@@ -129,8 +140,10 @@ class Tuned(Config):
     ) -> tuple[Arm, Arm]:
         leader = f"tune_{name}"
         whole = config.replaced({"train_on": "all"})
+        together = isinstance(config, StandardConfig) and isinstance(algorithm, ASKED_AT_ONCE)
+        packed = self.packed if together else 1
         return (
-            Arm(name=leader, config=config, algorithm=algorithm, space=dict(space)),
+            Arm(name=leader, config=config, algorithm=algorithm, space=dict(space), packed=packed),
             Arm(name=name, config=whole, follows=leader, adopts="config", fresh_seed=True),
         )
 
