@@ -19,6 +19,8 @@ def main() -> None:
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for the result
         result = faults.run(quick=options.quick, only=options.only)
     show(result, Form.JSON if options.json else Form.TABLE)
+    if result["ratios"]["survived_over_struck"] < 1:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

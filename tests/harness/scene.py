@@ -273,8 +273,8 @@ class Scene:
         return self._driver("search", str(self._file), "--scale", "smoke", *words)
 
     def resume(self) -> Process:
-        """A driver that continues it."""
-        return self._driver("resume")
+        """A driver that continues it, named, since a run that never ran has to be."""
+        return self._driver("resume", f"null/{self.run_folder.name}")
 
     def sync_if_told(self) -> None:
         """Do as a user who reads that the store was away for too long."""
