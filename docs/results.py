@@ -1,0 +1,148 @@
+"""Writes docs/results.md: every table, verdict and claim from the released files of its run.
+
+`python docs/results.py` reads docs/results.toml, which says what is shown and in which words, and
+the folders `docs/results/NAME` that `tuneparts export NAME --to results` made. No number of the
+page is typed; a test keeps it true. `python docs/plots.py` draws its figures afterwards.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tuneparts import schema
+from tuneparts.api.published import Published
+from tuneparts.reports.compare import Comparison
+from tuneparts.reports.contrast import difference
+
+HERE = Path(__file__).parent
+PAGE = HERE / "results.md"
+OPPOSITE = {"better": "worse", "worse": "better"}
+
+
+@cache
+def results(name: str) -> Published:
+    """What a run has released."""
+    return Published(HERE / "results" / name)
+
+
+def page() -> str:
+    """The whole page."""
+    told = tomllib.loads((HERE / "results.toml").read_text("utf-8"))
+    parts = ["# Results", told["opening"].strip(), *_claims(told["claims"])]
+    for section in told["sections"]:
+        parts += _section(section)
+    return "\n\n".join([*parts, told["closing"].strip()]) + "\n"
+
+
+def _claims(papers: list[dict[str, Any]]) -> Iterator[str]:
+    """A table for each paper: what it says, the verdict, and what shows it."""
+    yield "## What the papers claim"
+    for paper in papers:
+        lines = ["| claim | verdict | what shows it |", "|---|---|---|"]
+        for claim in paper["claim"]:
+            verdict, evidence = _judged(claim)
+            lines.append(f"| {claim['says']} | {verdict} | {evidence} |")
+        yield f"### {paper['paper']}"
+        if "words" in paper:
+            yield paper["words"].strip()
+        yield "\n".join(lines)
+
+
+def _judged(claim: dict[str, Any]) -> tuple[str, str]:
+    """Verdict and evidence: by comparisons of released runs, or as the log has them."""
+    if "verdict" in claim:
+        return claim["verdict"], claim["evidence"]
+    parts, verdicts = [], []
+    for name, pair in claim["pairs"]:
+        found = _compared(name, [pair], claim.get("within"), claim.get("metric"))[0]
+        verdicts.append(_verdict(found, claim["expects"]))
+        metric = claim.get("metric", "test/accuracy")
+        parts.append(f"`{name}`: {_gap(found, metric)} ({found.verdict})")
+    agreed = verdicts[0] if len(set(verdicts)) == 1 else ", ".join(verdicts)
+    return agreed, "; ".join(parts) + claim.get("besides", "")
+
+
+def _verdict(found: Comparison, expected: str) -> str:
+    """Whether a comparison says what a claim expects."""
+    said = found.verdict.split(",")[0].split(" within")[0]
+    if said == expected:
+        return "holds"
+    if said.startswith("cannot tell"):
+        return "cannot tell"
+    if expected == "not worse":
+        return "does not hold" if said == "worse" else "holds"
+    return "does not hold" if said in {*OPPOSITE, "equivalent"} else "cannot tell"
+
+
+def _gap(found: Comparison, metric: str) -> str:
+    """A difference with its interval."""
+    decimals = schema.lookup(metric).decimals
+    gap = f"{found.one} - {found.other} {found.difference:+.{decimals}f}"
+    if found.interval is None:
+        return gap
+    return f"{gap}, {found.interval.low:+.{decimals}f} to {found.interval.high:+.{decimals}f}"
+
+
+def _compared(
+    name: str, pairs: list[str], within: float | None, metric: str | None = None
+) -> list[Comparison]:
+    both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
+    return results(name).compare(both, within=within, metric=metric or "test/accuracy")
+
+
+def _section(section: dict[str, Any]) -> Iterator[str]:
+    """Question, command, table, figure, verdicts and words of one run."""
+    name, metadata = section["run"], results(section["run"]).data.metadata
+    yield f"## {section['title']}"
+    needs = "TUNEPARTS_DATA=... " if section.get("needs_data") else ""
+    origin = f"digest {metadata.digest}, commit {metadata.commit[:12]}"
+    command = f"{needs}tuneparts search {section.get('command', name)}"
+    raw = f"raw data in `docs/results/{name}`"
+    yield f"`{command}` ({origin}; {raw}). {section['setting'].strip()}"
+    yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
+    yield _table(section)
+    pairs = section.get("pairs", [])
+    if pairs:
+        given = [f"--pairs {','.join(pairs)}"]
+        given += [f"--within {section['within']}"] if "within" in section else []
+        lines = [f"`tuneparts compare docs/results/{name} {' '.join(given)}`:", ""]
+        found = _compared(name, pairs, section.get("within"))
+        lines += [f"- {difference(one, 'test/accuracy')}." for one in found]
+        yield "\n".join(lines)
+    yield section["words"].strip()
+
+
+def _table(section: dict[str, Any]) -> str:
+    """A row per arm: score, what else the section asks for, and the passes of a seed."""
+    summary: pd.DataFrame = results(section["run"]).data.summary.set_index("arm")
+    columns: dict[str, str] = {"test/accuracy": "test accuracy", **section.get("columns", {})}
+    lines = [
+        f"| arm | {' | '.join(columns.values())} | passes per seed, with leader |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
+    for arm, words in section["arms"].items():
+        row = summary.loc[arm]
+        cells = [_cell(row, column) for column in columns]
+        failed = f" ({row['failed']} of {row['expected']} trials failed)" if row["failed"] else ""
+        passes = f"{row['passes_with_leader']:,.0f}"
+        lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {passes} |")
+    return "\n".join(lines)
+
+
+def _cell(row: "pd.Series[Any]", column: str) -> str:
+    """Mean and standard error at the digits of the metric."""
+    value, error = row.get(column), row.get(f"{column}:se")
+    if value is None or pd.isna(value):
+        return "-"
+    decimals = min(3, schema.lookup(column).decimals)
+    if error is None or pd.isna(error):
+        return f"{value:,.{decimals}f}"
+    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
