@@ -79,7 +79,7 @@ def verdict(
         metric="val/accuracy",
         compare=("partitioned_best", "validation_best"),
         references=("none",),
-        within=0.005,
+        within=0.01,
         passes=comparison.shared["passes"],
         seeds=scale.pick(smoke=(0,), cpu=tuple(range(1000, 1005)), paper=(1000, 1001, 1002)),
         arms=(

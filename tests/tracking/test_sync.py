@@ -222,6 +222,26 @@ def test_a_resumed_tracker_sends_the_journal_from_where_it_was(
     assert {run["status"] for run in told.values()} == {"FINISHED", "FAILED"}
 
 
+def test_params_are_sent_where_a_process_died_between_a_run_and_its_params(
+    uri: str, other: str, folder: Path, card: SearchCard, events: list[Event], feed: Feed
+) -> None:
+    """The config of a trial is read when it is queued, its run is made when its work begins."""
+    feed(Tracker(uri, folder=folder, search=card, interval=0.01), events[:3]).close("KILLED")
+    remembered = {path: path.read_bytes() for path in folder.glob("*.json")}
+    feed(Tracker(uri, folder=folder, search=card, interval=0.01), events[3:5]).close("KILLED")
+    for path, text in remembered.items():  # as if it had died before it could remember more
+        path.write_bytes(text)
+    with sqlite3.connect(uri.removeprefix("sqlite:///")) as connection:
+        connection.execute("delete from params where key like 'net.%' or key = 'lr'")
+    assert feed(Tracker(uri, folder=folder, search=card), events[5:]).close() == []
+    sync(folder, other, card)
+    told, wanted = content(uri), content(other)
+    assert {name: run["params"] for name, run in told.items()} == {
+        name: run["params"] for name, run in wanted.items()
+    }
+    assert told[str(BEST)]["params"]["lr"] == "0.1"
+
+
 def test_a_new_store_in_the_place_of_the_old_one_gets_everything(
     uri: str, folder: Path, card: SearchCard, events: list[Event], feed: Feed, template_store: Path
 ) -> None:

@@ -142,7 +142,8 @@ class TrialRun:
         if isinstance(event, TrialStarted):
             if self.run_id is None:
                 self.queued = event.time if self.queued is None else self.queued
-                self.params = self.params or flatten(event.config)
+            if not self.has_params and not self.is_complete:
+                self.params = flatten(event.config)
                 self.has_params = True
             values = flat(event.config)
             known = self.config or values
