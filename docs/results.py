@@ -5,6 +5,7 @@ the folders `docs/results/NAME` that `tuneparts export NAME --to results` made. 
 page is typed; a test keeps it true. `python docs/plots.py` draws its figures afterwards.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +21,9 @@ from tuneparts.reports.contrast import difference
 
 HERE = Path(__file__).parent
 PAGE = HERE / "results.md"
-OPPOSITE = {"better": "worse", "worse": "better"}
+METRIC = "test/accuracy"
+NUMBER = re.compile(r"\{(\w+):(\w+):([\w/]+)\}")
+"""Stands in a sentence for a number of a run: {run:arm:column}."""
 
 
 @cache
@@ -35,7 +38,13 @@ def page() -> str:
     parts = ["# Results", told["opening"].strip(), *_claims(told["claims"])]
     for section in told["sections"]:
         parts += _section(section)
-    return "\n\n".join([*parts, told["closing"].strip()]) + "\n"
+    return NUMBER.sub(_number, "\n\n".join([*parts, told["closing"].strip()])) + "\n"
+
+
+def _number(match: re.Match[str]) -> str:
+    """A mean with its standard error, in the place of its name."""
+    summary = results(match[1]).data.summary.set_index("arm")
+    return _cell(summary.loc[match[2]], match[3])
 
 
 def _claims(papers: list[dict[str, Any]]) -> Iterator[str]:
@@ -56,14 +65,16 @@ def _judged(claim: dict[str, Any]) -> tuple[str, str]:
     """Verdict and evidence: by comparisons of released runs, or as the log has them."""
     if "verdict" in claim:
         return claim["verdict"], claim["evidence"]
+    pairs: dict[str, list[str]] = {}
+    for name, pair in claim["pairs"]:  # those of one run are adjusted for each other
+        pairs.setdefault(name, []).append(pair)
     parts, verdicts = [], []
-    for name, pair in claim["pairs"]:
-        found = _compared(name, [pair], claim.get("within"), claim.get("metric"))[0]
-        verdicts.append(_verdict(found, claim["expects"]))
-        metric = claim.get("metric", "test/accuracy")
-        parts.append(f"`{name}`: {_gap(found, metric)} ({found.verdict})")
+    for name, asked in pairs.items():
+        for found in _compared(name, asked, claim.get("within")):
+            verdicts.append(_verdict(found, claim["expects"]))
+            parts.append(f"`{name}`: {_gap(found)} ({found.verdict})")
     agreed = verdicts[0] if len(set(verdicts)) == 1 else ", ".join(verdicts)
-    return agreed, "; ".join(parts) + claim.get("besides", "")
+    return agreed, "; ".join(parts)
 
 
 def _verdict(found: Comparison, expected: str) -> str:
@@ -75,23 +86,21 @@ def _verdict(found: Comparison, expected: str) -> str:
         return "cannot tell"
     if expected == "not worse":
         return "does not hold" if said == "worse" else "holds"
-    return "does not hold" if said in {*OPPOSITE, "equivalent"} else "cannot tell"
+    return "does not hold"
 
 
-def _gap(found: Comparison, metric: str) -> str:
+def _gap(found: Comparison) -> str:
     """A difference with its interval."""
-    decimals = schema.lookup(metric).decimals
+    decimals = schema.lookup(METRIC).decimals
     gap = f"{found.one} - {found.other} {found.difference:+.{decimals}f}"
     if found.interval is None:
         return gap
     return f"{gap}, {found.interval.low:+.{decimals}f} to {found.interval.high:+.{decimals}f}"
 
 
-def _compared(
-    name: str, pairs: list[str], within: float | None, metric: str | None = None
-) -> list[Comparison]:
+def _compared(name: str, pairs: list[str], within: float | None) -> list[Comparison]:
     both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
-    return results(name).compare(both, within=within, metric=metric or "test/accuracy")
+    return results(name).compare(both, within=within, metric=METRIC)
 
 
 def _section(section: dict[str, Any]) -> Iterator[str]:
@@ -111,15 +120,28 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
         given += [f"--within {section['within']}"] if "within" in section else []
         lines = [f"`tuneparts compare docs/results/{name} {' '.join(given)}`:", ""]
         found = _compared(name, pairs, section.get("within"))
-        lines += [f"- {difference(one, 'test/accuracy')}." for one in found]
+        lines += [f"- {difference(one, METRIC)}." for one in found]
+        lines += _until_decided(section)
         yield "\n".join(lines)
     yield section["words"].strip()
+
+
+def _until_decided(section: dict[str, Any]) -> Iterator[str]:
+    """The interval that holds although replicates were added while looking."""
+    if "until_decided" in section:
+        one, other = section["until_decided"].split(":")
+        found = results(section["run"]).decide((one, other), within=section["within"])
+        low, high = found.interval.low, found.interval.high
+        yield (
+            f"- Replicates of {one} and {other} were added while looking, so the interval above is "
+            f"too narrow; {low:+.4f} to {high:+.4f} holds: {found.verdict or 'not decided'}."
+        )
 
 
 def _table(section: dict[str, Any]) -> str:
     """A row per arm: score, what else the section asks for, and the passes of a seed."""
     summary: pd.DataFrame = results(section["run"]).data.summary.set_index("arm")
-    columns: dict[str, str] = {"test/accuracy": "test accuracy", **section.get("columns", {})}
+    columns: dict[str, str] = {METRIC: "test accuracy", **section.get("columns", {})}
     lines = [
         f"| arm | {' | '.join(columns.values())} | passes per seed, with leader |",
         "|---" * (len(columns) + 2) + "|",
