@@ -3,13 +3,12 @@
 Legend: M members, B batch, K classes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from tuneparts.data.target import Target
 from tuneparts.models.reweighted import give_up
 from tuneparts.superweights.bank import TemplateBank
 from tuneparts.training.members.model import NetMembers
@@ -46,7 +45,7 @@ class SuperweightMembers(NetMembers):
             self._prepared = None
 
     def layer_gradients(
-        self, x: Tensor, y_B: Tensor, *, target: Target, norms: str
+        self, x: Tensor, y_B: Tensor, *, loss: Callable[[Tensor, Tensor], Tensor], norms: str
     ) -> tuple[Tensor, list[Tensor]]:
         """Compute the mean loss, and its gradient for the weight that each layer alone uses.
 
@@ -55,7 +54,7 @@ class SuperweightMembers(NetMembers):
         Args:
             x: inputs (B, ...).
             y_B: labels.
-            target: of the task.
+            loss: mean loss of outputs (B, K) and labels.
             norms: whether norms use their running statistics (`eval`) or the batch (`train`).
 
         Returns:
@@ -65,7 +64,7 @@ class SuperweightMembers(NetMembers):
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
         with self._norms(is_training=norms == "train"):
             logits_MBK = self.under(self._by_member(weights), x)
-            losses = [target.loss(logits_BK, y_B) for logits_BK in logits_MBK]
+            losses = [loss(logits_BK, y_B) for logits_BK in logits_MBK]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
             gradients = list(torch.autograd.grad(total, weights))

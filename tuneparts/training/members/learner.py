@@ -7,18 +7,19 @@ Legend: M members, B batch, N examples, K classes.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from tuneparts import seeding
 from tuneparts.augment.corruptions import Kind
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.target import Classes
+from tuneparts.data.target import Classes, Reduction
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
@@ -56,6 +57,12 @@ class MembersConfig(MethodConfig):
     """Kinds of corrupted test images to score at the end, in all five severities."""
     interpolation_points: int = Field(default=0, ge=0)
     """Points on the line between the first two members to score at the end; 0 for none."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Share of every training label that all classes have alike (Szegedy et al. 2016)."""
+    decays_norms: bool = True
+    """Whether the optimiser's weight decay acts on the parameters of norms too."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("label_smoothing", "decays_norms")
 
     @field_validator("interpolation_points")
     @classmethod
@@ -66,6 +73,14 @@ class MembersConfig(MethodConfig):
 
     def check_task(self, task: Task) -> None:
         super().check_task(task)
+        if self.corruptions and task.corrupted is not None:
+            raise ConfigError(
+                "`corrupted/` scores are of one set of images, but this method makes corruptions "
+                "of its own and the data has published ones. Leave out the method's `corruptions` "
+                "or the data's `corrupted`."
+            )
+        if self.label_smoothing:
+            fitness.refuse_target(self, task, "its `label_smoothing` is over classes")
         for name in ("corruptions", "interpolation_points"):
             if getattr(self, name):
                 fitness.refuse_target(self, task, f"its `{name}` are scored by accuracy")
@@ -127,12 +142,26 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
+    def new_optimiser(self, module: nn.Module) -> torch.optim.Optimizer:
+        """An optimiser over all parameters of a module, as the config has it."""
+        config = self.config
+        return config.optimiser.build(module, decays_norms=config.decays_norms)
+
+    def training_loss(
+        self, outputs_BK: Tensor, y_B: Tensor, *, reduction: Reduction = "mean"
+    ) -> Tensor:
+        """The loss by labels that is minimised: smoothed, where the config smooths labels."""
+        smoothing = self.config.label_smoothing
+        if not smoothing:
+            return self.target.loss(outputs_BK, y_B, reduction=reduction)
+        return cross_entropy(outputs_BK, y_B, reduction=reduction, label_smoothing=smoothing)
+
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
         outputs_MBK = run(self.model, x, dim=1)
         num_members = len(outputs_MBK)
         repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
-        flat = self.target.loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
+        flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
         return flat.view(num_members, -1).mean(dim=1)
 
     def objective(self, loss_M: Tensor) -> Tensor:
@@ -207,11 +236,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return metrics | self._interpolation()
 
     def _points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
-        """The subsets of members with their scores; none where members cannot run alone."""
-        flops = self.model.member_flops()
-        if len(flops) != len(logits_MNK) or not isinstance(self.target, Classes):
+        """The subsets of members with their scores."""
+        if not isinstance(self.target, Classes):
             return []
-        return operating_points(logits_MNK, labels_N, flops)
+        return operating_points(logits_MNK, labels_N, self.model.member_flops())
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points
@@ -243,7 +271,7 @@ class NetMembersLearner(MembersLearner):
 
     def update(self) -> Tensor:
         def loss(outputs_BK: Tensor, y_B: Tensor) -> Tensor:
-            return self.target.loss(outputs_BK, y_B, reduction="none").mean()
+            return self.training_loss(outputs_BK, y_B, reduction="none").mean()
 
         self.optimiser.zero_grad()
         loss_M = self.model.backward(self.batches(), loss)

@@ -74,11 +74,13 @@ def operating_points(
     Args:
         logits_MNK: of all members.
         labels_N: the classes.
-        flops: of each member for one example.
+        flops: of each member for one example; one number where members cannot run alone, and all
+            of them are the only point.
     """
     points, target = [], Classes()
-    for members in subsets(len(logits_MNK)):
+    run_alone = len(flops) == len(logits_MNK)
+    for members in subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
         found = target.scores(target.combined(logits_MNK[list(members)]), labels_N)
-        cost = sum(flops[m] for m in members)
+        cost = sum(flops[m] for m in members) if run_alone else sum(flops)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return sorted(points, key=lambda point: (point.flops, point.members))
