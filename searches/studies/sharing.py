@@ -27,6 +27,15 @@ MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
 INITIALISATION = {"initialisation": "fan_in"}
 """Of all templates in these searches: that of He et al. (2015), as Wide ResNets have it."""
 
+DIFFERENCES = """
+In every search of this setting: templates start at the scale of He et al. (2015), where the
+released code draws all of them with a variance of 2 / 9; clusters are united over the layers of all
+members (Algorithm 1), where that code relabels those of the first (`sharing.scope="released"`
+follows it); crops are padded with the mean colour; norms see whole batches, where the paper's equal
+members train on two devices whose norms see half of one.
+"""
+"""What differs from the paper or its code in all of these searches, for their notes."""
+
 BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9}
 """Sharing of members of different shape, with the thresholds of the paper for CIFAR-100."""
 
@@ -194,5 +203,6 @@ class Sharing(Config):
                 "metric": "val/nll",
                 "seeds": self.scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
                 **fields,
+                "notes": fields["notes"] + DIFFERENCES,
             }
         )

@@ -34,6 +34,13 @@ def test_every_arm_has_the_same_batches_and_resources(name: str, scale: Scale) -
         assert len({arm.config.optimiser for arm in search.arms}) == 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_notes_name_what_differs_from_the_released_code(name: str) -> None:
+    notes = load(name, scale=Scale.SMOKE).notes
+    assert notes.startswith("\nTeterwak et al. (2024")
+    assert 'sharing.scope="released"' in notes
+
+
 def test_paper_scale_is_the_published_one() -> None:
     setting = Sharing(scale=Scale.PAPER, small_lr=0.03)
     fields = setting.training(epochs=10, milestones=(0.5,), cutout=True)
