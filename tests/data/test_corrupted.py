@@ -84,6 +84,12 @@ def test_a_missing_set_is_named_with_its_cure(name, title, data_dir, cifar10):
         DataConfig(name="cifar10", corrupted="main").load()
 
 
+def test_images_of_other_classes_are_refused(folder, cifar10):
+    np.save(folder / "labels.npy", np.tile(LABELS + 1, 5))
+    with pytest.raises(DataError, match=r"has 3 classes here, but labels .* go up to 3"):
+        DataConfig(name="cifar10", corrupted="main").load()
+
+
 def test_damaged_files_are_named(folder, data_dir):
     def found():
         return corrupted.find("cifar10", "main", [data_dir])

@@ -183,14 +183,19 @@ class DataConfig(Config):
             mean=mean,
             std=std,
             target=self.target,
-            corrupted=self._corrupted(seed),
+            corrupted=self._corrupted(seed, parts.num_classes),
         )
 
-    def _corrupted(self, seed: int) -> corruptions.CorruptedTest | None:
+    def _corrupted(self, seed: int, num_classes: int) -> corruptions.CorruptedTest | None:
         """Corrupted versions of the same test images, or of as many where the order differs."""
         if self.corrupted is None:
             return None
         whole = corruptions.find(self.name, self.corrupted, sets.roots(self.root))
+        if whole.labels.max(initial=0) >= num_classes:
+            raise DataError(
+                f"`{self.name}` has {num_classes} classes here, but labels of {whole.folder} go up "
+                f"to {whole.labels.max()}. Get the corrupted images of the same set."
+            )
         rows = split.subset(whole.labels, num=self.num_test, seed=seed)
         return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
