@@ -5,6 +5,7 @@ Clean and corrupted test data: accuracy, likelihood, calibration, and how much m
 
 from typing import Any
 
+from studies import rivals
 from studies.sharing import BY_GRADIENTS, EPOCH, INITIALISATION, Sharing, apart, wide_resnets
 from tuneparts.augment.corruptions import KINDS
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
@@ -86,6 +87,8 @@ def search(scale: Scale) -> Search:
             ),
             setting.arm("swn_ho_large", shared.replaced(large_sharing)),
             setting.arm("deep_ensemble", apart(**common, members=(net,) * num)),
+            rivals.ssn(setting, common, members=(net,) * num, budget=small),
+            rivals.hne(setting, common),
         ),
         figures=(
             "scores",
