@@ -148,8 +148,9 @@ def test_every_field_matters(toy: Task, change: dict[str, Any]) -> None:
 
 
 def test_a_net_is_cut_where_blocks_cost_alike() -> None:
-    starts, flops = cut(WideResNet(depth=16, width=2), 3, (3, 32, 32), 10)
-    whole = count_flops(WideResNet(depth=16, width=2).build((3, 32, 32), 10), (3, 32, 32))
+    net = WideResNet(depth=16, width=2).build((3, 32, 32), 10)
+    starts, flops = cut(net, 3, (3, 32, 32))
+    whole = count_flops(net, (3, 32, 32))
     assert starts[0] == 0
     assert sum(flops) == whole
     assert max(flops) < 0.5 * whole
@@ -157,6 +158,6 @@ def test_a_net_is_cut_where_blocks_cost_alike() -> None:
 
 def test_what_cannot_be_cut_is_refused() -> None:
     with pytest.raises(ConfigError, match="fewer levels"):
-        cut(Mlp(widths=(8,)), 4, (8,), 3)
+        cut(Mlp(widths=(8,)).build((8,), 3), 4, (8,))
     with pytest.raises(ConfigError, match=r"an nn\.Sequential, but"):
-        cut(MsdNet(exits=1), 2, (3, 8, 8), 3)
+        cut(MsdNet(exits=1).build((3, 8, 8), 3), 2, (3, 8, 8))

@@ -5,7 +5,7 @@ parts into two, so that there are N = 2^B leaves, one for each member, and 2^b b
 Members are evaluated from left to right, and each costs only the blocks that the ones before it did
 not compute. The prediction after n members is the mean of their logits.
 
-Training (their Eq. 5 and 8): each member learns from labels, and the small ensembles, of the first
+Training: each member learns from labels, and the small ensembles, of the first
 1, 2, 4, ... members, learn from the full one, whose prediction F_{1:N} is not differentiated:
 
     (1 - alpha) sum_n CE(F_n, y) + alpha sum_{b < B} CE(F_{1:2^b}, softmax F_{1:N})
@@ -26,7 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models import Net, NetConfig
+from tuneparts.models import Net
+from tuneparts.models.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
@@ -129,17 +130,13 @@ class HneLearner(MembersLearner):
     def __init__(self, config: HneConfig, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
-        starts, flops = cut(
-            config.net,
-            config.levels + 1,
-            task.in_shape,
-            task.num_outputs,
-            is_whole=task.has_tokens,
-        )
-        blocks: list[list[nn.Module]] = [[] for _ in flops]
+        starts: list[int] = []
+        blocks: list[list[nn.Module]] = [[] for _ in range(config.levels + 1)]
         for member in range(config.num_members):
             with seeding.isolated(context.seed, "init", member):
                 net = config.net.build(task.in_shape, task.num_outputs)
+            if not starts:
+                starts, flops = cut(net, len(blocks), task.in_shape, is_whole=task.has_tokens)
             assert isinstance(net, nn.Sequential)  # `cut` has refused others
             for b, (start, stop) in enumerate(pairwise([*starts, len(net)])):
                 # A block is that of the leftmost member below it.
@@ -177,12 +174,7 @@ class HneLearner(MembersLearner):
 
 
 def cut(
-    config: NetConfig,
-    num_blocks: int,
-    in_shape: tuple[int, ...],
-    num_classes: int,
-    *,
-    is_whole: bool = False,
+    net: nn.Module, num_blocks: int, in_shape: tuple[int, ...], *, is_whole: bool = False
 ) -> tuple[list[int], list[int]]:
     """Cut a net into blocks of consecutive layers so that the most expensive costs least.
 
@@ -190,10 +182,9 @@ def cut(
     that works in place would change what its sibling reads.
 
     Args:
-        config: of a net that is an `nn.Sequential`.
+        net: an `nn.Sequential`.
         num_blocks: how many blocks.
         in_shape: shape of one input.
-        num_classes: logits per example.
         is_whole: whether inputs are whole numbers, such as tokens.
 
     Returns:
@@ -203,28 +194,25 @@ def cut(
         ConfigError: The net has too few layers, or is no `nn.Sequential`.
 
     Example:
-        >>> from tuneparts.models import Mlp
-        >>> cut(Mlp(widths=(8, 8)), 2, (8,), 4)[1]
-        [128, 192]
+        >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 4))
+        >>> cut(net, 2, (8,))
+        ([0, 2], [128, 192])
     """
-    with seeding.isolated(0, "shapes"), torch.device("meta"):
-        net = config.build(in_shape, num_classes)
     if not isinstance(net, nn.Sequential):
         raise ConfigError(
-            "a tree is made of the parts of an nn.Sequential, but "
-            f"`{config.name}` is a {type(net).__name__}. Use `wide_resnet`, or make yours one."
+            "a tree is made of the parts of an nn.Sequential, but the net is a "
+            f"{type(net).__name__}. Use `wide_resnet`, or make yours one."
         )
-    dtype = torch.int64 if is_whole else torch.float32
-    costs, x = [], torch.empty(1, *in_shape, dtype=dtype, device="meta")
-    for layer in net.eval():
+    costs, x = [], shape_of_one(net, in_shape, is_whole=is_whole)
+    for layer in shapes_of(net).children():
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             x = layer(x)
         costs.append(counter.get_total_flops())
     places = [i for i, layer in enumerate(net) if any(True for _ in layer.parameters())][1:]
     if len(places) < num_blocks - 1:
         raise ConfigError(
-            f"a tree of {num_blocks - 1} levels has {num_blocks} blocks, but `{config.name}` can "
-            f"be cut into {len(places) + 1} at most. Use fewer levels, or a deeper net."
+            f"a tree of {num_blocks - 1} levels has {num_blocks} blocks, but the net can be cut "
+            f"into {len(places) + 1} at most. Use fewer levels, or a deeper net."
         )
 
     def spread(chosen: tuple[int, ...]) -> list[int]:

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tuneparts import seeding
 from tuneparts.data.target import Classes
 from tuneparts.models.msdnet import MsdNet, MultiScaleDense
+from tuneparts.models.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
@@ -84,8 +85,7 @@ class MsdNetLearner(MembersLearner):
         task = context.task
         with seeding.isolated(context.seed, "init"):
             net = config.sizes.build(task.in_shape, task.num_outputs)
-        flops = exit_flops(config.sizes, task.in_shape, task.num_outputs)
-        self.model = Exits(net, flops).to(context.device)
+        self.model = Exits(net, exit_flops(net, task.in_shape)).to(context.device)
         self.laid_out(self.model)
         self.optimiser = config.optimiser.build(self.model)
 
@@ -102,16 +102,15 @@ class MsdNetLearner(MembersLearner):
         return nested_points(reached, labels_N, self.model.member_flops())
 
 
-def exit_flops(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> list[int]:
+def exit_flops(net: MultiScaleDense, in_shape: tuple[int, ...]) -> list[int]:
     """Count operations up to each exit for one example, all classifiers on the way included.
 
     Args:
-        config: of the net.
+        net: on any device.
         in_shape: shape of one image.
-        num_classes: logits per example.
     """
-    with seeding.isolated(0, "shapes"), torch.device("meta"):
-        net = config.build(in_shape, num_classes).eval()
-        x = torch.empty(1, *in_shape)
+    shapes = shapes_of(net)
+    assert isinstance(shapes, MultiScaleDense)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        return [counter.get_total_flops() for _ in net.exits(x)]
+        exits = shapes.exits(shape_of_one(net, in_shape))
+        return [counter.get_total_flops() for _ in exits]
