@@ -125,11 +125,12 @@ def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, in
     """Choose number, rows and columns of a layer's templates."""
     if layer.size <= size:
         return min(size // layer.size, max_templates), layer.num_out, layer.fan_in
-    for percent in range(95, 0, -5):
-        rows = round(layer.num_out * percent / 100)
-        columns = round(layer.num_in * percent / 100) * layer.area
+    factor = 0.95
+    while factor > 0.025:
+        rows, columns = round(layer.num_out * factor), round(layer.num_in * factor) * layer.area
         if 0 < rows * columns <= size:
             return 1, rows, columns
+        factor -= 0.05  # summed up like this by the released code, which decides ties of rounding
     raise ConfigError(
         "a layer is stretched from a twentieth of its rows and columns at least, but "
         f"`{layer.name}` of member {layer.member} has shape {layer.shape} and a bank of {size} "
