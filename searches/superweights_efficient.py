@@ -4,6 +4,7 @@ SuperWeights of equal and of different members beside BatchEnsemble, which stops
 MIMO, which cannot stop, and slimmable nets. Independent members pay for every weight.
 """
 
+from studies import rivals
 from studies.ensembles import PRIVATE, baseline_arms
 from studies.sharing import INITIALISATION, MIXED_EPOCHS, Sharing, apart, wide_resnets
 from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
@@ -16,7 +17,8 @@ WRN-28-5. Members and budgets are not published: here four WRN-28-5, and WRN-28-
 weights of one WRN-28-5 (9.12 million), with cutout as in their anytime figures; tau 0.1, beta 0.9.
 The axis is operations, and not the time of their machine. 5,000 images are held out, by which the
 subsets of a line are chosen; the paper trains on all. Of its baselines, AutoSlim (Yu & Huang 2019)
-is not here. BatchEnsemble and MIMO train by the code of their published figures (Nado et al. 2021).
+is not here; SSN, MSDNet and HNE are those of `studies/rivals.py`. BatchEnsemble and MIMO train by
+the code of their published figures (Nado et al. 2021).
 `cpu` scale: WRN-16-1.75, and WRN-16-[1.75,1.25,1.1], on 800 rotated MNIST digits of 14 x 14 pixels,
 norms of the batch in the gradient analysis.
 """
@@ -58,6 +60,9 @@ def search(scale: Scale) -> Search:
             *baseline_arms(setting, net, num, member_norms=False, **plain),
             setting.arm("slimmable", SlimmableConfig(**plain, members=widths)),
             setting.arm("universally_slimmable", universal),
+            rivals.ssn(setting, plain, members=widths, budget=budget),
+            rivals.msdnet(setting, plain),
+            rivals.hne(setting, plain),
             setting.arm("deep_ensemble", apart(**plain, members=(net,) * num)),
             setting.arm("independent_widths", apart(**plain, members=widths)),
         ),

@@ -3,6 +3,7 @@
 Parameter allocation search: the architecture stays, the number of weights is given.
 """
 
+from studies import rivals
 from studies.sharing import INITIALISATION, Sharing, apart
 from tuneparts.models import WideResNet
 from tuneparts.search.spec import Arm, Scale, Search
@@ -59,6 +60,7 @@ def search(scale: Scale) -> Search:
             setting.arm(f"gradient_{size}", learnt, note=NOTE),
             setting.arm(f"random_{size}", random, note=NOTE),
             setting.arm(f"thin_{size}", thin),
+            rivals.ssn(setting, common, members=(net,), budget=budget, name=f"ssn_{size}"),
         ]
     return setting.search(
         name="superweights_npas",

@@ -5,6 +5,7 @@ The rows of Table 5 of Teterwak et al. (2024, supplementary), and a thin ensembl
 
 from typing import Any
 
+from studies import rivals
 from studies.sharing import BY_GRADIENTS, INITIALISATION, Sharing, apart, wide_resnets
 from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
 from tuneparts.ensembles.mimo import MimoConfig
@@ -62,6 +63,8 @@ def table_arms(setting: Sharing, *, beta: float = 0.9, **fields: Any) -> tuple[A
         setting.arm("swn_he", shared.replaced(different), note=note),
         setting.arm("swn_ho_large", shared.replaced(large_sharing)),
         setting.arm("deep_ensemble", apart(**common, members=(net,) * num)),
+        rivals.ssn(setting, common, members=(net,) * num, budget=small),
+        rivals.hne(setting, common),
     )
 
 

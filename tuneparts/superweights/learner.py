@@ -7,7 +7,7 @@ train to the end. Nothing but the grouping moves from the search to the training
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -146,7 +146,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         self.timetable = config.timetable
         self._layers = self._read_layers()
         self.budget = config.allocation.budget or int(
-            config.allocation.relative * _largest_member(self._layers)
+            config.allocation.relative * clusters.largest_member(self._layers)
         )
         self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
         if config.allocation.when_short == "merge":
@@ -374,11 +374,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             [[int(row) for row in rows] for rows in state["ties"]],
         )
         super().restore(state)
-
-
-def _largest_member(layers: Sequence[Layer]) -> int:
-    members = {layer.member for layer in layers}
-    return max(sum(x.size for x in layers if x.member == m) for m in members)
 
 
 def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> dict[str, Any]:

@@ -164,6 +164,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
         return flat.view(num_members, -1).mean(dim=1)
 
+    def combined(self, outputs_MBK: Tensor) -> Tensor:
+        """The prediction (B, K) of all members together."""
+        return self.target.combined(outputs_MBK)
+
     def objective(self, loss_M: Tensor) -> Tensor:
         """What is minimised: the sum over members, so that one member alone trains as ever."""
         return loss_M.sum()
@@ -195,7 +199,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
                 val_logits_MNK, val_labels_N = self._logits(self._val)
                 metrics |= self._scores(val_logits_MNK, val_labels_N, "val")
                 if self.finished:
-                    for point in self._points(val_logits_MNK, val_labels_N):
+                    for point in self.points(val_logits_MNK, val_labels_N):
                         metrics[f"anytime/val_nll.{point.name}"] = point.nll
             if len(self._test) and (self.finished or self.context.score_test_always):
                 logits_MNK, labels_N = self._logits(self._test)
@@ -210,7 +214,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
 
     def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = self.target.scores(self.target.combined(logits_MNK), labels_N)
+        found = self.target.scores(self.combined(logits_MNK), labels_N)
         if isinstance(self.target, Classes):
             found |= differences(logits_MNK, labels_N)
         return {f"{split}/{name}": value for name, value in found.items()}
@@ -218,14 +222,14 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         """What is measured once, on test data."""
         metrics: dict[str, float] = {}
-        for point in self._points(logits_MNK, labels_N):
+        for point in self.points(logits_MNK, labels_N):
             metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
             metrics[f"anytime/nll.{point.name}"] = point.nll
             metrics[f"anytime/flops.{point.name}"] = float(point.flops)
         if self.config.corruptions:
             task = self.context.task
             metrics |= corrupted_scores(
-                lambda x: self.target.combined(self.model(x)),
+                lambda x: self.combined(self.model(x)),
                 self._test,
                 self.config.corruptions,
                 mean=task.mean,
@@ -235,8 +239,8 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
             )
         return metrics | self._interpolation()
 
-    def _points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
-        """The subsets of members with their scores."""
+    def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        """Where a prediction may stop: subsets of members with their costs and scores."""
         if not isinstance(self.target, Classes):
             return []
         return operating_points(logits_MNK, labels_N, self.model.member_flops())

@@ -84,3 +84,22 @@ def operating_points(
         cost = sum(flops[m] for m in members) if run_alone else sum(flops)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return sorted(points, key=lambda point: (point.flops, point.members))
+
+
+def nested_points(
+    predictions: Sequence[tuple[tuple[int, ...], Tensor]], labels_N: Tensor, added: Sequence[int]
+) -> list[OperatingPoint]:
+    """The points of members that are always evaluated in one order, each on top of the last.
+
+    Args:
+        predictions: after each member, the members that it is of and its logits (N, K).
+        labels_N: the classes.
+        added: operations that each member adds for one example.
+    """
+    target = Classes()
+    points, cost = [], 0
+    for (members, logits_NK), flops in zip(predictions, added, strict=True):
+        cost += flops
+        found = target.scores(logits_NK, labels_N)
+        points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
+    return points
