@@ -1,9 +1,11 @@
 """How much accuracy does each operation buy, when a prediction may stop after any member?
 
 Every subset of members is an operating point. Members of several widths, and of several widths and
-depths, from the weights of one net; against independent members, thin ones, and slimmable nets.
+depths, from the weights of one net; against independent members, thin ones, slimmable nets, and the
+methods that the paper compares with: Shapeshifter Networks, a net with exits, a tree of nets.
 """
 
+from studies import rivals
 from studies.sharing import MIXED_EPOCHS, Sharing, apart, wide_resnets
 from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
@@ -16,7 +18,8 @@ Slimmable nets have the widths of the first ensemble (the paper: 3 to 7). The un
 four widths a step and takes BatchNorm statistics from 20 batches, where the paper takes an epoch.
 Random clusters and thin members are controls that the paper does not have. `cpu` scale:
 WRN-16-[1.75,1.25,1.1] and WRN-16-[1.75,1.1] with WRN-10-[1.75,1.1] on 800 rotated MNIST
-digits of 14 x 14 pixels, norms of the batch in the gradient analysis.
+digits of 14 x 14 pixels, norms of the batch in the gradient analysis. SSN, MSDNet and HNE as in
+`studies/rivals.py`; the last two have weights of their own, outside the budget.
 """
 NOTE = f"{MIXED_EPOCHS - 200} epochs of search and analysis"
 
@@ -60,6 +63,10 @@ def search(scale: Scale) -> Search:
             setting.arm("thin_width", apart(**plain, members=widths, parameter_budget=budget)),
             setting.arm("slimmable", SlimmableConfig(**plain, members=slim)),
             setting.arm("universally_slimmable", universal),
+            rivals.ssn(setting, plain, members=widths, budget=budget, name="ssn_width"),
+            rivals.ssn(setting, plain, members=depths, budget=budget, name="ssn_depth_width"),
+            rivals.msdnet(setting, plain),
+            rivals.hne(setting, plain),
         ),
         figures=("scores", "anytime", "membership"),
     )

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from tuneparts.data.target import Values as Values
     from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig as BatchEnsembleConfig
     from tuneparts.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
+    from tuneparts.ensembles.hne import HneConfig as HneConfig
     from tuneparts.ensembles.mimo import MimoConfig as MimoConfig
+    from tuneparts.ensembles.msdnet import MsdNetConfig as MsdNetConfig
     from tuneparts.ensembles.slimmable import SlimmableConfig as SlimmableConfig
     from tuneparts.ensembles.slimmable import (
         UniversallySlimmableConfig as UniversallySlimmableConfig,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from tuneparts.search.stopping import Stop as Stop
     from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
+    from tuneparts.superweights.ssn import SsnConfig as SsnConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
     from tuneparts.training.learner import MethodConfig as MethodConfig
@@ -94,7 +97,9 @@ _HOMES = {
     "tuneparts.data.target": ("Binary", "Classes", "OwnLoss", "Target", "Values"),
     "tuneparts.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
     "tuneparts.ensembles.deep": ("DeepEnsembleConfig",),
+    "tuneparts.ensembles.hne": ("HneConfig",),
     "tuneparts.ensembles.mimo": ("MimoConfig",),
+    "tuneparts.ensembles.msdnet": ("MsdNetConfig",),
     "tuneparts.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
     "tuneparts.federated.learner": ("FedAvgConfig", "FederatedConfig"),
     "tuneparts.models": ("Own",),
@@ -131,6 +136,7 @@ _HOMES = {
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
     "tuneparts.search.stopping": ("Stop", "StopRule"),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
+    "tuneparts.superweights.ssn": ("SsnConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
     "tuneparts.training.runtime": ("Runtime",),
 }

@@ -27,11 +27,14 @@ METHODS: dict[str, str] = {
     "fedavg": "tuneparts.federated.learner:FedAvgConfig",
     "pwfn": "tuneparts.pwfn.config:PwfnConfig",
     "superweights": "tuneparts.superweights.learner:SuperweightsConfig",
+    "ssn": "tuneparts.superweights.ssn:SsnConfig",
     "deep_ensemble": "tuneparts.ensembles.deep:DeepEnsembleConfig",
     "batch_ensemble": "tuneparts.ensembles.batch_ensemble:BatchEnsembleConfig",
     "mimo": "tuneparts.ensembles.mimo:MimoConfig",
     "slimmable": "tuneparts.ensembles.slimmable:SlimmableConfig",
     "universally_slimmable": ("tuneparts.ensembles.slimmable:UniversallySlimmableConfig"),
+    "msdnet": "tuneparts.ensembles.msdnet:MsdNetConfig",
+    "hne": "tuneparts.ensembles.hne:HneConfig",
 }
 """Name -> import path; nothing is imported until a method is asked for."""
 

@@ -27,8 +27,20 @@ MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
 INITIALISATION = {"initialisation": "fan_in"}
 """Of all templates in these searches: that of He et al. (2015), as Wide ResNets have it."""
 
+DIFFERENCES = """
+In every search of this setting: templates start at the scale of He et al. (2015), where the
+released code draws all of them with a variance of 2 / 9; clusters are united over the layers of all
+members (Algorithm 1), where that code relabels those of the first (`sharing.scope="released"`
+follows it); crops are padded with the mean colour; norms see whole batches, where the paper's equal
+members train on two devices whose norms see half of one.
+"""
+"""What differs from the paper or its code in all of these searches, for their notes."""
+
 BY_GRADIENTS = {"clusters": "gradient", "coefficients": "mapped", "tau": 0.1, "beta": 0.9}
-"""Sharing of members of different shape, with the thresholds of the paper."""
+"""Sharing of members of different shape, with the thresholds of the paper for CIFAR-100."""
+
+CIFAR10_BETA = {"widths": 0.95, "depths": 0.5}
+"""The paper's beta on CIFAR-10, for members of several widths and of several depths and widths."""
 
 
 def wide_resnets(*sizes: tuple[int, float]) -> tuple[WideResNet, ...]:
@@ -99,7 +111,12 @@ class Sharing(Config):
         )
 
     def gradient_shared(
-        self, members: tuple[NetConfig, ...], budget: int, *, holds_out: bool = False
+        self,
+        members: tuple[NetConfig, ...],
+        budget: int,
+        *,
+        holds_out: bool = False,
+        beta: float = 0.9,
     ) -> SuperweightsConfig:
         """Members of different shape whose clusters and coefficients are found by gradients.
 
@@ -107,12 +124,13 @@ class Sharing(Config):
             members: configs of the nets.
             budget: template weights of all of them together.
             holds_out: as in `training`.
+            beta: above which uses stay tied.
         """
         return SuperweightsConfig(
             **self.mixed_training(holds_out=holds_out),
             members=members,
             allocation={"budget": budget, **INITIALISATION},
-            sharing=BY_GRADIENTS,
+            sharing={**BY_GRADIENTS, "beta": beta},
             stages=self.stages(),
         )
 
@@ -124,6 +142,22 @@ class Sharing(Config):
             "passes": MIXED_EPOCHS * EPOCH,
             "optimiser.milestones": MIXED_MILESTONES,
             "augmentation.cutout": 16,
+        }
+
+    def as_published(self) -> dict[str, Any]:
+        """Changes to `training` for BatchEnsemble and MIMO at `paper` scale; none at the others.
+
+        Those of the code by which their published figures were made (Nado et al. 2021): 250 epochs,
+        a fifth of the rate from 0.4, 0.8 and 0.9 of them on, an epoch of warm-up, and 3e-4 times
+        the squared weights as a penalty, which is a decay of 6e-4 as it is written here.
+        """
+        if not self.is_paper:
+            return {}
+        return {
+            "passes": 250 * EPOCH,
+            "optimiser.milestones": (0.4, 0.8, 0.9),
+            "optimiser.warmup": 1 / 250,
+            "optimiser.weight_decay": 6e-4,
         }
 
     def stages(self, *, epochs: int = MIXED_EPOCHS, unties: bool = True) -> dict[str, Any]:
@@ -150,7 +184,7 @@ class Sharing(Config):
         Args:
             name: of the search.
             holds_out: as in `training`.
-            fields: of the `Search`.
+            fields: of the `Search`; its data, where it is other data.
         """
         data = self.scale.pick(
             smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
@@ -162,10 +196,13 @@ class Sharing(Config):
             else DataConfig(name="cifar100"),
         )
         return Search(
-            name=name,
-            scale=self.scale,
-            data=data,
-            metric="val/nll",
-            seeds=self.scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
-            **fields,
+            **{
+                "name": name,
+                "scale": self.scale,
+                "data": data,
+                "metric": "val/nll",
+                "seeds": self.scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
+                **fields,
+                "notes": fields["notes"] + DIFFERENCES,
+            }
         )

@@ -1,7 +1,15 @@
+import math
+
 import pytest
 import torch
 
-from tuneparts.augment.fixed import FixedConfig, cutout, random_crop, random_flip
+from tuneparts.augment.fixed import (
+    FixedConfig,
+    cutout,
+    random_crop,
+    random_flip,
+    random_resized_crop,
+)
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -83,3 +91,40 @@ def test_bytes_stay_bytes():
     out = FixedConfig(crop_padding=1, flip=True, cutout=2)(x, stream())
     assert out.dtype == torch.uint8
     assert out.shape == x.shape
+
+
+def test_a_resized_crop_reads_its_rectangle_bilinearly() -> None:
+    size, least = 6, 0.2
+    images = torch.randn(4, 2, size, size, dtype=torch.float64, generator=stream())
+    found = random_resized_crop(images, least, stream())
+    draws = torch.rand((4, 4, 1), generator=stream())[..., 0].double()
+    for b in range(4):
+        area = (least + (1 - least) * draws[0, b]) * size**2
+        ratio = (4 / 3) ** (2 * draws[1, b] - 1)
+        height, width = (min(size, math.sqrt(a)) for a in (area / ratio, area * ratio))
+        top, left = draws[2, b] * (size - height), draws[3, b] * (size - width)
+        assert least * size**2 - 1e-6 <= height * width + 1e-6 or size in (height, width)
+        for i in range(size):
+            for j in range(size):
+                row = top + (i + 0.5) / size * height - 0.5
+                column = left + (j + 0.5) / size * width - 0.5
+                expected = bilinear(images[b], float(row), float(column))
+                torch.testing.assert_close(found[b, :, i, j], expected, atol=1e-5, rtol=1e-5)
+
+
+def bilinear(image: torch.Tensor, row: float, column: float) -> torch.Tensor:
+    last = image.shape[-1] - 1
+    row, column = (min(max(place, 0.0), float(last)) for place in (row, column))
+    top, left = min(int(row), last - 1), min(int(column), last - 1)
+    down, right = row - top, column - left
+    above = (1 - right) * image[:, top, left] + right * image[:, top, left + 1]
+    below = (1 - right) * image[:, top + 1, left] + right * image[:, top + 1, left + 1]
+    return (1 - down) * above + down * below
+
+
+def test_a_resized_crop_is_a_step_of_the_augmentation() -> None:
+    images = torch.randn(3, 1, 8, 8, generator=stream())
+    cropped = FixedConfig(resized_crop=0.08)(images, stream())
+    assert cropped.shape == images.shape
+    assert not torch.equal(cropped, images)
+    assert "resized_crop" not in FixedConfig().model_dump()

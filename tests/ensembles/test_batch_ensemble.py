@@ -68,6 +68,16 @@ def test_signs_make_members_differ_from_the_start() -> None:
     assert not torch.allclose(logits[0], logits[1])
 
 
+def test_fast_weights_may_start_around_one(toy: Task) -> None:
+    context = Context(toy, 0, torch.device("cpu"))
+    config = BatchEnsembleConfig(fast_start="normal", num_members=16)
+    fast = torch.cat([p.flatten() for p in config.build(context).model.fast_weights()]).detach()
+    assert len(fast) > 2000
+    assert float(fast.mean()) == pytest.approx(1, abs=0.05)
+    assert float(fast.std()) == pytest.approx(0.5, abs=0.05)
+    assert "fast_start" not in BatchEnsembleConfig().model_dump()
+
+
 def test_the_rate_of_fast_weights_is_relative_to_that_of_the_others(toy: Task) -> None:
     config = BatchEnsembleConfig(
         optimiser={"kind": "sgd", "lr": 0.1, "momentum": 0}, fast_lr_factor=0.25, batch_size=8

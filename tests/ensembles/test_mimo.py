@@ -44,9 +44,12 @@ def test_repetitions_keep_every_example(toy: Task) -> None:
     torch.testing.assert_close(run.losses(x, y)[0], F.cross_entropy(run.model(x)[0], y))
 
 
-def test_one_cost_for_all_members_and_no_subsets(toy: Task) -> None:
+def test_one_cost_for_all_members_and_one_point(toy: Task) -> None:
     run = learner(toy)
     while not run.finished:
         row = run.advance()
     assert len(run.model.member_flops()) == 1
-    assert not [name for name in row if name.startswith("anytime/")]
+    points = [name for name in row if name.startswith("anytime/accuracy.")]
+    assert points == ["anytime/accuracy.0_1_2"]
+    assert row["anytime/accuracy.0_1_2"] == row["test/accuracy"]
+    assert row["anytime/flops.0_1_2"] == row["size/flops"]

@@ -18,6 +18,8 @@ from tuneparts.training.learner import Context
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_net.py"
 NARROWED = {"slimmable", "universally_slimmable"}
 """Methods that choose the width of a net themselves."""
+NEEDED: dict[str, dict[str, Any]] = {"hne": {"levels": 1}}
+"""The net has two layers with weights."""
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -47,7 +49,9 @@ def test_every_method_that_takes_a_net_takes_one_of_ones_own(method: str) -> Non
     changes: dict[str, Any] = {"passes": 8, "interval": 8, "batch_size": 8}
     net = {"name": "own_net:small_net", "width": 6}
     with importable(EXAMPLE.parent):
-        config = catalog.config_class(method)().replaced({**changes, "net": net})
+        config = catalog.config_class(method)().replaced(
+            {**changes, **NEEDED.get(method, {}), "net": net}
+        )
         context = Context(task=task, seed=0, device=torch.device("cpu"))
         if method in NARROWED:
             with pytest.raises(ConfigError, match="own_net:small_net"):

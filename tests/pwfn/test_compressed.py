@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import seeding
+from tuneparts import seeding, torchvision_door
 from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.pwfn import compress, load
@@ -191,3 +191,31 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert not small.net[0].weight.requires_grad
     # Fixed to values near the old ones, and not moved by training in between.
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
+
+
+def _transformer():
+    with seeding.isolated(0, "init"):
+        return torchvision_door.load().models.VisionTransformer(
+            image_size=8, patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, mlp_dim=16,
+            num_classes=3,
+        )  # fmt: skip
+
+
+def test_a_vision_transformer_of_torchvision_goes_in_and_comes_back_from_its_file(tmp_path):
+    x = torch.randn(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    y = (x.mean(dim=(2, 3))).argmax(dim=1)
+    file = tmp_path / "transformer.code"
+    small = compress(_transformer(), (x, y), file=file, **SETTINGS)
+    attention = "encoder.layers.encoder_layer_0.self_attention.in_proj_weight"
+    values = small.net.get_parameter(attention).unique()
+    assert len(values) <= small.num_values < small.net.get_parameter(attention).numel()
+    assert {"class_token", "encoder.pos_embedding"} <= small.left_out.keys()
+    assert attention not in small.left_out
+    again = load(file, _transformer()).eval()
+    assert torch.equal(again(x), small.net(x))
+
+
+def test_inputs_that_a_net_cannot_take_are_refused_before_training():
+    x = torch.zeros(20, 3, 12, 12)
+    with pytest.raises(ConfigError, match="Wrong image height"):
+        compress(_transformer(), (x, torch.arange(20) % 3), **SETTINGS)

@@ -118,7 +118,7 @@ def test_norms_and_heads_are_private_and_nothing_else() -> None:
 def test_layer_gradients_are_those_of_each_use_alone() -> None:
     model = members(WRN_16, WRN_10).eval()
     y = torch.arange(6)
-    loss, gradients = model.layer_gradients(images(), y, target=Classes(), norms="eval")
+    loss, gradients = model.layer_gradients(images(), y, loss=Classes().loss, norms="eval")
     plain = [model.plain(m).eval() for m in range(2)]
     losses = [F.cross_entropy(net(images()), y) for net in plain]
     assert float(loss) == pytest.approx(float(sum(losses).detach()) / 2)
@@ -134,7 +134,7 @@ def test_looking_at_gradients_changes_nothing(norms: str) -> None:
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    model.layer_gradients(images(), torch.arange(6), target=Classes(), norms=norms)
+    model.layer_gradients(images(), torch.arange(6), loss=Classes().loss, norms=norms)
     assert model.training
     assert torch.equal(torch.get_rng_state(), state)
     assert all(p.grad is None for p in model.parameters())
@@ -145,7 +145,7 @@ def test_looking_at_gradients_changes_nothing(norms: str) -> None:
 def test_statistics_of_the_batch_give_other_gradients() -> None:
     model = members(WRN_16)
     one, other = (
-        model.layer_gradients(images(), torch.arange(6), target=Classes(), norms=norms)[1][0]
+        model.layer_gradients(images(), torch.arange(6), loss=Classes().loss, norms=norms)[1][0]
         for norms in ("eval", "train")
     )
     assert not torch.allclose(one, other)

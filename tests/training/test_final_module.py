@@ -28,6 +28,8 @@ WITH_NORMS: dict[str, dict[str, Any]] = {
     "fedavg": {"net": GROUP_NORM},
     "laplace": {},
     "deep_ensemble": {"members": [BATCH_NORM, BATCH_NORM]},
+    "msdnet": {},
+    "ssn": {"members": [BATCH_NORM, BATCH_NORM]},
     "slimmable": {"members": [BATCH_NORM, {**BATCH_NORM, "width": 0.125}]},
     "superweights": {"members": [BATCH_NORM, BATCH_NORM]},
     "universally_slimmable": {"net": {**BATCH_NORM, "width": 2.0}},
@@ -60,7 +62,7 @@ def scored_logits(learner: Any) -> Tensor:
     if isinstance(learner, MembersLearner):
         learner.model.eval()
         with learner.model.prepared():
-            return learner.target.combined(learner._logits(learner._test)[0])
+            return learner.combined(learner._logits(learner._test)[0])
     assert isinstance(learner, SupervisedLearner)
     learner.net.eval()
     generator = learner.generator("evaluate test")

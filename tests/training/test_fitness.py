@@ -16,7 +16,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.learner import Context, MethodConfig
 
-CLASSES_ONLY = {"laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}
+CLASSES_ONLY = {"hne", "laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}
 MAE = Metric("mae", Direction.DOWN, "", 4, "mean absolute error")
 
 

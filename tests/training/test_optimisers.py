@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
@@ -53,6 +54,27 @@ def test_steps_multiply_the_rate_at_each_milestone() -> None:
     config = OptimiserConfig(lr=0.1, schedule="steps", milestones=(0.3, 0.6), step_factor=0.2)
     rates = [config.lr_at(progress) for progress in (0.0, 0.29, 0.3, 0.6, 1.0)]
     assert rates == pytest.approx([0.1, 0.1, 0.02, 0.004, 0.004])
+
+
+def test_steps_may_begin_with_a_warm_up() -> None:
+    config = OptimiserConfig(
+        lr=0.1, schedule="steps", milestones=(0.4, 0.8, 0.9), step_factor=0.2, warmup=1 / 250
+    )
+    rates = [config.lr_at(epoch / 250) for epoch in (0, 0.5, 1, 99.9, 100, 200, 225)]
+    assert rates == pytest.approx([0, 0.05, 0.1, 0.1, 0.02, 0.004, 0.0008])
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_norms_may_be_free_of_decay(kind: str) -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.Flatten(), nn.LayerNorm(4)
+    )
+    optimiser = OptimiserConfig(kind=kind, weight_decay=0.1).build(net, decays_norms=False)
+    decay = {id(p): g["weight_decay"] for g in optimiser.param_groups for p in g["params"]}
+    assert [decay[id(p)] for p in net[0].parameters()] == [0.1, 0.1]
+    assert [decay[id(p)] for layer in net[1:] for p in layer.parameters()] == [0.0] * 6
+    whole = OptimiserConfig(kind=kind, weight_decay=0.1).build(net)
+    assert [group["weight_decay"] for group in whole.param_groups] == [0.1]
 
 
 def test_a_cosine_may_end_before_the_budget_does():

@@ -1,9 +1,11 @@
-"""Random crop, flip and cutout of whole batches on their device: nothing here is learnt.
+"""Random crops, flip and cutout of whole batches on their device: nothing here is learnt.
 
 Every image of the batch has a draw of its own; there is no loop over images.
 
 Legend: B images, C channels, H height, W width.
 """
+
+import math
 
 import torch
 from pydantic import Field
@@ -14,9 +16,9 @@ from tuneparts.config import Config
 
 
 class FixedConfig(Config):
-    """The usual augmentation of CIFAR training, each step off unless asked for.
+    """The usual augmentation of CIFAR and ImageNet training, each step off unless asked for.
 
-    Calling it applies crop, flip and cutout in this order.
+    Calling it applies the crops, flip and cutout in this order.
 
     Example:
         >>> augment = FixedConfig(crop_padding=4, flip=True)
@@ -30,9 +32,16 @@ class FixedConfig(Config):
     """Mirror left and right with probability one half."""
     cutout: int = Field(0, ge=0)
     """Side of the square that is blanked out, in pixels."""
+    resized_crop: float = Field(0, ge=0, lt=1)
+    """Least share of the area that a random crop keeps, which is then scaled to the old size; 0 for
+    no such crop. That of Inception is 0.08 (Szegedy et al. 2015)."""
+
+    later_fields = ("resized_crop",)
 
     def __call__(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
         """Augment images; without any step switched on, they are returned as they are."""
+        if self.resized_crop:
+            x_BCHW = random_resized_crop(x_BCHW, self.resized_crop, generator)
         if self.crop_padding:
             x_BCHW = random_crop(x_BCHW, self.crop_padding, generator)
         if self.flip:
@@ -40,6 +49,32 @@ class FixedConfig(Config):
         if self.cutout:
             x_BCHW = cutout(x_BCHW, self.cutout, generator)
         return x_BCHW
+
+
+def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
+    """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
+
+    The area is uniform between `least` and all of the image's, the logarithm of width by height
+    between those of 3/4 and 4/3; what would not fit the image is cut to its side. Bilinear.
+    """
+    B, _, H, W = x_BCHW.shape
+    draws = torch.rand((4, B, 1), generator=generator, device=x_BCHW.device)
+    area = (least + (1 - least) * draws[0]) * H * W
+    ratio = torch.exp((2 * draws[1] - 1) * math.log(4 / 3))
+    height, width = (area / ratio).sqrt().clamp(max=H), (area * ratio).sqrt().clamp(max=W)
+
+    def places(size: int, length_B1: Tensor, draw_B1: Tensor) -> Tensor:
+        """Where the pixels of a side are read, (B, size), in units of `grid_sample`."""
+        centres = (torch.arange(size, device=x_BCHW.device) + 0.5) / size
+        return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
+
+    rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
+    grid = torch.stack(
+        [columns[:, None, :].expand(B, H, W), rows[:, :, None].expand(B, H, W)], dim=-1
+    )
+    return functional.grid_sample(
+        x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
+    )
 
 
 def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:

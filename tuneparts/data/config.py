@@ -10,6 +10,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts import import_path, schema
 from tuneparts.config import Config
+from tuneparts.data import corrupted as corruptions
 from tuneparts.data import decoding, own, sets, split, target
 from tuneparts.data.normalisation import channel_statistics
 from tuneparts.data.source import Parts, Request
@@ -60,6 +61,11 @@ class DataConfig(Config):
     """Side that images of a folder are scaled to when they are decoded."""
     input_selection: InputSelection | None = None
     """How the set `input_selection` is generated; None for its defaults."""
+    corrupted: corruptions.Kinds | None = None
+    """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
+    over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
+
+    later_fields = ("corrupted",)
 
     @field_validator("name", mode="before")
     @classmethod
@@ -92,6 +98,14 @@ class DataConfig(Config):
             raise ValueError(
                 f"`{self.name}` has images of one size; leave `image_size` out and use `pool`."
             )
+        if self.corrupted is not None and (self.name not in corruptions.FOLDERS or self.rotated):
+            raise ValueError(
+                "published corruptions are of the upright images of "
+                f"{' and '.join(corruptions.FOLDERS)}, but this is "
+                f"{'rotated ' * self.rotated}`{self.name}`; leave `corrupted` out"
+            )
+        if self.corrupted is not None and not isinstance(self.target, Classes):
+            raise ValueError("`corrupted` images have classes as labels; leave `target` out")
         if self.input_selection is not None and self.name != "input_selection":
             raise ValueError(f"`input_selection` is not a part of the set `{self.name}`.")
         return self
@@ -169,7 +183,21 @@ class DataConfig(Config):
             mean=mean,
             std=std,
             target=self.target,
+            corrupted=self._corrupted(seed, parts.num_classes),
         )
+
+    def _corrupted(self, seed: int, num_classes: int) -> corruptions.CorruptedTest | None:
+        """Corrupted versions of the same test images, or of as many where the order differs."""
+        if self.corrupted is None:
+            return None
+        whole = corruptions.find(self.name, self.corrupted, sets.roots(self.root))
+        if whole.labels.max(initial=0) >= num_classes:
+            raise DataError(
+                f"`{self.name}` has {num_classes} classes here, but labels of {whole.folder} go up "
+                f"to {whole.labels.max()}. Get the corrupted images of the same set."
+            )
+        rows = split.subset(whole.labels, num=self.num_test, seed=seed)
+        return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
     def _read(self, data_set: sets.DataSet, seed: int, *, is_drawn: bool) -> Parts:
         roots = sets.roots(self.root)

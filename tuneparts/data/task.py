@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.data.corrupted import CorruptedTest
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.target import Classes, Target
 
@@ -72,6 +73,8 @@ class Task:
     std: tuple[float, ...]
     target: Target = field(default_factory=Classes)
     """The loss that learners minimise, and the scores that they report."""
+    corrupted: CorruptedTest | None = None
+    """Published corruptions of the test images, scored at the end; None where there are none."""
 
     @property
     def in_shape(self) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner
 from tuneparts.training.members.model import Members
 
+FastStart = Literal["signs", "normal"]
+
 
 class BatchEnsembleConfig(MembersConfig):
     """One net, with fast weights for each member.
@@ -38,6 +40,11 @@ class BatchEnsembleConfig(MembersConfig):
     """Give each member BatchNorm layers of its own."""
     fast_lr_factor: float = Field(default=0.5, gt=0)
     """Learning rate of the fast weights relative to the others; they are not decayed."""
+    fast_start: FastStart = "signs"
+    """What fast weights start as: random signs (Wen et al. 2020), or draws from N(1, 0.5), by which
+    the published figures of a Wide ResNet were made (Nado et al. 2021)."""
+
+    later_fields = ("fast_start",)
 
     def build(self, context: Context) -> Learner:
         return BatchEnsembleLearner(self, context)
@@ -49,11 +56,16 @@ class RankOne(nn.Module):
     Args:
         layer: a convolution or linear layer; its bias becomes one per member.
         num_members: M.
-        generator: source of the random signs that the fast weights start as, on the CPU.
+        generator: source of what the fast weights start as, on the CPU.
+        start: the distribution of it.
     """
 
     def __init__(
-        self, layer: nn.Conv2d | nn.Linear, num_members: int, generator: torch.Generator
+        self,
+        layer: nn.Conv2d | nn.Linear,
+        num_members: int,
+        generator: torch.Generator,
+        start: FastStart = "signs",
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -61,8 +73,8 @@ class RankOne(nn.Module):
         num_in = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
         num_out = layer.weight.shape[0]
         self._ones = (1,) * (0 if is_linear else 2)
-        self.r_MC = nn.Parameter(_signs(num_members, num_in, generator))
-        self.s_MC = nn.Parameter(_signs(num_members, num_out, generator))
+        self.r_MC = nn.Parameter(_fast(start, (num_members, num_in), generator))
+        self.s_MC = nn.Parameter(_fast(start, (num_members, num_out), generator))
         self.bias_MC: nn.Parameter | None = None
         if layer.bias is not None:
             self.bias_MC = nn.Parameter(layer.bias.detach().repeat(num_members, 1))
@@ -100,7 +112,8 @@ class BatchEnsemble(Members):
         num_members: M.
         member_norms: whether BatchNorm is per member.
         flops: operations of the net for one example.
-        generator: source of the random signs, on the CPU.
+        generator: source of the fast weights, on the CPU.
+        start: what they start as.
     """
 
     def __init__(
@@ -111,13 +124,14 @@ class BatchEnsemble(Members):
         member_norms: bool,
         flops: int,
         generator: torch.Generator,
+        start: FastStart = "signs",
     ) -> None:
         super().__init__()
         self._num_members = num_members
         self._flops = flops
 
         def rank_one(_: str, layer: nn.Conv2d | nn.Linear) -> RankOne:
-            return RankOne(layer, num_members, generator)
+            return RankOne(layer, num_members, generator, start)
 
         if surgery.find(net, nn.Conv2d):
             surgery.replace(net, nn.Conv2d, rank_one)
@@ -162,8 +176,9 @@ class BatchEnsembleLearner(MembersLearner):
             member_norms=config.member_norms,
             flops=count_flops(net, task.in_shape, is_whole=task.has_tokens),
             generator=seeding.torch_generator(context.seed, "init", "signs"),
+            start=config.fast_start,
         ).to(context.device)
-        self.optimiser = config.optimiser.build(self.model)
+        self.optimiser = self.new_optimiser(self.model)
         self._separate_fast_weights()
 
     def objective(self, loss_M: Tensor) -> Tensor:
@@ -180,5 +195,7 @@ class BatchEnsembleLearner(MembersLearner):
         )
 
 
-def _signs(num_members: int, num: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(2, (num_members, num), generator=generator).float() * 2 - 1
+def _fast(start: FastStart, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    if start == "normal":
+        return 1 + 0.5 * torch.randn(shape, generator=generator)
+    return torch.randint(2, shape, generator=generator).float() * 2 - 1

@@ -60,7 +60,7 @@ class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
                 num_classes=task.num_outputs,
             )
         self.model = PlainMembers(*self.initial_nets(nets)).to(context.device)
-        self.optimiser = config.optimiser.build(self.model)
+        self.optimiser = self.new_optimiser(self.model)
         self._own = {
             f"member_{number}": Batches(
                 len(self.train_data),

@@ -89,7 +89,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         self.model = Mimo(
             net, num_members, count_flops(net, in_shape, is_whole=task.has_tokens)
         ).to(context.device)
-        self.optimiser = config.optimiser.build(self.model)
+        self.optimiser = self.new_optimiser(self.model)
         self._orders = self.generator("mimo")
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         ]
         logits_MBK = self.model.jointly([x[order] for order in orders])
         losses = [
-            self.target.loss(logits, y_B[order])
+            self.training_loss(logits, y_B[order])
             for logits, order in zip(logits_MBK, orders, strict=True)
         ]
         return torch.stack(losses)

@@ -196,7 +196,7 @@ class SlimmableLearner(NetMembersLearner):
     def __init__(self, config: SlimmableConfig, context: Context) -> None:
         super().__init__(config, context)
         self.model = Slimmable(*self.initial_nets(config.members)).to(context.device)
-        self.optimiser = config.optimiser.build(self.model)
+        self.optimiser = self.new_optimiser(self.model)
 
 
 class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
@@ -209,7 +209,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         super().__init__(config, context)
         members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
         self.model = UniversallySlimmable(*self.initial_nets(members)).to(context.device)
-        self.optimiser = config.optimiser.build(self.model)
+        self.optimiser = self.new_optimiser(self.model)
         self._narrowest = members[-1]
         self._skeletons: dict[NetConfig, Skeleton] = {}
         self._widths = seeding.torch_generator(context.seed, "widths")
@@ -218,7 +218,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         """Compute the loss of the widest net on labels, then of the others on its predictions."""
         teacher_BK = run(self.model.nets[0], x)
         taught_BK = teacher_BK.detach().softmax(dim=1)
-        losses = [self.target.loss(teacher_BK, y_B)]
+        losses = [self.training_loss(teacher_BK, y_B)]
         for config in (self._narrowest, *self._between()):
             logits_BK = self.model.at_width(x, self._skeleton(config))
             losses.append(self.target.loss(logits_BK, taught_BK))

@@ -7,6 +7,13 @@ bare parameters, so that they can be found and replaced by type.
 import torch
 from torch import nn
 
+_NORMS = (
+    nn.modules.batchnorm._NormBase,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+)
+
 
 class Bias(nn.Module):
     """Adds one learnable number, initially 0."""
@@ -38,6 +45,16 @@ def scalar_names(net: nn.Module) -> list[str]:
         f"{module_name}.{name}" if module_name else name
         for module_name, module in net.named_modules()
         if isinstance(module, Bias | ScalarMultiplier)
+        for name, _ in module.named_parameters(recurse=False)
+    ]
+
+
+def norm_names(net: nn.Module) -> list[str]:
+    """Names of the parameters of a net that belong to its norms."""
+    return [
+        f"{module_name}.{name}" if module_name else name
+        for module_name, module in net.named_modules()
+        if isinstance(module, _NORMS)
         for name, _ in module.named_parameters(recurse=False)
     ]
 

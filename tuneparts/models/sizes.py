@@ -1,7 +1,7 @@
 """How large a net is: trainable weights and floating-point operations."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.models.reweighted import reweighted
@@ -27,14 +27,24 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = F
         >>> count_flops(nn.Linear(4, 3), (4,))
         24
     """
-    # Shapes are all that counts, so the pass runs on the meta device: no arithmetic, no memory.
-    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
-    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
-    real = next((p.dtype for p in net.parameters()), torch.float32)
-    dtype = torch.int64 if is_whole else real
-    x = torch.empty(1, *in_shape, dtype=dtype, device="meta")
-    shape_only = reweighted(net, shapes).eval()  # in train mode BatchNorm refuses a single value
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
-        shape_only(x)
+        shapes_of(net)(shape_of_one(net, in_shape, is_whole=is_whole))
     return counter.get_total_flops()
+
+
+def shapes_of(net: nn.Module) -> nn.Module:
+    """Copy a net onto the meta device, where a pass has shapes, but no arithmetic and no memory.
+
+    It is in evaluation mode: in training BatchNorm refuses a single value.
+    """
+    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
+    return reweighted(net, shapes).eval()
+
+
+def shape_of_one(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = False) -> Tensor:
+    """An input of one example for `shapes_of` a net; arguments as in `count_flops`."""
+    real = next((p.dtype for p in net.parameters()), torch.float32)
+    dtype = torch.int64 if is_whole else real
+    return torch.empty(1, *in_shape, dtype=dtype, device="meta")

@@ -1,11 +1,13 @@
 """What a run learnt from: written down when it begins, and compared when it goes on."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tuneparts import atomic
+from tuneparts.data.corrupted import CorruptedTest
 from tuneparts.data.digest import digest
 from tuneparts.data.task import Task
 from tuneparts.errors import DataError, StorageError
@@ -81,4 +83,14 @@ def _facts(task: Task) -> dict[str, Any]:
         "num_val": len(task.val),
         "num_test": len(task.test),
         "digest": digest(task),
+        **({} if task.corrupted is None else {"corrupted": _corrupted(task.corrupted)}),
+    }
+
+
+def _corrupted(images: CorruptedTest) -> dict[str, Any]:
+    """What can be told without reading gigabytes."""
+    return {
+        "kinds": list(images.kinds),
+        "num_images": len(images.labels),
+        "labels": hashlib.sha256(images.labels.tobytes()).hexdigest()[:12],
     }

@@ -7,6 +7,7 @@ are composed by one matrix product, and all layers of one shape are assembled at
 Legend: K templates, D size of a slot, R coefficient vectors, U uses, O outputs, I inputs, A area.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
@@ -25,7 +26,18 @@ nets with an initialisation of their own, such as FixUp, keep it; `fan_in` the v
 code does."""
 
 
-class TemplateBank(nn.Module):
+class WeightBank(nn.Module, ABC):
+    """Parameters from which the weights of many layers are composed."""
+
+    layers: Sequence[Layer]
+    """The layers that it has weights for."""
+
+    @abstractmethod
+    def compose(self) -> list[Tensor]:
+        """Compute the weight of every layer, in order and shape."""
+
+
+class TemplateBank(WeightBank):
     """The parameters that members share: templates, and the coefficients that combine them.
 
     Args:
@@ -57,6 +69,7 @@ class TemplateBank(nn.Module):
     ) -> None:
         super().__init__()
         self.plan = plan
+        self.layers = plan.layers
         templates, coefficients = [], []
         for (c, j), rows in zip(plan.slots, ties, strict=True):
             cluster = plan.clusters[c]
@@ -73,7 +86,6 @@ class TemplateBank(nn.Module):
         self._tie(ties)
 
     def compose(self) -> list[Tensor]:
-        """Compute the weight of every layer of the plan, in its order and shape."""
         weights: list[Tensor] = [torch.empty(0)] * len(self.plan.layers)
         start = 0
         for cluster in self.plan.clusters:

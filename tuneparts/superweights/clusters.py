@@ -106,6 +106,14 @@ def _layer(member: int, name: str, module: WeightLayer) -> Layer:
     return Layer(member, name, kind, num_out, num_in, tuple(kernel), std)
 
 
+def largest_member(layers: Sequence[Layer]) -> int:
+    """Count the weights that the shared layers of the largest member have alone."""
+    sizes: dict[int, int] = {}
+    for layer in layers:
+        sizes[layer.member] = sizes.get(layer.member, 0) + layer.size
+    return max(sizes.values())
+
+
 def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
     """Put layers into bins of relative depth.
 

@@ -7,7 +7,7 @@ train to the end. Nothing but the grouping moves from the search to the training
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,7 +17,7 @@ from tuneparts import seeding
 from tuneparts.config import Config
 from tuneparts.models import Net
 from tuneparts.models.sizes import count_flops
-from tuneparts.superweights import clusters, similarity, ties
+from tuneparts.superweights import clusters, released, similarity, ties
 from tuneparts.superweights.allocation import (
     MAX_TEMPLATES,
     ChainKind,
@@ -63,8 +63,9 @@ class SharingConfig(Config):
     clusters: Literal["depth", "gradient", "random"] = "gradient"
     """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
     that gradients give: the control."""
-    scope: Literal["all", "reference"] = "all"
-    """Compare the layers of all members, or those of the first, whom the others follow."""
+    scope: Literal["all", "reference", "released"] = "all"
+    """Compare the layers of all members, or those of the first, whom the others follow by
+    similarity; `released` does the latter, and unties, by the rules of the authors' code."""
     tau: float = 0.1
     """Layers with a larger gradient cosine share templates. Lowered until the budget fits."""
     coefficients: Literal["private", "mapped", "shared"] = "mapped"
@@ -118,6 +119,7 @@ class SuperweightsConfig(MembersConfig):
             untie=self.stages.untie,
             analysis=self.stages.analysis,
             learns=sharing.clusters != "depth",
+            compares_one_batch=sharing.scope == "released",
             unties=has_ties and sharing.beta is not None,
         )
 
@@ -144,7 +146,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         self.timetable = config.timetable
         self._layers = self._read_layers()
         self.budget = config.allocation.budget or int(
-            config.allocation.relative * _largest_member(self._layers)
+            config.allocation.relative * clusters.largest_member(self._layers)
         )
         self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
         if config.allocation.when_short == "merge":
@@ -238,6 +240,8 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
                 return ties.private(plan)
             case "shared":
                 return ties.shared(plan)
+            case "mapped" if similarities and self.config.sharing.scope == "released":
+                return ties.mapped(plan, released.leaders(self._layers, self._bins, similarities))
             case "mapped" if similarities:
                 return ties.mapped(
                     plan, ties.partners_by_similarity(plan, self._bins, similarities)
@@ -269,7 +273,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         # weights composed from them are not.
         bank = self.model.bank
         decayed = nn.ModuleList([self.model.nets, bank.templates_KD])
-        self.optimiser = self.config.optimiser.build(decayed)
+        self.optimiser = self.new_optimiser(decayed)
         self.optimiser.add_param_group(
             {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
         )
@@ -279,7 +283,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
     def _compare(self) -> Tensor:
         """Add one batch to the gradient sums, alternately to two halves; return its mean loss."""
         loss, gradients = self.model.layer_gradients(
-            *self.next_batch(), target=self.target, norms=self.config.stages.norms
+            *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
         )
         self._sums.add(gradients, half=self.passes % 2)
         return loss
@@ -311,10 +315,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         generator = seeding.numpy_generator(self.context.seed, "clusters")
         tau = sharing.tau
         while tau > -1 - _TAU_STEP:
-            if sharing.scope == "all":
-                labels = clusters.split_by_similarity(self._bins, similarities, tau)
-            else:
-                labels = clusters.split_by_reference(self._layers, self._bins, similarities, tau)
+            labels = self._split(similarities, tau)
             drawn = [labels]
             if sharing.clusters == "random" and self._least(labels) <= self.budget:
                 # Other layers of the same numbers need other weights: the first draw that fits.
@@ -325,14 +326,27 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             tau -= _TAU_STEP
         return self._bins, tau
 
+    def _split(self, similarities: dict[int, Similarity], tau: float) -> Labels:
+        match self.config.sharing.scope:
+            case "all":
+                return clusters.split_by_similarity(self._bins, similarities, tau)
+            case "reference":
+                return clusters.split_by_reference(self._layers, self._bins, similarities, tau)
+            case "released":
+                return released.split(self._layers, self._bins, similarities, tau)
+
     def _untie(self) -> None:
         total, _ = self._sums.take()
         bank = self.model.bank
         sent = bank.coefficient_gradients(total)
         beta = self.config.sharing.beta
         assert beta is not None  # there is no such stage without it
+        is_released = self.config.sharing.scope == "released"
         new_ties, origins = ties.split(
-            bank.ties, [similarity.row_cosines(rows) for rows in sent], beta
+            bank.ties,
+            [similarity.row_cosines(rows) for rows in sent],
+            beta,
+            released.relabelled if is_released else similarity.group,
         )
         old, old_rows = self.optimiser, list(bank.coefficients_RK)
         indices = bank.retie(new_ties, origins)
@@ -360,11 +374,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             [[int(row) for row in rows] for rows in state["ties"]],
         )
         super().restore(state)
-
-
-def _largest_member(layers: Sequence[Layer]) -> int:
-    members = {layer.member for layer in layers}
-    return max(sum(x.size for x in layers if x.member == m) for m in members)
 
 
 def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> dict[str, Any]:

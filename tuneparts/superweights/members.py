@@ -1,21 +1,20 @@
-"""Nets that compose their weights from one bank of templates.
+"""Nets that compose their weights from one bank.
 
 Legend: M members, B batch, K classes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from tuneparts.data.target import Target
 from tuneparts.models.reweighted import give_up
-from tuneparts.superweights.bank import TemplateBank
+from tuneparts.superweights.bank import TemplateBank, WeightBank
 from tuneparts.training.members.model import NetMembers
 
 
-class SuperweightMembers(NetMembers):
+class BankMembers(NetMembers):
     """Members with private norms, biases and heads, and shared everything else.
 
     Args:
@@ -25,16 +24,16 @@ class SuperweightMembers(NetMembers):
             is done once, whatever the number of examples.
     """
 
-    def __init__(self, nets: Sequence[nn.Module], bank: TemplateBank, flops: Sequence[int]) -> None:
+    def __init__(self, nets: Sequence[nn.Module], bank: WeightBank, flops: Sequence[int]) -> None:
         super().__init__(nets, flops)
-        for layer in bank.plan.layers:
+        for layer in bank.layers:
             give_up(nets[layer.member], [f"{layer.name}.weight"])
         self.bank = bank
         self._prepared: Sequence[Tensor] | None = None
 
     def lent(self) -> list[dict[str, Tensor]]:
         weights = self._prepared
-        return self._by_member(self.bank.compose() if weights is None else weights)
+        return self.by_member(self.bank.compose() if weights is None else weights)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -45,8 +44,21 @@ class SuperweightMembers(NetMembers):
         finally:
             self._prepared = None
 
+    def by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+        """Name the weights of all layers by parameter, for each member."""
+        own: list[dict[str, Tensor]] = [{} for _ in self.nets]
+        for layer, weight in zip(self.bank.layers, weights, strict=True):
+            own[layer.member][f"{layer.name}.weight"] = weight
+        return own
+
+
+class SuperweightMembers(BankMembers):
+    """Members that share templates, with the gradients by which sharing is decided."""
+
+    bank: TemplateBank
+
     def layer_gradients(
-        self, x: Tensor, y_B: Tensor, *, target: Target, norms: str
+        self, x: Tensor, y_B: Tensor, *, loss: Callable[[Tensor, Tensor], Tensor], norms: str
     ) -> tuple[Tensor, list[Tensor]]:
         """Compute the mean loss, and its gradient for the weight that each layer alone uses.
 
@@ -55,7 +67,7 @@ class SuperweightMembers(NetMembers):
         Args:
             x: inputs (B, ...).
             y_B: labels.
-            target: of the task.
+            loss: mean loss of outputs (B, K) and labels.
             norms: whether norms use their running statistics (`eval`) or the batch (`train`).
 
         Returns:
@@ -64,19 +76,12 @@ class SuperweightMembers(NetMembers):
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
         with self._norms(is_training=norms == "train"):
-            logits_MBK = self.under(self._by_member(weights), x)
-            losses = [target.loss(logits_BK, y_B) for logits_BK in logits_MBK]
+            logits_MBK = self.under(self.by_member(weights), x)
+            losses = [loss(logits_BK, y_B) for logits_BK in logits_MBK]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
             gradients = list(torch.autograd.grad(total, weights))
         return total.detach() / len(losses), gradients
-
-    def _by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-        """Name the weights of all layers by parameter, for each member."""
-        own: list[dict[str, Tensor]] = [{} for _ in self.nets]
-        for layer, weight in zip(self.bank.plan.layers, weights, strict=True):
-            own[layer.member][f"{layer.name}.weight"] = weight
-        return own
 
     @contextmanager
     def _norms(self, *, is_training: bool) -> Iterator[None]:

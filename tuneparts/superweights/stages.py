@@ -66,7 +66,14 @@ class Timetable:
 
 
 def timetable(
-    passes: int, *, search: float, untie: float, analysis: float, learns: bool, unties: bool
+    passes: int,
+    *,
+    search: float,
+    untie: float,
+    analysis: float,
+    learns: bool,
+    unties: bool,
+    compares_one_batch: bool = False,
 ) -> Timetable:
     """Divide a budget of passes; each stage that takes place has at least one.
 
@@ -77,6 +84,7 @@ def timetable(
         analysis: fraction for each of the two comparisons of gradients.
         learns: whether clusters are learnt at all.
         unties: whether coefficients are untied at all.
+        compares_one_batch: whether layers are compared on a single batch, whatever `analysis`.
 
     Example:
         >>> timetable(100, search=0.1, untie=0.05, analysis=0.01, learns=True, unties=True)
@@ -87,7 +95,8 @@ def timetable(
         return max(1, round(fraction * passes))
 
     searched = share(search) if learns else 0
-    compared = searched + (share(analysis) if learns else 0)
+    compared_on = 1 if compares_one_batch else share(analysis)
+    compared = searched + (compared_on if learns else 0)
     trained = compared + (share(untie) if unties else 0)
     untied = trained + (share(analysis) if unties else 0)
     return Timetable(searched, compared, trained, untied, passes)

@@ -5,7 +5,7 @@ Tied uses take the same row, so that one parameter serves them all and resuming 
 Separating them adds rows that start as copies, so that predictions do not change at that moment.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,26 +31,35 @@ def mapped(plan: SharingPlan, partner: Mapping[int, int]) -> Ties:
 
     Args:
         plan: the allocation.
-        partner: position of a layer -> position of the layer it is tied to; partners have none
-            themselves, and only those in the same cluster count.
+        partner: position of a layer -> position of the layer it is tied to, which may be tied
+            itself; only those in the same cluster count.
     """
     ties = []
     for c, j in plan.slots:
         users = plan.clusters[c].users(j)
-        leader = {p: partner.get(p, p) for p in users}
-        ties.append(numbered([leader[p] if leader[p] in users else p for p in users]))
+        leaders = []
+        for position in users:
+            leader = position
+            while partner.get(leader) in users:
+                leader = partner[leader]
+            leaders.append(leader)
+        ties.append(numbered(leaders))
     return ties
 
 
 def split(
-    ties: Ties, similarities: Sequence[Similarity], threshold: float
+    ties: Ties,
+    similarities: Sequence[Similarity],
+    threshold: float,
+    group: Callable[[Similarity, float], list[int]] = group,
 ) -> tuple[Ties, list[list[int]]]:
-    """Separate tied uses that are not similar enough, slot by slot, by Algorithm 1.
+    """Separate tied uses that are not similar enough, slot by slot.
 
     Args:
         ties: what is tied so far.
         similarities: for each slot, (U, U) over its users.
         threshold: beta of the paper; uses stay tied through pairs strictly above it.
+        group: groups of uses by their similarities and the threshold; Algorithm 1 unless given.
 
     Returns:
         The new ties, and for each slot the old row that each new row is a copy of.

@@ -14,10 +14,12 @@ from tuneparts.data.target import Target
 from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.models.layout import lay_out
 from tuneparts.training.artifacts import Columns
+from tuneparts.training.corrupted import published_scores
 from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.passes import Passes
 from tuneparts.training.runtime import Runtime
+from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.state import Stateful
 
 
@@ -43,6 +45,11 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
         config.check_task(context.task)
+        if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
+            raise ConfigError(
+                "corrupted images are scored by methods that train one net or several members, but "
+                f"{type(self).__name__} keeps none. Leave the data's `corrupted` out."
+            )
         self.config = config
         self.context = context
         self.training_passes = Passes(config.runtime or Runtime(), context.device, context.ranks)
@@ -148,7 +155,25 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
                 seen.setdefault(name, []).append(loss)
         if "train/loss" in seen and not has_run:
             self.training_passes.refuse_unused()
-        return {**self.report(seen, start), **self.evaluate()}
+        return {**self.report(seen, start), **self.evaluate(), **self.corrupted_scores()}
+
+    @property
+    def scored_at_once(self) -> int:
+        """Examples of a batch in evaluation."""
+        return EVAL_BATCH
+
+    def corrupted_scores(self) -> dict[str, float]:
+        """Scores on the data's corrupted test images, where it has some, at the very end."""
+        corrupted = self.context.task.corrupted
+        if corrupted is None or not self.finished:
+            return {}
+        return published_scores(
+            self.final_module(),
+            corrupted,
+            target=self.target,
+            device=self.context.device,
+            batch_size=self.scored_at_once,
+        )
 
     def count(self, step: Step) -> None:
         """Count what a step cost."""

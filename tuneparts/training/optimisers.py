@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules, as configs."""
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from tuneparts.config import Config
-from tuneparts.models.layers import scalar_names
+from tuneparts.models.layers import norm_names, scalar_names
 
 
 class OptimiserConfig(Config):
@@ -62,14 +62,28 @@ class OptimiserConfig(Config):
         rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
-    def build(self, net: nn.Module) -> torch.optim.Optimizer:
-        """A torch optimiser over the net; call `set_lr` before each step."""
-        names = set(scalar_names(net))
-        scalars = [p for name, p in net.named_parameters() if name in names]
-        others = [p for name, p in net.named_parameters() if name not in names]
-        groups = [
+    def build(self, net: nn.Module, *, decays_norms: bool = True) -> torch.optim.Optimizer:
+        """A torch optimiser over the net; call `set_lr` before each step.
+
+        Args:
+            net: whose parameters it steps.
+            decays_norms: whether weight decay acts on the parameters of norms too.
+        """
+        scalars = set(scalar_names(net))
+        norms = set() if decays_norms else set(norm_names(net))
+        own = {name: p for name, p in net.named_parameters() if name in scalars | norms}
+        others = [p for name, p in net.named_parameters() if name not in own]
+        groups: list[dict[str, Any]] = [
             {"params": others, "lr_factor": 1.0},
-            {"params": scalars, "lr_factor": self.scalar_lr_factor},
+            {
+                "params": [p for name, p in own.items() if name in scalars],
+                "lr_factor": self.scalar_lr_factor,
+            },
+            {
+                "params": [p for name, p in own.items() if name in norms],
+                "lr_factor": 1.0,
+                "weight_decay": 0.0,
+            },
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts import schema
+from tuneparts import catalog, schema
 from tuneparts.data.config import DataConfig
+from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
 from tuneparts.errors import ConfigError
 from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersConfig
 
 CPU = torch.device("cpu")
 SIZES = {"passes": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", "digits_cnn")}
@@ -78,6 +80,64 @@ def test_vectors_cannot_be_augmented_or_corrupted() -> None:
     with pytest.raises(ConfigError, match="act on images"):
         learner(task, members=("mlp",), corruptions=("fog",))
     learner(task, members=("mlp",)).advance()
+
+
+METHODS = [
+    name for name in catalog.METHODS if issubclass(catalog.config_class(name), MembersConfig)
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_with_members_smooths_labels(name: str, toy: Task) -> None:
+    def first_loss(smoothing: float) -> float:
+        config = method(name).replaced(
+            {"passes": 8, "interval": 8, "batch_size": 16, "label_smoothing": smoothing}
+        )
+        run = config.build(Context(toy, 0, CPU))
+        with run.training_passes.training():
+            return float(run.step().losses["train/loss"])
+
+    assert first_loss(0.5) != first_loss(0.0)
+    assert "label_smoothing" not in method(name).model_dump()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_with_members_may_leave_norms_undecayed(name: str, toy: Task) -> None:
+    net = {"name": "wide_resnet", "depth": 10, "width": 1.25}
+    config = method(name)
+    nets = {"members": (net,), "net": net}
+    fields = {field: value for field, value in nets.items() if field in type(config).model_fields}
+    config = config.replaced({**fields, "decays_norms": False, "optimiser.weight_decay": 0.1})
+    run = config.build(Context(toy, 0, CPU))
+    decay = {id(p): g["weight_decay"] for g in run.optimiser.param_groups for p in g["params"]}
+    norms = [m for m in run.model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert norms
+    own = {id(p) for norm in norms for p in norm.parameters()} & decay.keys()
+    assert own
+    assert {decay[one] for one in own} == {0.0}
+    assert 0.1 in decay.values()
+
+
+def method(name: str) -> MembersConfig:
+    found = catalog.config_class(name)()
+    assert isinstance(found, MembersConfig)
+    return found
+
+
+def test_smoothed_labels_are_mixed_with_the_uniform_distribution(toy: Task) -> None:
+    run = learner(toy, label_smoothing=0.2)
+    outputs = torch.randn(6, 4, dtype=torch.float64)
+    y = torch.arange(6) % 4
+    probabilities = torch.nn.functional.one_hot(y, 4).double() * 0.8 + 0.2 / 4
+    expected = -(probabilities * outputs.log_softmax(dim=1)).sum(dim=1)
+    torch.testing.assert_close(run.training_loss(outputs, y, reduction="none"), expected)
+
+
+def test_only_labels_of_classes_are_smoothed() -> None:
+    part = Examples(np.zeros((20, 3), np.float32), np.zeros((20, 1), np.float32))
+    task = Task("values", part, part, part, 0, (0.0,), (1.0,), target=Values())
+    with pytest.raises(ConfigError, match="`label_smoothing` is over classes"):
+        learner(task, members=("mlp",), label_smoothing=0.1)
 
 
 def test_a_line_has_two_ends() -> None:

@@ -68,10 +68,11 @@ def anytime(run_data: RunData) -> Drawing | Note:
     figure.update_xaxes(title_text="FLOPs for one example", type="log")
     figure.update_yaxes(title_text="test accuracy")
     caption = (
-        "Test accuracy of the mean prediction of every subset of members against its operations, "
-        "mean and one standard error over seeds. Lines join the points of an arm that none of its "
-        "cheaper points matches in validation likelihood; faint points are the rest, and all "
-        "points of arms that held out no validation data."
+        "Test accuracy against operations wherever a prediction may stop: after any subset of "
+        "members, the first ones of a tree, or an exit; mean and one standard error over seeds. "
+        "Lines join the points of an arm that none of its cheaper points matches in validation "
+        "likelihood; faint points are the rest, and all points of arms that held out no validation "
+        "data."
     )
     return Drawing(OPERATIONS, figure, caption, data)
 

@@ -9,6 +9,7 @@ from tuneparts import seeding
 from tuneparts.augment.corruptions import SEVERITIES, Kind, corrupt
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.scores import class_scores
+from tuneparts.training.corrupted import mean_scores
 
 
 def corrupted_scores(
@@ -49,7 +50,7 @@ def corrupted_scores(
             ]  # fmt: skip
             logits_NK, labels_N = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
             found.append(class_scores(logits_NK, labels_N))
-    return {f"corrupted/{name}": sum(one[name] for one in found) / len(found) for name in found[0]}
+    return mean_scores(found)
 
 
 def _corrupted(

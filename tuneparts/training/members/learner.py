@@ -7,18 +7,19 @@ Legend: M members, B batch, N examples, K classes.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from tuneparts import seeding
 from tuneparts.augment.corruptions import Kind
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.target import Classes
+from tuneparts.data.target import Classes, Reduction
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.net import NetConfig
@@ -56,6 +57,12 @@ class MembersConfig(MethodConfig):
     """Kinds of corrupted test images to score at the end, in all five severities."""
     interpolation_points: int = Field(default=0, ge=0)
     """Points on the line between the first two members to score at the end; 0 for none."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Share of every training label that all classes have alike (Szegedy et al. 2016)."""
+    decays_norms: bool = True
+    """Whether the optimiser's weight decay acts on the parameters of norms too."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("label_smoothing", "decays_norms")
 
     @field_validator("interpolation_points")
     @classmethod
@@ -66,6 +73,14 @@ class MembersConfig(MethodConfig):
 
     def check_task(self, task: Task) -> None:
         super().check_task(task)
+        if self.corruptions and task.corrupted is not None:
+            raise ConfigError(
+                "`corrupted/` scores are of one set of images, but this method makes corruptions "
+                "of its own and the data has published ones. Leave out the method's `corruptions` "
+                "or the data's `corrupted`."
+            )
+        if self.label_smoothing:
+            fitness.refuse_target(self, task, "its `label_smoothing` is over classes")
         for name in ("corruptions", "interpolation_points"):
             if getattr(self, name):
                 fitness.refuse_target(self, task, f"its `{name}` are scored by accuracy")
@@ -127,13 +142,31 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
+    def new_optimiser(self, module: nn.Module) -> torch.optim.Optimizer:
+        """An optimiser over all parameters of a module, as the config has it."""
+        config = self.config
+        return config.optimiser.build(module, decays_norms=config.decays_norms)
+
+    def training_loss(
+        self, outputs_BK: Tensor, y_B: Tensor, *, reduction: Reduction = "mean"
+    ) -> Tensor:
+        """The loss by labels that is minimised: smoothed, where the config smooths labels."""
+        smoothing = self.config.label_smoothing
+        if not smoothing:
+            return self.target.loss(outputs_BK, y_B, reduction=reduction)
+        return cross_entropy(outputs_BK, y_B, reduction=reduction, label_smoothing=smoothing)
+
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
         outputs_MBK = run(self.model, x, dim=1)
         num_members = len(outputs_MBK)
         repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
-        flat = self.target.loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
+        flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
         return flat.view(num_members, -1).mean(dim=1)
+
+    def combined(self, outputs_MBK: Tensor) -> Tensor:
+        """The prediction (B, K) of all members together."""
+        return self.target.combined(outputs_MBK)
 
     def objective(self, loss_M: Tensor) -> Tensor:
         """What is minimised: the sum over members, so that one member alone trains as ever."""
@@ -166,7 +199,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
                 val_logits_MNK, val_labels_N = self._logits(self._val)
                 metrics |= self._scores(val_logits_MNK, val_labels_N, "val")
                 if self.finished:
-                    for point in self._points(val_logits_MNK, val_labels_N):
+                    for point in self.points(val_logits_MNK, val_labels_N):
                         metrics[f"anytime/val_nll.{point.name}"] = point.nll
             if len(self._test) and (self.finished or self.context.score_test_always):
                 logits_MNK, labels_N = self._logits(self._test)
@@ -181,7 +214,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
 
     def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = self.target.scores(self.target.combined(logits_MNK), labels_N)
+        found = self.target.scores(self.combined(logits_MNK), labels_N)
         if isinstance(self.target, Classes):
             found |= differences(logits_MNK, labels_N)
         return {f"{split}/{name}": value for name, value in found.items()}
@@ -189,14 +222,14 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
         """What is measured once, on test data."""
         metrics: dict[str, float] = {}
-        for point in self._points(logits_MNK, labels_N):
+        for point in self.points(logits_MNK, labels_N):
             metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
             metrics[f"anytime/nll.{point.name}"] = point.nll
             metrics[f"anytime/flops.{point.name}"] = float(point.flops)
         if self.config.corruptions:
             task = self.context.task
             metrics |= corrupted_scores(
-                lambda x: self.target.combined(self.model(x)),
+                lambda x: self.combined(self.model(x)),
                 self._test,
                 self.config.corruptions,
                 mean=task.mean,
@@ -206,12 +239,11 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
             )
         return metrics | self._interpolation()
 
-    def _points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
-        """The subsets of members with their scores; none where members cannot run alone."""
-        flops = self.model.member_flops()
-        if len(flops) != len(logits_MNK) or not isinstance(self.target, Classes):
+    def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        """Where a prediction may stop: subsets of members with their costs and scores."""
+        if not isinstance(self.target, Classes):
             return []
-        return operating_points(logits_MNK, labels_N, flops)
+        return operating_points(logits_MNK, labels_N, self.model.member_flops())
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points
@@ -243,7 +275,7 @@ class NetMembersLearner(MembersLearner):
 
     def update(self) -> Tensor:
         def loss(outputs_BK: Tensor, y_B: Tensor) -> Tensor:
-            return self.target.loss(outputs_BK, y_B, reduction="none").mean()
+            return self.training_loss(outputs_BK, y_B, reduction="none").mean()
 
         self.optimiser.zero_grad()
         loss_M = self.model.backward(self.batches(), loss)

@@ -74,11 +74,32 @@ def operating_points(
     Args:
         logits_MNK: of all members.
         labels_N: the classes.
-        flops: of each member for one example.
+        flops: of each member for one example; one number where members cannot run alone, and all
+            of them are the only point.
     """
     points, target = [], Classes()
-    for members in subsets(len(logits_MNK)):
+    run_alone = len(flops) == len(logits_MNK)
+    for members in subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
         found = target.scores(target.combined(logits_MNK[list(members)]), labels_N)
-        cost = sum(flops[m] for m in members)
+        cost = sum(flops[m] for m in members) if run_alone else sum(flops)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return sorted(points, key=lambda point: (point.flops, point.members))
+
+
+def nested_points(
+    predictions: Sequence[tuple[tuple[int, ...], Tensor]], labels_N: Tensor, added: Sequence[int]
+) -> list[OperatingPoint]:
+    """The points of members that are always evaluated in one order, each on top of the last.
+
+    Args:
+        predictions: after each member, the members that it is of and its logits (N, K).
+        labels_N: the classes.
+        added: operations that each member adds for one example.
+    """
+    target = Classes()
+    points, cost = [], 0
+    for (members, logits_NK), flops in zip(predictions, added, strict=True):
+        cost += flops
+        found = target.scores(logits_NK, labels_N)
+        points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
+    return points

@@ -96,6 +96,8 @@ class SupervisedPack(ABC, Generic[L]):
         reports = {lane: self._report(lane, seen, start) for lane in lanes}
         sound = [lane for lane in lanes if not isinstance(reports[lane], DivergedError)]
         scores = self._scores(sound) if sound else {}
+        for lane in sound:
+            scores[lane] |= self.lanes[lane].corrupted_scores()
         return {lane: _joined(reports[lane], scores.get(lane, {})) for lane in lanes}
 
     def state_dict(self, lane: int) -> dict[str, Any]:

@@ -1,0 +1,220 @@
+"""Multi-Scale Dense Network: a classifier every few layers, all of coarse features (MSDNet).
+
+Huang et al. (2018), with the layout of their released code for CIFAR. A layer has a feature map per
+scale, each half as wide and high as the last. A map is made from all earlier maps of its scale and
+of the next finer one; the classifiers see the coarsest scale, which has therefore seen the
+whole image early. A third of the way down the net the finest scale is dropped, and after two thirds
+the next, each time with a layer that halves the channels.
+
+Legend: B images, C channels, H height, W width, K classes, S scales.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal, Self
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from tuneparts.models import kaiming
+from tuneparts.models.net import NetConfig, image_shape
+
+_REDUCTION = 0.5
+"""Share of the channels that stays where a scale is dropped."""
+
+
+class MsdNet(NetConfig):
+    """A net with several exits; by default the released one for anytime prediction on CIFAR.
+
+    As a net among others it predicts what its last exit does.
+
+    Example:
+        >>> MsdNet(exits=5, base=1, step=1, spacing="linear").layers
+        (1, 2, 3, 4, 5)
+    """
+
+    name: Literal["msdnet"] = "msdnet"
+    exits: PositiveInt = 10
+    """Classifiers."""
+    base: PositiveInt = 4
+    """Layers before the first classifier."""
+    step: PositiveInt = 2
+    """Layers from one classifier to the next, see `spacing`."""
+    spacing: Literal["even", "linear"] = "even"
+    """`even` has `step` layers before each further classifier, `linear` has `step` more before each
+    than before the last: step + 1, 2 step + 1, and so on."""
+    channels: PositiveInt = 16
+    """Channels that the first layer has, times the factor of a scale."""
+    growth: PositiveInt = 6
+    """Channels that each further layer adds, times the factor of a scale."""
+    growth_factors: tuple[PositiveInt, ...] = Field(default=(1, 2, 4), min_length=1)
+    """Of each scale, the finest first."""
+    bottleneck_factors: tuple[PositiveInt, ...] = Field(default=(1, 2, 4), min_length=1)
+    """Channels between the two convolutions of a layer, as a multiple of those that it adds; by the
+    scale that the first of them reads."""
+    exit_channels: PositiveInt = 128
+    """Channels of the two convolutions of each classifier."""
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> Self:
+        if len(self.growth_factors) != len(self.bottleneck_factors):
+            raise ValueError(
+                "every scale has a growth and a bottleneck factor, but got "
+                f"{self.growth_factors} and {self.bottleneck_factors}. Give both as many."
+            )
+        odd = [f for f in self.growth_factors[1:] if self.growth * f % 2]
+        if odd:
+            raise ValueError(
+                "half of what a layer adds to a coarse scale comes from the finer one, so `growth` "
+                f"times its factor is even, but got {self.growth} times {odd[0]}. Use an even one."
+            )
+        return self
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Number of layers before each classifier, counted from the one before."""
+        further = range(1, self.exits)
+        if self.spacing == "even":
+            return (self.base, *(self.step for _ in further))
+        return (self.base, *(self.step * i + 1 for i in further))
+
+    def build(self, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
+        num_in, _, _ = image_shape(self, in_shape, least=1)
+        net = MultiScaleDense(self, num_in, num_classes)
+        kaiming.normal(net, "fan_in")
+        return net
+
+
+class MultiScaleDense(nn.Module):
+    """Blocks of layers over several scales, and a classifier after each.
+
+    Args:
+        config: sizes.
+        num_in: input channels.
+        num_classes: K.
+    """
+
+    def __init__(self, config: MsdNet, num_in: int, num_classes: int) -> None:
+        super().__init__()
+        num_scales, num_layers = len(config.growth_factors), sum(config.layers)
+        stem, last = [], num_in
+        for scale, factor in enumerate(config.growth_factors):
+            stem.append(_conv(last, config.channels * factor, 3, stride=1 if scale == 0 else 2))
+            last = config.channels * factor
+        self.stem = nn.ModuleList(stem)
+        blocks, exits = [], []
+        channels, placed, finest = config.channels, 0, 0
+        for count in config.layers:
+            layers: list[nn.Module] = []
+            for _ in range(count):
+                # The released code drops a scale with each third of the layers, or part of one.
+                first = placed // math.ceil(num_layers / num_scales)
+                layers.append(_DenseLayer(config, channels, first, drops=first > finest))
+                channels += config.growth
+                if first > finest:
+                    kept = math.floor(_REDUCTION * channels)
+                    layers.append(_Transition(config.growth_factors[first:], channels, kept))
+                    channels = kept
+                placed, finest = placed + 1, first
+            blocks.append(nn.ModuleList(layers))
+            width = channels * config.growth_factors[-1]
+            exits.append(_classifier(width, config.exit_channels, num_classes))
+        self.blocks = nn.ModuleList(blocks)
+        self.classifiers = nn.ModuleList(exits)
+
+    @property
+    def num_exits(self) -> int:
+        """Number of classifiers."""
+        return len(self.classifiers)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Compute the logits (B, K) of the last exit alone."""
+        *_, features = self._features(x_BCHW)
+        logits_BK: Tensor = self.classifiers[-1](features)
+        return logits_BK
+
+    def exits(self, x_BCHW: Tensor) -> Iterator[Tensor]:
+        """Compute the logits (B, K) of one exit after another, each when it is asked for."""
+        for classifier, features in zip(self.classifiers, self._features(x_BCHW), strict=True):
+            yield classifier(features)
+
+    def _features(self, x_BCHW: Tensor) -> Iterator[Tensor]:
+        """Compute the coarsest map after each block."""
+        maps = []
+        for layer in self.stem:
+            x_BCHW = layer(x_BCHW)
+            maps.append(x_BCHW)
+        for block in self.blocks:
+            assert isinstance(block, nn.ModuleList)
+            for layer in block:
+                maps = layer(maps)
+            yield maps[-1]
+
+
+class _DenseLayer(nn.Module):
+    """A layer over the scales from `first` on.
+
+    Args:
+        config: sizes.
+        channels: of the maps that it reads, without the factor of the scale.
+        first: finest scale that it has maps for.
+        drops: whether it reads a finer scale that it has no map for.
+    """
+
+    def __init__(self, config: MsdNet, channels: int, first: int, *, drops: bool) -> None:
+        super().__init__()
+        growth, bottleneck = config.growth_factors, config.bottleneck_factors
+        self._drops = drops
+        self.down, self.same = nn.ModuleList(), nn.ModuleList()
+        for scale in range(first, len(growth)):
+            added, reads_finer = config.growth * growth[scale], drops or scale > first
+            if reads_finer:
+                added //= 2
+                finer = scale - 1
+                self.down.append(_bottleneck(channels * growth[finer], added, bottleneck[finer], 2))
+            self.same.append(_bottleneck(channels * growth[scale], added, bottleneck[scale], 1))
+
+    def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Maps of all scales that it reads, the finest first, to those that it has."""
+        kept = maps[1:] if self._drops else maps
+        found = [[x, same(x)] for x, same in zip(kept, self.same, strict=True)]
+        coarser = found if self._drops else found[1:]
+        for parts, finer, down in zip(coarser, maps[:-1], self.down, strict=True):
+            parts.insert(1, down(finer))
+        return [torch.cat(parts, dim=1) for parts in found]
+
+
+class _Transition(nn.ModuleList):
+    """A 1x1 convolution of each scale's map, to fewer channels."""
+
+    def __init__(self, factors: Sequence[int], num_in: int, num_out: int) -> None:
+        super().__init__(_conv(num_in * f, num_out * f, 1) for f in factors)
+
+    def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Maps to maps of the same sizes."""
+        return [layer(x) for layer, x in zip(self, maps, strict=True)]
+
+
+def _conv(num_in: int, num_out: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(num_in, num_out, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(num_out),
+        nn.ReLU(inplace=True),
+    )
+
+
+def _bottleneck(num_in: int, num_out: int, factor: int, stride: int) -> nn.Sequential:
+    between = min(num_in, factor * num_out)
+    return nn.Sequential(_conv(num_in, between, 1), _conv(between, num_out, 3, stride))
+
+
+def _classifier(num_in: int, channels: int, num_classes: int) -> nn.Sequential:
+    return nn.Sequential(
+        _conv(num_in, channels, 3, 2),
+        _conv(channels, channels, 3, 2),
+        # Equal to the original's 2x2 pooling at 32x32 inputs, and fit for other sizes.
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, num_classes),
+    )
