@@ -146,7 +146,8 @@ def _inner(kind: Any, default: Any) -> type[BaseModel] | None:
     from tuneparts.models import NetConfig
 
     found = [one for one in _parts(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
-    if isinstance(default, NetConfig) or not found or issubclass(found[0], NetConfig):
+    # Where any net may stand, `tuneparts nets` has the fields of each.
+    if not found or (len(found) > 1 and issubclass(found[0], NetConfig)):
         return None
     return type(default) if isinstance(default, BaseModel) else found[0]
 

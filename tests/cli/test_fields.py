@@ -1,0 +1,16 @@
+"""The fields that a method's config has are listed, those of a net of its own included."""
+
+from tuneparts.cli.fields import fields
+from tuneparts.ensembles.hne import HneConfig
+from tuneparts.ensembles.msdnet import MsdNetConfig
+
+
+def test_fields_of_the_one_net_that_a_method_takes_are_listed() -> None:
+    found = {one.path: one.default for one in fields(MsdNetConfig)}
+    assert found["sizes.exits"] == "2"  # the default of the method, and not of the net
+
+
+def test_fields_of_any_net_are_left_to_the_listing_of_nets() -> None:
+    paths = {one.path for one in fields(HneConfig)}
+    assert "net" in paths
+    assert not any(path.startswith("net.") for path in paths)
