@@ -270,6 +270,21 @@ def test_figures_of_results_are_those_of_their_tables() -> None:
     assert [path.name for path, drawn in figures.items() if path.read_text("utf-8") != drawn] == []
 
 
+def test_tables_are_those_of_present_commands_or_say_that_they_are_not() -> None:
+    from tuneparts.search import load
+
+    made = []
+    for path in (ROOT / "docs" / "results.md", ROOT / "README.md"):
+        text = path.read_text("utf-8")
+        made += re.findall(r"search (\w+)` (as it was then )?\(digest (\w{12})", text)
+        last = text[text.index("## Results") :] if path.name == "README.md" else text
+        told = re.findall(r"^(?!#).*search \w+`.*$", last, re.MULTILINE)
+        assert [line for line in told if "(digest " not in line] == []
+    assert len(made) > 5
+    now = {name: load.load(name, scale="cpu").digest for name, _, _ in made}
+    assert [name for name, then, digest in made if (digest == now[name]) == bool(then)] == []
+
+
 def test_every_path_of_this_repository_exists() -> None:
     missing = [
         (name_of(path), span)

@@ -4,9 +4,16 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
-from tuneparts import models, seeding
-from tuneparts.baselines.curvature import decomposed, diagonal_ggn
+from tuneparts import models, seeding, torchvision_door
+from tuneparts.baselines.curvature import (
+    added,
+    averaged,
+    decomposed,
+    diagonal_ggn,
+    log_evidence,
+)
 from tuneparts.baselines.kronecker import check_factors, check_layers, kronecker_ggn
 from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HypersConfig
@@ -151,6 +158,41 @@ def test_its_gradient_by_the_hypers_is_the_slope_of_its_value(name):
                 raw[i] -= sign * 1e-5
         slope = (values[0] - values[1]) / 2e-5
         assert float(grad[i]) == pytest.approx(slope, rel=2e-3, abs=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore")  # the library scripts functions, which torch deprecates
+@pytest.mark.parametrize("name", ["mlp", "digits_cnn"])
+def test_the_evidence_is_that_of_laplace_torch(name):
+    torchvision_door.load()
+    laplace = pytest.importorskip("laplace")
+    config, shape = NETS[name]
+    with seeding.isolated(0, "init"):
+        net = config.build(shape, 3).double()
+        x, y = torch.randn(11, *shape, dtype=torch.float64), torch.randint(3, (11,))
+        batches = DataLoader(TensorDataset(x, y), batch_size=4)  # the last one is smaller
+        theirs = laplace.Laplace(
+            net, "classification", subset_of_weights="all", hessian_structure="kron"
+        )
+        theirs.fit(batches)
+    likelihood, total = torch.zeros((), dtype=torch.float64), {}
+    for inputs, labels in batches:
+        logits, found = kronecker_ggn(net, lambda f, inputs=inputs: f(inputs), len(inputs))
+        likelihood -= F.cross_entropy(logits, labels, reduction="sum")
+        for n, h in found.items():
+            part = averaged(h, len(inputs) / 11)
+            total[n] = added(total[n], part) if n in total else part
+    weights = {n: p.detach() for n, p in net.named_parameters()}
+    values = {n: decomposed(h).values for n, h in total.items()}
+    for scale in (0.01, 1.0, 100.0):  # a precision of its own for each tensor
+        precisions = scale * torch.linspace(1, 2, len(weights), dtype=torch.float64)
+        precisions.requires_grad_()
+        ours = log_evidence(
+            likelihood, weights, values, dict(zip(weights, precisions.log(), strict=True))
+        )
+        other = theirs.log_marginal_likelihood(prior_precision=precisions)
+        torch.testing.assert_close(ours, other, rtol=1e-10, atol=0)
+        slopes = [torch.autograd.grad(value, precisions)[0] for value in (ours, other)]
+        torch.testing.assert_close(*slopes, rtol=1e-8, atol=1e-10)
 
 
 def test_the_net_is_left_alone():

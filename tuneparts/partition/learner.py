@@ -361,21 +361,21 @@ class PartitionedLearner(
         return self.merged(into=copy.deepcopy(self.net))
 
     def evidence(self) -> Evidence:
-        """L_ML of the present weights and hypers, always under the same augmentation draws."""
+        """L_ML of the present weights and hypers, sampled as hyper steps sample it.
+
+        Masks, dropout and augmentation are drawn, alike in every call. Norms are as in scores.
+        """
         generator = self.generator("evaluate lml")
-        was_training = self.net.training
-        self.net.eval()
-        result = evidence(
+        return evidence(
             lambda level, x: self.hypers.predict(
-                self.scored_subnetwork(level), x, generator=generator, training=False
+                self.scored_subnetwork(level), x, generator=generator, training=True
             ),
             self.train_data,
             self.chunks,
             loss=partial(self.hypers.loss, loss=self.target.loss, held_out=True),
-            batch_size=max(1, EVAL_BATCH // self.hypers.num_samples(training=False)),
+            batch_size=max(1, EVAL_BATCH // self.hypers.num_samples(training=True)),
+            num_draws=self.hypers.num_draws(),
         )
-        self.net.train(was_training)
-        return result
 
     def evaluate(self) -> dict[str, float]:
         self._num_reports += 1

@@ -45,8 +45,12 @@ def evidence(
     *,
     loss: Callable[..., Tensor],
     batch_size: int,
+    num_draws: int = 1,
 ) -> Evidence:
     """Evaluate L_ML on the whole of chunks 2..C, in double precision.
+
+    Where `predict` draws random numbers, it is the mean over draws of the log-likelihood, which is
+    what the gradients of hyper steps are of.
 
     Args:
         predict: (level, inputs) to outputs (B, K) of that subnetwork.
@@ -54,6 +58,7 @@ def evidence(
         chunks: its chunks; those of size zero have no term.
         loss: the negative log-likelihood, `loss(outputs, y, reduction=...)`.
         batch_size: inputs per call of `predict`.
+        num_draws: calls of `predict` for each batch.
     """
     sums: dict[int, float] = {}
     counts: dict[int, int] = {}
@@ -64,7 +69,8 @@ def evidence(
         terms = []
         for indices_B in torch.split(indices_N, batch_size):
             x, y_B = examples.take(indices_B)
-            terms.append(-loss(predict(k - 1, x).double(), y_B, reduction="sum"))
-        sums[k] = float(torch.stack(terms).sum())
+            for _ in range(num_draws):
+                terms.append(-loss(predict(k - 1, x).double(), y_B, reduction="sum"))
+        sums[k] = float(torch.stack(terms).sum()) / num_draws
         counts[k] = len(indices_N)
     return Evidence(sums, counts)

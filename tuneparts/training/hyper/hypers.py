@@ -3,6 +3,7 @@
 Legend: B examples, S samples of each, N = B * S, K outputs.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -92,8 +93,8 @@ class Hypers(nn.Module):
             net: from inputs (N, ...) to logits (N, K); may be a subnetwork's forward.
             x: normalised images (B, C, H, W) or vectors (B, D).
             generator: source of all draws, on the device of `x`.
-            training: weight and hyper steps draw masks and dropout; evaluation uses the mask's
-                probabilities and no dropout. Augmentation and noise are drawn in both.
+            training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
+                mask's probabilities and no dropout. Augmentation and noise are drawn in both.
 
         Returns:
             logits_BK.
@@ -185,9 +186,20 @@ class Hypers(nn.Module):
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""
-        if not any(part.draws(training=training) for part in self.acting("inputs", "activations")):
+        if not self._draws(training=training):
             return 1
         return self.samples if training else self.eval_samples
+
+    def num_draws(self) -> int:
+        """How many predictions of training an evaluation that draws as training does averages.
+
+        As many as take `eval_samples` samples in all; 1 when nothing is random.
+        """
+        is_random = self.draws_globally or self._draws(training=True)
+        return math.ceil(self.eval_samples / self.samples) if is_random else 1
+
+    def _draws(self, *, training: bool) -> bool:
+        return any(part.draws(training=training) for part in self.acting("inputs", "activations"))
 
     def drawn(self) -> list[str]:
         """Names of the parts that draw random numbers in evaluation."""
