@@ -1,11 +1,12 @@
 """Bench of packed trials: a step of P lanes beside P steps of single learners, on one thread.
 
-Both sides are the learners themselves, at different learning rates and augmentation ranges. Time is
-CPU time of this process, so that other work on the machine counts less.
+Both sides are the learners themselves, at different learning rates and augmentation ranges, for
+standard training, and for partitioned training as published and by joint steps. Time is CPU time of
+this process, so that other work on the machine counts less.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,8 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
 from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
+from tuneparts.partition import PartitionedConfig
+from tuneparts.training.supervised import SupervisedConfig
 
 LANES = (1, 4, 8, 16)
 _BATCH = 50
@@ -20,19 +23,26 @@ _BATCH = 50
 
 @dataclass(frozen=True)
 class _Case:
-    """One net, with the augmentation that random search varies where there are images."""
+    """One net and method, with the augmentation that random search varies for images."""
 
     net: NetConfig
     in_shape: tuple[int, ...]
     samples: int
     rounds: int
+    method: type[SupervisedConfig] = StandardConfig
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
+_JOINT = {"scheme": "node", "mixed": True, "hyper_share": 0.2}
 _CASES = {
     "small_mlp": _Case(Mlp(widths=(64, 64)), (1, 8, 8), 0, 60),
     "mlp": _Case(Mlp(), (1, 8, 8), 0, 60),
     "digits_cnn": _Case(DigitsCnn(), (1, 8, 8), 4, 40),
     "mnist_cnn": _Case(MnistCnn(), (1, 28, 28), 1, 9),
+    # A step is a weight step and a hyper step.
+    "partitioned_mlp": _Case(Mlp(widths=(64, 64)), (1, 8, 8), 1, 40, PartitionedConfig),
+    "partitioned_cnn": _Case(DigitsCnn(), (1, 8, 8), 4, 12, PartitionedConfig),
+    "joint_cnn": _Case(DigitsCnn(), (1, 8, 8), 4, 15, PartitionedConfig, _JOINT),
 }
 
 
@@ -85,11 +95,12 @@ def _learner(case: _Case, lane: int) -> Any:
     if case.samples:
         affine = {"kind": "lila", "rotation": 0.1 * (lane + 1)}
         hypers = {"affine": affine, "samples": case.samples}
-    config = StandardConfig(
+    config = case.method(
         net=case.net,
         hypers=hypers,
         optimiser={"lr": 1e-3 / (lane + 1)},
         batch_size=_BATCH,
         passes=10**6,
+        **case.fields,
     )
     return config.build(noise_context(4 * _BATCH, case.in_shape, mean=0.5, std=0.3))
