@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.bench import machine
 from tuneparts.bench.gauges import cpu_seconds, noise_context, one_thread
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.partition import PartitionedConfig
+from tuneparts.training.optimisers import adam
 from tuneparts.training.supervised import SupervisedConfig
 
 LANES = (1, 4, 8, 16)
@@ -47,7 +51,10 @@ _CASES = {
 
 
 def run(*, quick: bool = False) -> dict[str, Any]:
-    """Trials trained in a second by a pack, over those of single learners; `speedup.NET.P`."""
+    """Trials trained in a second by a pack, over those of single learners; `speedup.NET.P`.
+
+    For MLPs a row `limit.NET.P` has what is left when products and Adam are all that a step does.
+    """
     ratios: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
     with one_thread():
@@ -58,6 +65,12 @@ def run(*, quick: bool = False) -> dict[str, Any]:
                 row = _row(f"speedup.{name}.{number}", seconds, number)
                 print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()})
                 ratios[row["what"]] = row["speedup"]
+                rows.append(row)
+            if isinstance(case.net, Mlp) and case.method is StandardConfig:
+                single = machine.spread(seconds[0])["median"]
+                row = _limit(case, lanes[-1], single, rounds=2 if quick else case.rounds)
+                row["what"] = f"limit.{name}.{lanes[-1]}"
+                print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()})
                 rows.append(row)
     return {"bench": "packed", "ratios": ratios, "rows": rows, "machine": machine.describe()}
 
@@ -87,6 +100,47 @@ def _row(key: str, seconds: Mapping[int, list[float]], lanes: int) -> dict[str, 
         "fastest": found["slowest"],
         "single ms": 1000 * machine.spread(seconds[0])["median"],
         "ms a lane": 1000 * machine.spread(seconds[lanes])["median"] / lanes,
+    }
+
+
+def _limit(case: _Case, lanes: int, single: float, *, rounds: int) -> dict[str, Any]:
+    """What a pack of MLPs cannot be quicker than: its products by `torch.bmm`, and fused Adam.
+
+    Args:
+        case: its net.
+        lanes: P.
+        single: seconds of a step of a single learner.
+        rounds: measurements.
+    """
+    net = _learner(case, 0).net
+    layers = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    products: list[tuple[Tensor, Tensor]] = []
+    for number, layer in enumerate(layers):
+        h = torch.randn(lanes, _BATCH, layer.in_features)
+        w = torch.randn(lanes, layer.out_features, layer.in_features)
+        g = torch.randn(lanes, _BATCH, layer.out_features)
+        products += [(h, w.transpose(1, 2)), (g.transpose(1, 2), h), *([(g, w)] if number else [])]
+    parameters = [one for one in net.parameters() for _ in range(lanes)]
+    weights = [torch.randn_like(one, requires_grad=True) for one in parameters]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    ways: dict[str, Callable[[], object]] = {
+        "products": lambda: [torch.bmm(one, other) for one, other in products],
+        "adam": adam(weights, lr=1e-3).step,
+    }
+    for way in ways.values():
+        way()
+    timed = {name: partial(cpu_seconds, way) for name, way in ways.items()}
+    found = {
+        name: machine.spread(values)["median"] / lanes
+        for name, values in machine.interleave(timed, rounds=rounds).items()
+    }
+    flops = sum(2 * one[0].numel() * other.shape[2] for one, other in products)
+    return {
+        "speedup": single / sum(found.values()),
+        "products ms a lane": 1000 * found["products"],
+        "adam ms a lane": 1000 * found["adam"],
+        "bmm GFLOP/s": flops / found["products"] / 1e9,
     }
 
 
