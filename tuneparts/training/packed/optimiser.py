@@ -115,23 +115,30 @@ class _Group:
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
     ) -> None:
         group = self._group
-        adam(
+        counts = [state["step"] for state in states]
+        given = (
             weights,
             own,
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],
-            [state["step"] for state in states],
-            fused=self._is_fused,
-            foreach=False,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=lr,
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
+            counts,
         )
+        rule = {
+            "amsgrad": False,
+            "beta1": group["betas"][0],
+            "beta2": group["betas"][1],
+            "lr": lr,
+            "weight_decay": group["weight_decay"],
+            "eps": group["eps"],
+            "maximize": False,
+        }
+        if self._is_fused:
+            # All that torch's function does here, without the checks that take as long as a kernel.
+            torch._foreach_add_(counts, 1)
+            torch._fused_adam_(*given, **rule, grad_scale=None, found_inf=None)
+        else:
+            adam(*given, fused=False, foreach=False, **rule)
 
     def _sgd(
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
