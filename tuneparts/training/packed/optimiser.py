@@ -115,15 +115,9 @@ class _Group:
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
     ) -> None:
         group = self._group
-        counts = [state["step"] for state in states]
-        given = (
-            weights,
-            own,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            counts,
-        )
+        counts: list[Tensor] = [state["step"] for state in states]
+        first = [state["exp_avg"] for state in states]
+        second = [state["exp_avg_sq"] for state in states]
         rule = {
             "amsgrad": False,
             "beta1": group["betas"][0],
@@ -136,9 +130,12 @@ class _Group:
         if self._is_fused:
             # All that torch's function does here, without the checks that take as long as a kernel.
             torch._foreach_add_(counts, 1)
-            torch._fused_adam_(*given, **rule, grad_scale=None, found_inf=None)
+            torch._fused_adam_(
+                weights, own, first, second, [], counts, grad_scale=None, found_inf=None, **rule
+            )
         else:
-            adam(*given, fused=False, foreach=False, **rule)
+            rule |= {"fused": False, "foreach": False}
+            adam(weights, own, first, second, [], counts, **rule)
 
     def _sgd(
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
