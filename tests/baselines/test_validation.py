@@ -147,7 +147,7 @@ def test_fine_tuning_is_standard_training_on_all_data_at_frozen_hypers(context, 
     assert learner.hypers.values() == hypers.values()
 
     reference = learner._release()  # for its streams at their start
-    batches, draws = reference._batches, reference._augmentation
+    batches, draws = reference.batches, reference.augmentation
     torch_sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.5)
     seen = []
     for number in range(10):

@@ -1,5 +1,7 @@
 """Images that are decoded when they are read, and read ahead by other processes."""
 
+import gc
+import importlib
 import pickle
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.digest import digest
-from tuneparts.data.read_ahead import ReadAhead
+from tuneparts.data.read_ahead import SERVER, ReadAhead
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, DataError
@@ -140,3 +142,12 @@ def test_a_stream_that_jumps_is_followed_to_where_it_is(
         np.testing.assert_array_equal(found.numpy(), images[indices_B.numpy()])
     del stream
     assert reader._following == {}
+
+
+def test_the_server_of_readers_hides_what_they_share_from_the_collector() -> None:
+    before = gc.get_freeze_count()
+    try:
+        importlib.reload(importlib.import_module(SERVER))
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

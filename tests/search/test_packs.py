@@ -144,7 +144,7 @@ def test_a_stopped_trial_leaves_its_pack(planned: Any) -> None:
     [
         PwfnConfig(),
         PosthocConfig(),  # has the config of `standard`, and another learner
-        ValidationConfig(finetune={}),
+        ValidationConfig(through_step=True, optimiser={"kind": "sgd"}),
     ],
     ids=["pwfn", "posthoc", "validation"],
 )

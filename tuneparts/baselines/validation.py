@@ -13,7 +13,6 @@ So it reaches what only the training loss depends on: label smoothing, or the st
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, Literal, Self
 
 import torch
@@ -79,9 +78,7 @@ class ValidationConfig(SupervisedConfig):
     def why_unpacked(self) -> str:
         if type(self).build is not ValidationConfig.build:
             return super().why_unpacked
-        if self.through_step:
-            return "with `through_step` its learner trains alone"
-        return "" if self.finetune is None else "with `finetune` its learner trains alone"
+        return "with `through_step` its learner trains alone" if self.through_step else ""
 
     def pack_key(self) -> str:
         return lane_key(self, own=("hyper_lr",))
@@ -145,9 +142,7 @@ class ValidationLearner(
 
     def step(self) -> Step:
         if self.passes >= self.searched_passes:
-            if self._finetuning is None:
-                self._finetuning = self._release()
-            return self._finetuning.step(self.progress)
+            return self.finetuning().step(self.progress)
         if self.config.through_step:
             return self._linked_steps()
         losses = {"train/loss": self.weight_step()}
@@ -155,6 +150,12 @@ class ValidationLearner(
         if self._is_due(cost=1) and has_pass_left:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
+
+    def finetuning(self) -> Release:
+        """The last stage, begun where it was not."""
+        if self._finetuning is None:
+            self._finetuning = self._release()
+        return self._finetuning
 
     def _is_due(self, *, cost: int) -> bool:
         """Whether the present weight step is the last of its cycle, and a hyper step follows.
@@ -291,6 +292,9 @@ class ValidationPack(SupervisedPack[ValidationLearner]):
         super().__init__(lanes, [lane.optimiser for lane in lanes])
 
     def step(self, leader: ValidationLearner, training: Sequence[int]) -> Step:
+        if leader.passes >= leader.searched_passes:
+            releases = {lane: self.lanes[lane].finetuning() for lane in training}
+            return self.late_step(releases, leader.progress)
         losses = {"train/loss": self.weight_step(leader, training)}
         has_pass_left = leader.passes + 1 < leader.searched_passes
         if leader._is_due(cost=1) and has_pass_left:
@@ -301,9 +305,7 @@ class ValidationPack(SupervisedPack[ValidationLearner]):
         """Move the weights by a batch of the first part; losses (P,)."""
         x, y_B = leader.train_data.take(leader._sources[0][leader._weight_batches.next()])
         streams = {lane: self.lanes[lane]._weight_augmentation for lane in training}
-        with ExitStack() as stack:
-            for lane in self.lanes:
-                stack.enter_context(lane.hypers.detached())
+        with self.hypers_detached():
             outputs_PBK = self.predict(x, streams, training=True)
             losses_P = self.predict.losses(outputs_PBK, y_B, leader.target)
         self.descend(losses_P.sum(), leader.progress, training)
@@ -322,4 +324,5 @@ class ValidationPack(SupervisedPack[ValidationLearner]):
         return losses_P.detach()
 
     def common(self, lane: ValidationLearner) -> Iterable[Any]:
-        return lane._weight_batches, lane._hyper_batches
+        late = () if lane._finetuning is None else (lane._finetuning.batches,)
+        return lane._weight_batches, lane._hyper_batches, *late

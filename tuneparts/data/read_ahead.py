@@ -22,6 +22,8 @@ from tuneparts.data.stored import StoredImages
 
 Draw = Callable[[Any], Tensor]
 """Takes the next batch of indices (B,) from a stream."""
+SERVER = "tuneparts.data.reader"
+"""What the server of reading processes imports. It would not say that there is no such module."""
 _AHEAD = 2
 """Batches that every process reads ahead."""
 
@@ -117,12 +119,12 @@ class _Rows(Dataset[Tensor]):
 
 
 def _processes() -> Any:
-    """Processes that are forked from a server with torch imported.
+    """Processes that are forked from a server that has imported what they need.
 
     Not from this process, whose threads may hold locks or a GPU.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([SERVER])
     return context
 
 

@@ -31,10 +31,13 @@ from tuneparts.partition.streams import alike, hyper_stream, mixed, weight_strea
 from tuneparts.partition.subnetwork import Partitioned, Scheme, View
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context, Learner, Pack
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import adam
+from tuneparts.training.packed.key import lane_key
+from tuneparts.training.packed.pack import exactly
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
+from tuneparts.training.state import copied
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -116,6 +119,18 @@ class PartitionedConfig(SupervisedConfig):
 
     def build(self, context: Context) -> Learner:
         return PartitionedLearner(self, context)
+
+    @property
+    def why_unpacked(self) -> str:
+        return "" if type(self).build is PartitionedConfig.build else super().why_unpacked
+
+    def pack_key(self) -> str:
+        return lane_key(self, own=("hyper_lr",))
+
+    def pack(self, lanes: Sequence[Learner]) -> Pack:
+        from tuneparts.partition.packed import PartitionedPack  # which trains our learners
+
+        return PartitionedPack(exactly(lanes, PartitionedLearner))
 
 
 class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
@@ -234,11 +249,16 @@ class PartitionedLearner(
         if self._num_joint():
             return Step(passes=1, losses=self.joint_step())
         losses = {"train/loss": self.weight_step()}
-        is_due = self._num_weight_steps % self.config.hyper_every == 0
-        has_pass_left = self.passes + 1 < self.config.passes
-        if is_due and has_pass_left and self.learns_hypers:
+        if self.is_hyper_step_due:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
+
+    @property
+    def is_hyper_step_due(self) -> bool:
+        """Whether a hyper step follows the weight step that was just made."""
+        is_due = self._num_weight_steps % self.config.hyper_every == 0
+        has_pass_left = self.passes + 1 < self.config.passes
+        return is_due and has_pass_left and self.learns_hypers
 
     def weight_step(self) -> Tensor:
         """Move one partition by one batch, or several by a mixed one; returns the loss."""
@@ -379,17 +399,24 @@ class PartitionedLearner(
 
     def evaluate(self) -> dict[str, float]:
         self._num_reports += 1
-        metrics: dict[str, float] = {}
-        has_lml = self._hyper_stream is not None
-        if has_lml and (self.finished or self._num_reports % self.config.lml_every == 0):
-            metrics = self._select(self.evidence())
-        steps = self.optimiser.num_steps.items()
+        metrics = self.select(self.evidence()) if self.is_evidence_due else {}
         return {
             **super().evaluate(),
             **metrics,
             **self.subnetwork_scores(),
-            **{f"partition/steps.{k}": float(count) for k, count in steps},
+            **self.step_counts(),
         }
+
+    @property
+    def is_evidence_due(self) -> bool:
+        """Whether the present report has L_ML."""
+        is_due = self.finished or self._num_reports % self.config.lml_every == 0
+        return self._hyper_stream is not None and is_due
+
+    def step_counts(self) -> dict[str, float]:
+        """Weight steps of each partition so far, by metric name."""
+        steps = self.optimiser.num_steps.items()
+        return {f"partition/steps.{k}": float(count) for k, count in steps}
 
     @torch.no_grad()
     def subnetwork_scores(self) -> dict[str, float]:
@@ -411,22 +438,27 @@ class PartitionedLearner(
                 training=False,
             )
             outputs[str(level)], y = outputs_of(predict, self._test, batch_size=batch_size)
-        outputs["mean"] = self.target.combined(torch.stack(list(outputs.values())))
         self.net.train(was_training)
+        return self.scores_of_levels(outputs, y)
+
+    def scores_of_levels(self, outputs: Mapping[str, Tensor], y: Tensor) -> dict[str, float]:
+        """Scores of subnetworks by their numbers, and of their mean prediction."""
+        mean = self.target.combined(torch.stack(list(outputs.values())))
         return {
             f"subnetwork/{name}.{which}": value
-            for which, found in outputs.items()
+            for which, found in {**outputs, "mean": mean}.items()
             for name, value in self.target.scores(found, y).items()
             if name in ("accuracy", "nll")
         }
 
-    def _select(self, found: Evidence) -> dict[str, float]:
+    def select(self, found: Evidence) -> dict[str, float]:
         """Remember the best state, and end with it if the config says so."""
         metrics = found.metrics()
         if not self.config.select_by_lml:
             return metrics
         if self._best is None or found.total > self._best["metrics"]["lml/total"]:
-            self._best = {"metrics": metrics, "model": copy.deepcopy(self._model_state())}
+            model = copied(self._model_state(), Tensor.clone)
+            self._best = {"metrics": metrics, "model": model}
         if self.finished:
             self._load_model_state(self._best["model"])
             metrics = dict(self._best["metrics"])

@@ -10,7 +10,6 @@ Shapes: N examples with augmentation samples, I input and O output units, C part
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -21,20 +20,21 @@ from tuneparts.errors import ConfigError
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import Role
+from tuneparts.partition.masked import (
+    Convolution,
+    LevelRows,
+    Masked,
+    Masks,
+    Orders,
+    Product,
+    Rule,
+    orders_of,
+    segments_of,
+)
 from tuneparts.partition.subnetwork import Partitioned
-from tuneparts.partition.wiring import Units
 from tuneparts.training.step import gradients
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-
-
-@dataclass(frozen=True)
-class LevelRows:
-    """The examples of one level: rows `start` to `end` of the batch."""
-
-    level: int
-    start: int
-    end: int
 
 
 class MixedBatch:
@@ -55,14 +55,7 @@ class MixedBatch:
         self._parts = parts
         self._levels_N = levels_N
         self._trainable = trainable
-        levels, counts = torch.unique_consecutive(levels_N, return_counts=True)
-        ends = counts.cumsum(0)
-        self.segments = [
-            LevelRows(int(level), int(end - count), int(end))
-            for level, count, end in zip(levels, counts, ends, strict=True)
-        ]
-        if sorted(levels.tolist()) != levels.tolist() or not len(levels):
-            raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
+        self.segments = segments_of(levels_N)
         self._leaves = {
             name: parts.net.get_parameter(name).detach().requires_grad_(trainable)
             for name, role in parts.roles.items()
@@ -140,19 +133,15 @@ class MixedBatch:
             ):
                 self._refuse(name, layer, "its padding is not by a number of zeros")
             assert self._parts.wiring is not None
+            rule = Product() if isinstance(layer, nn.Linear) else Convolution(layer)
             units = self._parts.wiring.layers[name]
-            masks = _Masks(units, segments, levels_N, layer)
-            orders = {
-                kind: (self._parts.order_of(f"{name}.{kind}"))
-                for kind in ("weight", "bias")
-                if f"{name}.{kind}" in self._leaves
-            }
-            return partial(_masked_layer, name, layer, masks, orders)
+            masks = Masks(units, segments, levels_N, rule, like=layer.weight)
+            return partial(_masked_layer, name, layer, rule, masks, orders_of(self._parts, name))
         if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
             self._refuse(name, layer, "its affine parameters cannot differ between examples")
         rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
         per_example = {
-            kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
+            kind: of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
                 levels_N - 1
             ]
             for kind, row in rows.items()
@@ -166,97 +155,9 @@ class MixedBatch:
         )
 
 
-class _Masks:
-    """Which units of a layer are silenced in which rows."""
-
-    def __init__(
-        self, units: Units, segments: list[LevelRows], levels_N: Tensor, layer: nn.Module
-    ) -> None:
-        self.segments = segments
-        self.axis = -1 if isinstance(layer, nn.Linear) else 1
-        weight = next(layer.parameters())
-        self._inputs = None if units.is_silent else _active(units.in_labels, levels_N, weight)
-        self._outputs = _active(units.out_labels, levels_N, weight)
-
-    def inputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
-        """Inputs, or gradients by them, with masked units at zero."""
-        return self._fill(x, self._inputs, owned=owned)
-
-    def outputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
-        """Outputs, or gradients by them, with masked units at zero."""
-        return self._fill(x, self._outputs, owned=owned)
-
-    def _fill(self, x: Tensor, active: Tensor | None, *, owned: bool) -> Tensor:
-        if active is None:
-            return x
-        gap = [1] * (x.dim() - 2)
-        shape = (len(active), *gap, -1) if self.axis == -1 else (len(active), -1, *gap)
-        mask = active.view(shape).to(x.dtype)
-        return x.mul_(mask) if owned else x * mask
-
-
-def _active(labels: Tensor, levels_N: Tensor, like: Tensor) -> Tensor | None:
-    """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
-
-    A product with it is one pass in any layout. Filling unit by unit takes three times as long
-    where the channels of a pixel lie beside each other.
-    """
-    is_active = labels.to(like.device) <= levels_N.to(like.device)[:, None]
-    return None if bool(is_active.all()) else is_active.to(like.dtype)
-
-
-Orders = dict[str, tuple[Tensor, tuple[int, ...]]]
-
-
-class _Masked(torch.autograd.Function):
-    """A linear map between masked units, with gradients level by level."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        layer: Any,
-        masks: _Masks,
-        orders: Orders,
-    ) -> Tensor:
-        x = masks.inputs(x)
-        ctx.save_for_backward(x, weight)
-        ctx.layer, ctx.masks, ctx.orders = layer, masks, orders
-        out = (
-            nn.functional.linear(x, weight, bias)
-            if isinstance(layer, nn.Linear)
-            else layer._conv_forward(x, weight, bias)
-        )
-        return masks.outputs(out, owned=True)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        masks: _Masks = ctx.masks
-        grad = masks.outputs(grad)
-        grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_x = masks.inputs(_input_gradient(ctx.layer, grad, x, weight), owned=True)
-        # A layer may be held in part: what has no order belongs to no partition.
-        has_weight = "weight" in ctx.orders and ctx.needs_input_grad[1]
-        has_bias = "bias" in ctx.orders and ctx.needs_input_grad[2]
-        grad_weight = torch.zeros_like(weight) if has_weight else None
-        grad_bias = grad.new_zeros(weight.shape[0]) if has_bias else None
-        for segment in masks.segments:
-            rows = slice(segment.start, segment.end)
-            if grad_weight is not None:
-                by_weight = _weight_gradient(ctx.layer, grad[rows], x[rows], weight)
-                _take_own(grad_weight, by_weight, ctx.orders["weight"], segment.level)
-            if grad_bias is not None:
-                axis = masks.axis % grad.dim()
-                by_bias = grad[rows].sum([dim for dim in range(grad.dim()) if dim != axis])
-                _take_own(grad_bias, by_bias, ctx.orders["bias"], segment.level)
-        return grad_x, grad_weight, grad_bias, None, None, None
-
-
-def _masked_layer(name: str, layer: Any, masks: _Masks, orders: Orders, x: Tensor) -> Tensor:
+def _masked_layer(
+    name: str, layer: Any, rule: Rule, masks: Masks, orders: Orders, x: Tensor
+) -> Tensor:
     if len(x) != masks.segments[-1].end:
         raise ConfigError(
             f"every layer must see one row per example, but `{name}` sees {len(x)} rows of a batch "
@@ -269,8 +170,8 @@ def _masked_layer(name: str, layer: Any, masks: _Masks, orders: Orders, x: Tenso
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     with torch.autocast(x.device.type, enabled=False):
-        out: Tensor = _Masked.apply(  # type: ignore[no-untyped-call]
-            x, weight, bias, layer, masks, orders
+        out: Tensor = Masked.apply(  # type: ignore[no-untyped-call]
+            x, weight, bias, rule, masks, orders
         )
     return out
 
@@ -294,49 +195,9 @@ def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -
     return x
 
 
-def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
+def of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
     """Scale or shift of each subnetwork (C, ...); only its own part is differentiated."""
     fixed = rows_C.detach()
     neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
     before = torch.cat([neutral, fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)])
     return before * rows_C if is_product else before + rows_C
-
-
-def _input_gradient(layer: Any, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    if isinstance(layer, nn.Linear):
-        return grad @ weight
-    return _convolution_backward(layer, grad, x, weight, [True, False, False])[0]
-
-
-def _weight_gradient(layer: Any, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    if isinstance(layer, nn.Linear):
-        return grad.flatten(0, -2).T @ x.flatten(0, -2)
-    return _convolution_backward(layer, grad, x, weight, [False, True, False])[1]
-
-
-def _convolution_backward(
-    layer: Any, grad: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
-) -> tuple[Tensor, ...]:
-    grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-        grad,
-        x,
-        weight,
-        None,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-        False,
-        [0] * len(layer.stride),
-        layer.groups,
-        wanted,
-    )
-    return grads
-
-
-def _take_own(
-    into: Tensor, given: Tensor, order: tuple[Tensor, tuple[int, ...]], level: int
-) -> None:
-    """Copy the entries that a partition owns."""
-    order_n, offsets = order
-    own = order_n[offsets[level - 1] : offsets[level]].long()
-    into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))

@@ -14,7 +14,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from tuneparts.models.layers import scalar_names
-from tuneparts.partition.subnetwork import Partitioned, Share
+from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.state import Stateful
 
@@ -63,33 +63,63 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 does not depend on it.
             lr: the schedule's rate at this moment of the whole run.
         """
-        pairs = [
-            (share, share.gather(grad))
-            for share, grad in zip(self._parts.shares(k), grads, strict=True)
-            if grad is not None
-        ]
+        shares, owned = [], []
+        for share, grad in zip(self._parts.shares(k), grads, strict=True):
+            if grad is not None:
+                shares.append(share)
+                owned.append(share.gather(grad))
+        values = [share.gather(share.flat_n) for share in shares]
+        self.update(k, [share.name for share in shares], values, owned, lr=lr)
+        for share, value in zip(shares, values, strict=True):
+            share.scatter(value)
+
+    def update(
+        self,
+        k: int,
+        names: Sequence[str],
+        values: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        *,
+        lr: float,
+    ) -> None:
+        """Move what was gathered of partition k, in place, and count the step.
+
+        Args:
+            k: the partition.
+            names: of parameters.
+            values: what the partition owns of each (m,).
+            grads: of the values.
+            lr: as of `step`.
+        """
         for is_scalar in (False, True):
-            chosen = [(s, g) for s, g in pairs if (s.name in self._scalars) is is_scalar]
+            chosen = [i for i, name in enumerate(names) if (name in self._scalars) is is_scalar]
             if chosen:
                 factor = self._config.scalar_lr_factor if is_scalar else 1.0
-                self._update(k, [s for s, _ in chosen], [g for _, g in chosen], lr=lr * factor)
+                self._move(
+                    k,
+                    [names[i] for i in chosen],
+                    [values[i] for i in chosen],
+                    [grads[i] for i in chosen],
+                    lr=lr * factor,
+                )
         self.num_steps[k] += 1
 
-    def _update(self, k: int, shares: list[Share], grads: list[Tensor], *, lr: float) -> None:
-        values = [share.gather(share.flat_n) for share in shares]
+    def _move(
+        self, k: int, names: list[str], values: list[Tensor], grads: list[Tensor], *, lr: float
+    ) -> None:
         decay = self._config.weight_decay * self._decay_factors[k - 1]
         moments = self._moments[k]
         if self._config.kind == "adam":
-            for share, value in zip(shares, values, strict=True):
-                if share.name not in moments:
-                    moments[share.name] = [torch.zeros_like(value), torch.zeros_like(value)]
+            for name, value in zip(names, values, strict=True):
+                if name not in moments:
+                    moments[name] = [torch.zeros_like(value), torch.zeros_like(value)]
             adam(
                 values,
                 grads,
-                [moments[share.name][0] for share in shares],
-                [moments[share.name][1] for share in shares],
+                [moments[name][0] for name in names],
+                [moments[name][1] for name in names],
                 [],
-                list(values[0].new_full((len(shares),), float(self.num_steps[k])).unbind()),
+                list(values[0].new_full((len(names),), float(self.num_steps[k])).unbind()),
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
@@ -101,7 +131,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
             )
         else:
             buffers: list[Tensor | None] = [
-                moments[share.name][0] if share.name in moments else None for share in shares
+                moments[name][0] if name in moments else None for name in names
             ]
             sgd(
                 values,
@@ -114,11 +144,9 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
                 nesterov=self._config.nesterov,
                 maximize=False,
             )
-            for share, buffer in zip(shares, buffers, strict=True):
+            for name, buffer in zip(names, buffers, strict=True):
                 if buffer is not None:
-                    moments[share.name] = [buffer]
-        for share, value in zip(shares, values, strict=True):
-            share.scatter(value)
+                    moments[name] = [buffer]
 
     @property
     def state_device(self) -> torch.device:

@@ -107,8 +107,9 @@ class Partitioned(nn.Module):
                 self._deal_out(name, seed)
             elif role is not Role.HELD:
                 self._stack(name, role)
-        self._normed = [n for n, m in net.named_modules() if _has_statistics(m)]
-        for name in self._normed:
+        self.normed = [n for n, m in net.named_modules() if _has_statistics(m)]
+        """Norms that keep running statistics, by name."""
+        for name in self.normed:
             self._separate_statistics(name)
         self._index()
         self.unmixable = self._find_unmixable()
@@ -191,11 +192,10 @@ class Partitioned(nn.Module):
             raise ConfigError(
                 f"subnetworks are numbered 0 to {self.num_partitions}, but got {level}."
             )
-        # An empty partition adds nothing: its subnetwork is the one before it, statistics included.
-        level = max((k for k in self.filled if k <= level), default=0)
+        level = self.same_as(level)
         leaves: list[Tensor] = []
         tensors: dict[str, Tensor] = {}
-        initial = self._rebuild() if self._rebuild and level < self.filled[-1] else None
+        initial = self.initial_net(level)
         for name, role in self.roles.items():
             if role is Role.HELD:
                 parameter = self._own[name]
@@ -211,11 +211,47 @@ class Partitioned(nn.Module):
         for name, further in self._tied.items():
             tensors |= dict.fromkeys(further, tensors[name])
         if level:
-            for name in self._normed:
-                for statistic in _STATISTICS:
-                    rows = self._named(statistic, name)
-                    tensors[f"{name}.{statistic}"] = rows[level - 1]
+            for name in self.normed:
+                for statistic in STATISTICS:
+                    tensors[f"{name}.{statistic}"] = self.statistic_of(statistic, name)[level - 1]
         return View(level, tensors, leaves)
+
+    def same_as(self, level: int) -> int:
+        """The last subnetwork up to `level` that owns weights; an empty partition adds nothing."""
+        return max((k for k in self.filled if k <= level), default=0)
+
+    def initial_net(self, level: int) -> nn.Module | None:
+        """The net made again, where subnetwork `level` reads initial values that are not kept."""
+        return self._rebuild() if self._rebuild and level < self.filled[-1] else None
+
+    def default_of(self, name: str, initial: nn.Module | None) -> Tensor | None:
+        """What subnetworks read in a weight for later partitions; None for zeros.
+
+        Args:
+            name: of the weight.
+            initial: from `initial_net`.
+        """
+        if self._defaults == "zero":
+            return None
+        kept = self._named("default", name) if initial is None else initial.get_parameter(name)
+        return kept.detach().to(self._own[name].device)
+
+    def learnt(self) -> nn.Module:
+        """All that training changes as one module: without maps and defaults."""
+        holder = nn.Module()
+        holder.add_module("net", self.net)
+        for name, role in self.roles.items():
+            if role in {Role.PRODUCT, Role.SUM}:
+                rows = getattr(self, _key("parts", name))
+                holder.register_parameter(_key("parts", name), rows)
+        for name in self.normed:
+            for statistic in STATISTICS:
+                holder.register_buffer(_key(statistic, name), self.statistic_of(statistic, name))
+        return holder
+
+    def statistic_of(self, statistic: str, name: str) -> Tensor:
+        """A statistic (C, ...) of a norm, one row per partition."""
+        return self._named(statistic, name)
 
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
@@ -228,14 +264,14 @@ class Partitioned(nn.Module):
         """
         net = reweighted(self.net, view.tensors)
         if not learns_statistics:
-            for name in self._normed:
+            for name in self.normed:
                 net.get_submodule(name).training = False
         return net(x)
 
     @property
     def has_statistics(self) -> bool:
         """Whether norms keep running statistics, a set for each subnetwork."""
-        return bool(self._normed)
+        return bool(self.normed)
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
@@ -249,12 +285,12 @@ class Partitioned(nn.Module):
             predict: calls the net that it is given on inputs that the subnetwork may see.
         """
         tensors = dict(view.tensors)
-        for name in self._normed:
-            for statistic in _STATISTICS:
+        for name in self.normed:
+            for statistic in STATISTICS:
                 key = f"{name}.{statistic}"
                 tensors[key] = torch.zeros_like(tensors[key])
         net = reweighted(self.net, tensors).eval()
-        for name in self._normed:
+        for name in self.normed:
             norm = net.get_submodule(name)
             assert isinstance(norm, _NormBase)
             norm.training = True
@@ -323,7 +359,7 @@ class Partitioned(nn.Module):
         self.register_parameter(_key("parts", name), nn.Parameter(rows))
 
     def _separate_statistics(self, name: str) -> None:
-        for statistic in _STATISTICS:
+        for statistic in STATISTICS:
             own = self.net.get_buffer(f"{name}.{statistic}")
             rows = torch.stack([own] * self.num_partitions)
             self.register_buffer(_key(statistic, name), rows)
@@ -344,13 +380,11 @@ class Partitioned(nn.Module):
             return weight  # every entry is active: the weight itself, without a copy
         effective = weight.clone()
         later = self._named("order", name)[start:].long()
-        if self._defaults == "zero":
+        default = self.default_of(name, initial)
+        if default is None:
             values = effective.new_zeros(len(later))  # faster than scattering a scalar
         else:
-            default = (
-                self._named("default", name) if initial is None else initial.get_parameter(name)
-            )
-            values = default.detach().to(weight.device).reshape(-1).index_select(0, later)
+            values = default.reshape(-1).index_select(0, later)
         effective.view(-1).scatter_(0, later, values)
         return effective
 
@@ -372,7 +406,7 @@ class Partitioned(nn.Module):
         return tensor
 
 
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def _has_statistics(module: nn.Module) -> bool:

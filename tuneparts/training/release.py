@@ -39,7 +39,7 @@ class ReleaseConfig(Config):
         return (spent - start) / max(1, passes - start)
 
 
-class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
+class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     """Ordinary steps of a net at hypers that no longer move.
 
     Args:
@@ -69,14 +69,14 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
     ) -> None:
         self._net = net
         self._hypers = hypers
-        self._examples = examples
+        self.examples = examples
         self._target = target
-        self._config = optimiser
-        self._optimiser = optimiser.build(net)
-        self._batches = Batches(
+        self.config = optimiser
+        self.optimiser = optimiser.build(net)
+        self.batches = Batches(
             len(examples), batch_size, seed=seed, stream=("release", "batches"), replacement=False
         )
-        self._augmentation = augmentation
+        self.augmentation = augmentation
 
     def step(self, progress: float) -> Step:
         """One update, one pass.
@@ -84,15 +84,15 @@ class Release(Stateful, parts=("_optimiser", "_batches", "_augmentation")):
         Args:
             progress: fraction of the stage that is spent.
         """
-        set_lr(self._optimiser, self._config.lr_at(progress))
-        batch = self._examples.take(self._batches.next(), of=self._batches)
+        set_lr(self.optimiser, self.config.lr_at(progress))
+        batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():
             loss = loss_on(
                 batch,
                 net=self._net,
                 hypers=self._hypers,
                 target=self._target,
-                generator=self._augmentation,
+                generator=self.augmentation,
             )
-        gradient_step(self._hypers.penalised(loss, self._net.parameters()), self._optimiser)
+        gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tuneparts.baselines.augerino import AugerinoConfig
 from tuneparts.baselines.standard import StandardConfig
@@ -13,6 +14,8 @@ from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.bench.gauges import noise_context
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.partition.learner import PartitionedConfig
+from tuneparts.partition.released import ReleasedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner
 
@@ -76,6 +79,27 @@ MIXED = [
 ]
 SGD = [{"kind": "sgd", "lr": lr, "nesterov": True, "weight_decay": 0.01} for lr in (0.1, 0.05, 0.2)]
 MLP = {"name": "mlp", "widths": (6,)}
+FIXUP = {"name": "fixup_resnet", "planes": 4}
+NORMED = {"name": "tests.training.packed.test_pack:normed"}
+GROUPED = {"name": "tests.training.packed.test_pack:grouped"}
+KEPT = {"train_on": "train"}
+BY_NODES = {"scheme": "node", "mixed": True, "proportions": (0.4, 0.3, 0.3), **KEPT}
+
+
+def normed(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    return _convolutional(in_shape, num_outputs, nn.BatchNorm2d(4))
+
+
+def grouped(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    return _convolutional(in_shape, num_outputs, nn.GroupNorm(2, 4))
+
+
+def _convolutional(in_shape: tuple[int, ...], num_outputs: int, norm: nn.Module) -> nn.Module:
+    first = nn.Conv2d(in_shape[0], 4, 3, padding=1)
+    pooled = nn.MaxPool2d(4)
+    return nn.Sequential(first, norm, nn.ReLU(), pooled, nn.Flatten(), nn.Linear(16, num_outputs))
+
+
 CASES: dict[str, dict[str, Any]] = {
     "plain": {"net": MLP},
     "affine": {"hypers": AFFINE},
@@ -87,6 +111,40 @@ CASES: dict[str, dict[str, Any]] = {
     "fixup": {"net": {"name": "fixup_resnet", "planes": 2}, "optimiser": SGD},
     "augerino": {"method": AugerinoConfig, "hypers": AFFINE, "train_on": "train"},
     "validation": {"method": ValidationConfig, "hypers": AFFINE, "train_on": "train"},
+    "finetuning": {"method": ValidationConfig, "hypers": AFFINE, "finetune": {}, **KEPT},
+    "partitioned": {"method": PartitionedConfig, "hypers": AFFINE, **KEPT},
+    "partitioned sgd": {"method": PartitionedConfig, "net": FIXUP, "optimiser": SGD, **KEPT},
+    "initial": {"method": PartitionedConfig, "net": FIXUP, "defaults": "initial", **KEPT},
+    "seed": {"method": PartitionedConfig, "net": FIXUP, "defaults": "seed", **KEPT},
+    "masks in partitions": {
+        "method": PartitionedConfig,
+        "net": MLP,
+        "hypers": [{"mask": {"keep": k}, "dropout": None} for k in (0.3, 0.5, 0.9)],
+        **BY_NODES,
+        "mixed": False,
+    },
+    "extractor": {
+        "method": PartitionedConfig,
+        "hypers": AFFINE,
+        "num_extractor_layers": 1,
+        "hyper_every": 2,
+        **KEPT,
+    },
+    "statistics": {"method": PartitionedConfig, "hypers": AFFINE, "net": NORMED, **KEPT},
+    "joint": {"method": PartitionedConfig, "hypers": AFFINE, "hyper_share": 0.3, **KEPT},
+    "selected": {"method": PartitionedConfig, "hypers": AFFINE, "select_by_lml": True, **KEPT},
+    "mixed": {"method": PartitionedConfig, "hypers": AFFINE, **BY_NODES},
+    "mixed joint": {"method": PartitionedConfig, "hypers": AFFINE, "hyper_share": 0.3, **BY_NODES},
+    "mixed fixup": {"method": PartitionedConfig, "net": FIXUP, "optimiser": SGD, **BY_NODES},
+    "mixed norms": {"method": PartitionedConfig, "net": GROUPED, "hypers": AFFINE, **BY_NODES},
+    "released": {
+        "method": ReleasedConfig,
+        "hypers": AFFINE,
+        "select_by_lml": True,
+        "num_extractor_layers": 1,
+        **KEPT,
+    },
+    "released statistics": {"method": ReleasedConfig, "hypers": AFFINE, "net": NORMED, **KEPT},
 }
 
 
@@ -103,10 +161,26 @@ def test_lanes_train_as_they_do_alone(context: Context, case: str) -> None:
             assert far(learner.advance(), found[lane]) < 1e-9
             own, other = learner.state_dict(), pack.state_dict(lane)
             assert own.keys() == other.keys()
-            for name, weight in own["net"].items():
-                torch.testing.assert_close(other["net"][name], weight, rtol=0, atol=1e-10)
-            torch.testing.assert_close(other.get("augmentation"), own.get("augmentation"))
+            same(other, own)
     assert "test/accuracy" in found[0]
+
+
+def same(found: Any, wanted: Any) -> None:
+    """Two states are equal: numbers to rounding, and whatever else there is exactly."""
+    if isinstance(wanted, Tensor):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+    elif isinstance(wanted, Mapping):
+        assert set(found) == set(wanted)
+        for key, value in wanted.items():
+            same(found[key], value)
+    elif isinstance(wanted, list | tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, abs=1e-9)
+    else:
+        assert found == wanted
 
 
 def bits(learner: Learner | Any, lane: int | None = None) -> bytes:
@@ -120,9 +194,19 @@ def restored(config: Any, context: Context, content: bytes) -> Learner:
     return learner
 
 
-@pytest.mark.parametrize("method", [StandardConfig, AugerinoConfig])
-def test_a_pack_goes_on_bit_for_bit(context: Context, method: type) -> None:
-    made = configs(method, hypers=AFFINE, train_on="train")
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        (StandardConfig, {}),
+        (AugerinoConfig, {}),
+        (PartitionedConfig, {"net": NORMED}),
+        (PartitionedConfig, {"hyper_share": 0.3, **BY_NODES}),
+        (ReleasedConfig, {"release": {"fraction": 0.7}}),
+    ],
+    ids=["standard", "augerino", "partitioned", "mixed", "released"],
+)
+def test_a_pack_goes_on_bit_for_bit(context: Context, method: type, fields: dict[str, Any]) -> None:
+    made = configs(method, hypers=AFFINE, **{**KEPT, **fields})
     pack = made[0].pack([config.build(context) for config in made])
     pack.advance(range(3))
     kept = [bits(pack, lane) for lane in range(3)]
@@ -151,9 +235,14 @@ def test_the_state_of_a_lane_is_that_of_its_learner_and_back(context: Context) -
     assert max(far(found[lane], wanted[lane]) for lane in range(3)) < 1e-4
 
 
-def test_a_lane_that_diverges_fails_alone_and_the_others_do_not_notice(context: Context) -> None:
+@pytest.mark.parametrize(
+    "method", [StandardConfig, AugerinoConfig, ValidationConfig, PartitionedConfig]
+)
+def test_a_lane_that_diverges_fails_alone_and_the_others_do_not_notice(
+    context: Context, method: type
+) -> None:
     rates = [{"lr": 1e-2}, {"kind": "adam", "lr": 1e30}, {"lr": 1e-3}]
-    made = configs(optimiser=rates)
+    made = configs(method, optimiser=rates, hypers=AFFINE, passes=8, interval=4, **KEPT)
     tame = [*made[:1], made[1].replaced({"optimiser.lr": 1e-3}), *made[2:]]
     packs = [each[0].pack([one.build(context) for one in each]) for each in (made, tame)]
     found, wanted = (pack.advance(range(3)) for pack in packs)
@@ -175,6 +264,41 @@ def test_lanes_that_are_ahead_wait_and_stay_as_they_are(context: Context) -> Non
     assert parted.advance([0, 2]) == {0: first[0], 2: first[2]}
     assert bits(parted, 1) == before
     assert parted.advance(range(3)) == second
+
+
+def test_lanes_are_released_one_after_another(context: Context) -> None:
+    made = configs(ReleasedConfig, hypers=AFFINE, release={"fraction": 0.5}, **KEPT)
+    whole = made[0].pack([config.build(context) for config in made])
+    first, second = whole.advance(range(3)), whole.advance(range(3))
+    parted = made[0].pack([config.build(context) for config in made])
+    assert parted.advance([0]) == {0: first[0]}
+    assert parted.advance([0]) == {0: second[0]}  # released, and the others are not
+    assert parted.advance([1, 2]) == {1: first[1], 2: first[2]}
+    assert parted.advance([1, 2]) == {1: second[1], 2: second[2]}
+
+
+def test_lanes_of_one_pack_have_hyper_rates_of_their_own(context: Context) -> None:
+    base = configs(PartitionedConfig, hypers=AFFINE, **KEPT)
+    made = [
+        config.replaced({"hyper_lr": lr}) for config, lr in zip(base, (1e-3, 0.1, 0.5), strict=True)
+    ]
+    assert len({config.pack_key() for config in made}) == 1
+    found = made[0].pack([config.build(context) for config in made]).advance(range(3))
+    alone = [config.build(context).advance() for config in made]
+    for lane in range(3):
+        assert found[lane]["hyper/rotation"] == pytest.approx(
+            alone[lane]["hyper/rotation"], abs=1e-5
+        )
+
+
+def test_lanes_whose_weights_are_dealt_out_differently_are_refused(context: Context) -> None:
+    made = configs(PartitionedConfig, hypers=AFFINE, **KEPT)
+    other = dataclasses.replace(context, seed=context.seed + 1)
+    learners = [
+        config.build(one) for config, one in zip(made, (context, context, other), strict=True)
+    ]
+    with pytest.raises(ConfigError, match="deal out their weights alike"):
+        made[0].pack(learners)
 
 
 def test_lanes_that_read_other_batches_are_refused(context: Context) -> None:

@@ -52,6 +52,7 @@ class Form(nn.Module):
     def __init__(self, layer: nn.Module, stack: Stack) -> None:
         super().__init__()
         self._held = (layer,)  # in a tuple, so that its weights do not become ours
+        self._stack = stack
         self.lanes = stack.lanes
 
     @property
@@ -59,19 +60,25 @@ class Form(nn.Module):
         """The layer of the first lane."""
         return self._held[0]
 
+    def __call__(self, h: Tensor) -> Tensor:
+        """What the layer does in all lanes, or what stands in for it in the present pass."""
+        forward = self._stack.instead_of(self._held[0]) or super().__call__
+        found: Tensor = forward(h)
+        return found
+
+    def used(self, name: str) -> Any:
+        """A parameter or buffer of all lanes (P, ...), as the present pass reads it, or None."""
+        own = getattr(self._held[0], name)
+        return None if own is None else self._stack.used(own)
+
 
 class LaneLinear(Form):
     """One batched product."""
 
-    def __init__(self, layer: nn.Linear, stack: Stack) -> None:
-        super().__init__(layer, stack)
-        self._weight_POD = stack.of(layer.weight)
-        self._bias_PO = None if layer.bias is None else stack.of(layer.bias)
-
     def forward(self, h_PND: Tensor) -> Tensor:
         """(P, N, D) to (P, N, O)."""
         found: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-            h_PND, self._weight_POD, self._bias_PO
+            h_PND, self.used("weight"), self.used("bias")
         )
         return found
 
@@ -102,11 +109,6 @@ class _Linear(torch.autograd.Function):
 class LaneConv2d(Form):
     """One grouped convolution."""
 
-    def __init__(self, layer: nn.Conv2d, stack: Stack) -> None:
-        super().__init__(layer, stack)
-        self._weight = stack.of(layer.weight)
-        self._bias_PO = None if layer.bias is None else stack.of(layer.bias)
-
     def forward(self, h: Tensor) -> Tensor:
         """Wide images to wide images."""
         return self._convolved(h, groups=self.lanes * self.layer.groups)
@@ -116,10 +118,10 @@ class LaneConv2d(Form):
         return self._convolved(x_NCHW, groups=1)
 
     def _convolved(self, h: Tensor, groups: int) -> Tensor:
-        layer, bias = self.layer, self._bias_PO
+        layer, bias = self.layer, self.used("bias")
         return functional.conv2d(
             h,
-            self._weight.flatten(0, 1),
+            self.used("weight").flatten(0, 1),
             None if bias is None else bias.flatten(),
             layer.stride,
             layer.padding,
@@ -131,19 +133,13 @@ class LaneConv2d(Form):
 class LaneBatchNorm(Form):
     """BatchNorm over P times the channels: it looks at each channel alone."""
 
-    def __init__(self, layer: nn.BatchNorm2d, stack: Stack) -> None:
-        super().__init__(layer, stack)
-        tensors = (layer.weight, layer.bias, layer.running_mean, layer.running_var)
-        self._tensors = [None if tensor is None else stack.of(tensor) for tensor in tensors]
-        counted = layer.num_batches_tracked
-        self._counts_P = None if counted is None else stack.of(counted)
-
     def forward(self, h: Tensor) -> Tensor:
         """Wide images of the same shape."""
-        layer = self.layer
-        weight, bias, mean, var = (None if t is None else t.view(-1) for t in self._tensors)
-        if layer.training and self._counts_P is not None:
-            self._counts_P.add_(1)
+        layer, counts_P = self.layer, self.used("num_batches_tracked")
+        tensors = map(self.used, ("weight", "bias", "running_mean", "running_var"))
+        weight, bias, mean, var = (None if t is None else t.view(-1) for t in tensors)
+        if layer.training and counts_P is not None:
+            counts_P.add_(1)
         by_batch = layer.training or mean is None
         return functional.batch_norm(
             h, mean, var, weight, bias, by_batch, layer.momentum, layer.eps
@@ -153,14 +149,10 @@ class LaneBatchNorm(Form):
 class LaneGroupNorm(Form):
     """GroupNorm over P times the groups; no group reaches over two lanes."""
 
-    def __init__(self, layer: nn.GroupNorm, stack: Stack) -> None:
-        super().__init__(layer, stack)
-        self._weight = None if layer.weight is None else stack.of(layer.weight)
-        self._bias = None if layer.bias is None else stack.of(layer.bias)
-
     def forward(self, h: Tensor) -> Tensor:
         """Wide images of the same shape."""
-        weight, bias = (None if t is None else t.view(-1) for t in (self._weight, self._bias))
+        tensors = map(self.used, ("weight", "bias"))
+        weight, bias = (None if t is None else t.view(-1) for t in tensors)
         num_groups = self.lanes * self.layer.num_groups
         return functional.group_norm(h, num_groups, weight, bias, self.layer.eps)
 
@@ -168,16 +160,13 @@ class LaneGroupNorm(Form):
 class LaneScalar(Form):
     """FixUp's learnable number, one for each lane."""
 
-    def __init__(self, layer: Bias | ScalarMultiplier, stack: Stack) -> None:
-        super().__init__(layer, stack)
-        self._adds = isinstance(layer, Bias)
-        self._number_P1 = stack.of(layer.bias if isinstance(layer, Bias) else layer.scale)
-
     def forward(self, h: Tensor) -> Tensor:
         """Any activations, the same shape out."""
+        adds = isinstance(self.layer, Bias)
         by_lane = torch.unflatten(h, 1, (self.lanes, -1)) if is_wide(h) else h
-        number = self._number_P1.view(-1, *[1] * (3 if is_wide(h) else h.dim() - 1))
-        found = by_lane + number if self._adds else by_lane * number
+        number_P1 = self.used("bias" if adds else "scale")
+        number = number_P1.view(-1, *[1] * (3 if is_wide(h) else h.dim() - 1))
+        found: Tensor = by_lane + number if adds else by_lane * number
         return found.flatten(1, 2) if is_wide(h) else found
 
 
@@ -229,10 +218,7 @@ class Mapped(Form):
     def __init__(self, layer: nn.Module, stack: Stack, *, is_net: bool = False) -> None:
         super().__init__(layer, stack)
         self._is_net = is_net
-        self._tensors = {
-            name: stack.of(tensor)
-            for name, tensor in (*layer.named_parameters(), *layer.named_buffers())
-        }
+        self._named = dict((*layer.named_parameters(), *layer.named_buffers()))
         if any(isinstance(module, DropoutSlot) for module in layer.modules()):
             raise ConfigError(
                 f"dropout in a pack must stand in a layer list that is known, but "
@@ -247,7 +233,8 @@ class Mapped(Form):
             return found
 
         given = h if self._is_net else stacked(h, self.lanes)
-        found: Tensor = torch.func.vmap(call, randomness="error")(self._tensors, given)
+        tensors = {name: self._stack.used(own) for name, own in self._named.items()}
+        found: Tensor = torch.func.vmap(call, randomness="error")(tensors, given)
         if found.dim() == 4 and not self._is_net:
             raise ConfigError(
                 f"layers in a pack give vectors or images, but `{type(self.layer).__name__}` gives "

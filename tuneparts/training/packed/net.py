@@ -3,7 +3,7 @@
 Legend: P lanes, N inputs of each, K outputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tuneparts.errors import ConfigError
 from tuneparts.training.packed.forms import Act, LaneConv2d, Mapped, form
 from tuneparts.training.packed.layout import wide
-from tuneparts.training.packed.stack import Stack
+from tuneparts.training.packed.stack import Forward, Stack
 
 
 class LaneNet:
@@ -20,6 +20,7 @@ class LaneNet:
     Args:
         nets: of one architecture; their weights become views of `stack`.
         x: a few inputs (N, ...), on which the lane form must agree with the nets.
+        holders: modules whose tensors become views, where they hold more than their nets.
 
     Raises:
         ConfigError: The net has no lane form.
@@ -31,9 +32,13 @@ class LaneNet:
         torch.Size([5, 7, 2])
     """
 
-    def __init__(self, nets: Sequence[nn.Module], x: Tensor) -> None:
+    def __init__(
+        self, nets: Sequence[nn.Module], x: Tensor, holders: Sequence[nn.Module] | None = None
+    ) -> None:
         self._nets = nets
-        self.stack = Stack(nets)
+        self.stack = Stack(holders or nets)
+        named = (*nets[0].named_parameters(), *nets[0].named_buffers())
+        self._ids = {name: id(tensor) for name, tensor in named}
         self._acts: list[Act] = []
         # Sequences of vectors have no layout of their own; such nets are mapped as a whole.
         self._is_known = x.dim() in (2, 4)
@@ -56,25 +61,37 @@ class LaneNet:
         """Set the mode of all lanes."""
         self._nets[0].train(is_training)
 
-    def __call__(self, x: Tensor, acts: Sequence[Act] = (), *, is_shared: bool = True) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        acts: Sequence[Act] = (),
+        *,
+        is_shared: bool = True,
+        tensors: Mapping[str, Tensor] | None = None,
+        instead: Mapping[int, Forward] | None = None,
+    ) -> Tensor:
         """Outputs (P, N, K).
 
         Args:
             x: what all lanes see (N, ...), or wide images, or stacked vectors.
             acts: what each lane does at dropout slots; empty for nothing.
             is_shared: whether `x` is what all lanes see.
+            tensors: (P, ...) by name, in place of parameters and buffers of the nets.
+            instead: what to do in place of lane forms, by id of the first net's layer.
         """
         self._acts[:] = acts
+        lent = {self._ids[name]: tensor for name, tensor in (tensors or {}).items()}
         try:
-            found: Tensor = self._of_shared(x) if is_shared else self._form(x)
+            with self.stack.lending(lent, instead or {}):
+                found: Tensor = self._of_shared(x, instead) if is_shared else self._form(x)
         finally:
             self._acts.clear()
         return found
 
-    def _of_shared(self, x: Tensor) -> Tensor:
+    def _of_shared(self, x: Tensor, instead: Mapping[int, Forward] | None) -> Tensor:
         layers = list(self._form._modules.values())
         first = layers[0] if layers and type(self._form) is nn.Sequential else None
-        if isinstance(first, LaneConv2d) and first.layer.groups == 1:
+        if isinstance(first, LaneConv2d) and first.layer.groups == 1 and not instead:
             h = first.of_shared(x.contiguous(memory_format=torch.channels_last))
             for layer in filter(None, layers[1:]):
                 h = layer(h)

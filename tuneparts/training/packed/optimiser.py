@@ -6,7 +6,7 @@ the moments of its own optimiser. Only the gradients come from one tensor for al
 Legend: P lanes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,28 +23,32 @@ class LaneOptimiser:
     """Moves the weights of lanes.
 
     Args:
-        optimisers: of the lanes, as `OptimiserConfig.build` made them. Moments that they do not
-            have yet are made here.
-        configs: of the lanes.
+        optimisers: of the lanes, by number, as `OptimiserConfig.build` made them. Moments that
+            they do not have yet are made here.
+        configs: of these lanes.
         stack: the weights of all lanes.
     """
 
     def __init__(
         self,
-        optimisers: Sequence[torch.optim.Optimizer],
-        configs: Sequence[OptimiserConfig],
+        optimisers: Mapping[int, torch.optim.Optimizer],
+        configs: Mapping[int, OptimiserConfig],
         stack: Stack,
     ) -> None:
         self._configs = configs
-        groups = [optimiser.param_groups for optimiser in optimisers]
+        first = next(iter(optimisers.values()))
         self.weights: list[Tensor] = [
-            stack.of(parameter) for group in groups[0] for parameter in group["params"]
+            stack.of(parameter) for group in first.param_groups for parameter in group["params"]
         ]
         """What it moves (P, ...), in the order of the gradients that `step` takes."""
-        self._groups = [
-            [_Group(group, optimiser, config) for group in own]
-            for own, optimiser, config in zip(groups, optimisers, configs, strict=True)
-        ]
+        self._groups = {
+            lane: [_Group(group, optimiser, configs[lane]) for group in optimiser.param_groups]
+            for lane, optimiser in optimisers.items()
+        }
+
+    def moves(self, lanes: Sequence[int]) -> bool:
+        """Whether it knows the optimisers of all these lanes."""
+        return set(lanes) <= set(self._groups)
 
     def step(
         self, gradients: Sequence[Tensor | None], progress: float, lanes: Sequence[int]
@@ -80,6 +84,8 @@ class _Group:
 
     def _state(self, optimiser: torch.optim.Optimizer, parameter: Tensor) -> dict[str, Any]:
         """The state of a weight in its optimiser, made where it is missing, on its device."""
+        if not parameter.requires_grad:
+            return {}  # it never moves
         state: dict[str, Any] = optimiser.state[parameter]
         names = ("exp_avg", "exp_avg_sq") if self._is_adam else ("momentum_buffer",)
         for name in names if self._has_moments else ():
@@ -109,23 +115,27 @@ class _Group:
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float
     ) -> None:
         group = self._group
-        adam(
-            weights,
-            own,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=self._is_fused,
-            foreach=False,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=lr,
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
-        )
+        counts: list[Tensor] = [state["step"] for state in states]
+        first = [state["exp_avg"] for state in states]
+        second = [state["exp_avg_sq"] for state in states]
+        rule = {
+            "amsgrad": False,
+            "beta1": group["betas"][0],
+            "beta2": group["betas"][1],
+            "lr": lr,
+            "weight_decay": group["weight_decay"],
+            "eps": group["eps"],
+            "maximize": False,
+        }
+        if self._is_fused:
+            # All that torch's function does here, without the checks that take as long as a kernel.
+            torch._foreach_add_(counts, 1)
+            torch._fused_adam_(
+                weights, own, first, second, [], counts, grad_scale=None, found_inf=None, **rule
+            )
+        else:
+            rule |= {"fused": False, "foreach": False}
+            adam(weights, own, first, second, [], counts, **rule)
 
     def _sgd(
         self, weights: list[Tensor], own: list[Tensor], states: list[dict[str, Any]], lr: float

@@ -4,11 +4,12 @@ Legend: P lanes, B examples, N examples of a part of the data, K outputs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import ConfigError, DivergedError
@@ -17,6 +18,7 @@ from tuneparts.training.loop import Step
 from tuneparts.training.packed.net import LaneNet
 from tuneparts.training.packed.optimiser import LaneOptimiser
 from tuneparts.training.packed.prediction import LanePrediction
+from tuneparts.training.release import Release
 from tuneparts.training.runtime import Runtime
 from tuneparts.training.state import copied, part_state
 from tuneparts.training.supervised import SupervisedLearner
@@ -45,10 +47,17 @@ class SupervisedPack(ABC, Generic[L]):
 
     Args:
         lanes: learners of one seed whose configs have one `pack_key`.
-        optimisers: of the lanes' weights.
+        optimisers: of the lanes' weights; None where the method moves them by its own.
+        holders: as of `LaneNet`.
     """
 
-    def __init__(self, lanes: Sequence[L], optimisers: Sequence[torch.optim.Optimizer]) -> None:
+    def __init__(
+        self,
+        lanes: Sequence[L],
+        optimisers: Sequence[torch.optim.Optimizer] | None,
+        *,
+        holders: Sequence[nn.Module] | None = None,
+    ) -> None:
         self.lanes = lanes
         if any(lane.hypers.draws_globally for lane in lanes):
             raise ConfigError(
@@ -56,10 +65,14 @@ class SupervisedPack(ABC, Generic[L]):
                 "generator. Use `nn.Dropout`, or `packed=1`."
             )
         x, _ = lanes[0].train_data.take(torch.arange(min(2, len(lanes[0].train_data))))
-        self.net = LaneNet([lane.net for lane in lanes], x)
+        self.net = LaneNet([lane.net for lane in lanes], x, holders)
         self.predict = LanePrediction(self.net, [lane.hypers for lane in lanes])
-        configs = [lane.config.optimiser for lane in lanes]
-        self.optimiser = LaneOptimiser(optimisers, configs, self.net.stack)
+        configs = {number: lane.config.optimiser for number, lane in enumerate(lanes)}
+        self._optimiser: LaneOptimiser | None = None
+        if optimisers is not None:
+            own = dict(enumerate(optimisers))
+            self._optimiser = LaneOptimiser(own, configs, self.net.stack)
+        self._late: LaneOptimiser | None = None
 
     @abstractmethod
     def step(self, leader: L, training: Sequence[int]) -> Step:
@@ -95,7 +108,7 @@ class SupervisedPack(ABC, Generic[L]):
         self._follow(leader, lanes)
         reports = {lane: self._report(lane, seen, start) for lane in lanes}
         sound = [lane for lane in lanes if not isinstance(reports[lane], DivergedError)]
-        scores = self._scores(sound) if sound else {}
+        scores = self.evaluated(sound) if sound else {}
         for lane in sound:
             scores[lane] |= self.lanes[lane].corrupted_scores()
         return {lane: _joined(reports[lane], scores.get(lane, {})) for lane in lanes}
@@ -104,6 +117,35 @@ class SupervisedPack(ABC, Generic[L]):
         # A view would be written with the tensor of all lanes behind it.
         found: dict[str, Any] = copied(self.lanes[lane].state_dict(), Tensor.clone)
         return found
+
+    @contextmanager
+    def hypers_detached(self) -> Iterator[None]:
+        """As `Hypers.detached`, for all lanes."""
+        with ExitStack() as stack:
+            for lane in self.lanes:
+                stack.enter_context(lane.hypers.detached())
+            yield
+
+    def late_step(self, releases: Mapping[int, Release], progress: float) -> Step:
+        """One update in the last stage of some lanes, as of `Release.step`.
+
+        Args:
+            releases: by lane; the first of them draws the batch.
+            progress: fraction of the stage that is spent.
+        """
+        lanes = list(releases)
+        leader = releases[lanes[0]]
+        x, y_B = leader.examples.take(leader.batches.next())
+        streams = {lane: release.augmentation for lane, release in releases.items()}
+        with self.hypers_detached():
+            outputs_PBK = self.predict(x, streams, training=True)
+            losses_P = self.predict.losses(outputs_PBK, y_B, self.lanes[0].target)
+        if self._late is None or not self._late.moves(lanes):
+            optimisers = {lane: release.optimiser for lane, release in releases.items()}
+            configs = {lane: release.config for lane, release in releases.items()}
+            self._late = LaneOptimiser(optimisers, configs, self.net.stack)
+        self._descend(losses_P.sum(), progress, lanes, self._late)
+        return Step(passes=1, losses={"train/loss": losses_P.detach()})
 
     def descend(
         self,
@@ -120,9 +162,20 @@ class SupervisedPack(ABC, Generic[L]):
             lanes: which.
             also: optimisers of hypers that move by the same gradient.
         """
+        assert self._optimiser is not None
+        self._descend(objective, progress, lanes, self._optimiser, also)
+
+    def _descend(
+        self,
+        objective: Tensor,
+        progress: float,
+        lanes: Sequence[int],
+        weights_optimiser: LaneOptimiser,
+        also: Sequence[torch.optim.Optimizer] = (),
+    ) -> None:
         penalties = self.predict.penalties()
         whole = objective if penalties is None else objective + penalties
-        weights = [weight for weight in self.optimiser.weights if weight.requires_grad]
+        weights = [weight for weight in weights_optimiser.weights if weight.requires_grad]
         hypers = [one for o in also for group in o.param_groups for one in group["params"]]
         found = torch.autograd.grad(whole, [*weights, *hypers], allow_unused=True)
         by_id = {id(leaf): one for leaf, one in zip([*weights, *hypers], found, strict=True)}
@@ -130,7 +183,8 @@ class SupervisedPack(ABC, Generic[L]):
             hyper.grad = by_id[id(hyper)]
         for optimiser in also:
             optimiser.step()
-        self.optimiser.step([by_id.get(id(one)) for one in self.optimiser.weights], progress, lanes)
+        moved = [by_id.get(id(weight)) for weight in weights_optimiser.weights]
+        weights_optimiser.step(moved, progress, lanes)
 
     def _report(
         self, lane: int, seen: Mapping[str, list[Tensor]], start: int
@@ -138,7 +192,7 @@ class SupervisedPack(ABC, Generic[L]):
         learner = self.lanes[lane]
         own = {name: [losses_P[lane] for losses_P in losses] for name, losses in seen.items()}
         try:
-            return {**learner.report(own, start), **learner.hypers.values()}
+            return learner.report(own, start)
         except DivergedError as error:
             self._silence(lane)
             return error
@@ -172,24 +226,34 @@ class SupervisedPack(ABC, Generic[L]):
                 else:
                     own.load_state_dict(part.state_dict())
 
-    def _scores(self, lanes: Sequence[int]) -> dict[int, dict[str, float]]:
-        """Scores of each lane, under the draws that it has alone."""
-        found: dict[int, dict[str, float]] = {lane: {} for lane in lanes}
+    def evaluated(self, lanes: Sequence[int]) -> dict[int, dict[str, float]]:
+        """What each lane reports besides its losses: its scores, under the draws it has alone."""
+        found = {lane: self.lanes[lane].hypers.values() for lane in lanes}
         for split, examples in self.lanes[lanes[0]].scored().items():
-            outputs_PNK, y_N = self._outputs(lanes, examples, split)
+            outputs_PNK, y_N = self.outputs_of(lanes, examples, split)
             for lane in lanes:
                 scores = self.lanes[lane].target.scores(outputs_PNK[lane], y_N)
                 found[lane] |= {f"{split}/{name}": value for name, value in scores.items()}
         return found
 
+    def scored_net(self, lanes: Sequence[int]) -> Callable[..., Tensor] | None:  # noqa: ARG002
+        """What is scored of these lanes, as `predict` takes it; None for the nets as they are."""
+        return None
+
     @torch.no_grad()
-    def _outputs(
-        self, lanes: Sequence[int], examples: DeviceExamples, split: str
+    def outputs_of(
+        self,
+        lanes: Sequence[int],
+        examples: DeviceExamples,
+        split: str,
+        net: Callable[..., Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
+        """Outputs (P, N, K) and labels of a part of the data; `net` as of `predict`."""
         streams = {lane: self.lanes[lane].generator(f"evaluate {split}") for lane in lanes}
+        net = net or self.scored_net(lanes)
         self.net.train(False)
         parts = [
-            (self.predict(x, streams, training=False), y_B)
+            (self.predict(x, streams, training=False, net=net), y_B)
             for x, y_B in examples.iterate(self.lanes[lanes[0]].scored_at_once)
         ]
         self.net.train(True)

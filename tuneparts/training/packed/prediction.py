@@ -40,18 +40,26 @@ class LanePrediction:
         self._hypers = hypers
         self._lanes = range(len(hypers))
 
-    def __call__(self, x: Tensor, streams: Streams, *, training: bool) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        streams: Streams,
+        *,
+        training: bool,
+        net: Callable[..., Tensor] | None = None,
+    ) -> Tensor:
         """Predictions (P, B, K), to be used like any logits.
 
         Args:
             x: inputs (B, ...), the same for all lanes.
             streams: sources of all draws.
             training: as of `Hypers.predict`.
+            net: called as a `LaneNet` is, in place of the net itself.
         """
         first = self._hypers[next(iter(streams))]
         seen, is_shared = self._inputs(x, streams, training=training)
         acts = self._acts(streams, training=training)
-        outputs_PNK = self._net(seen, acts, is_shared=is_shared)
+        outputs_PNK = (net or self._net)(seen, acts, is_shared=is_shared)
         num_samples = first.num_samples(training=training)
         averaged = average(outputs_PNK.flatten(0, 1), num_samples, first.averaging)
         outputs_PBK = torch.unflatten(averaged, 0, (len(self._lanes), -1))
@@ -68,16 +76,27 @@ class LanePrediction:
         self, outputs_PBK: Tensor, y_B: Tensor, target: Target, *, held_out: bool = False
     ) -> Tensor:
         """The loss of each lane (P,); `held_out` as of `Hypers.loss`."""
-        is_plain = not any(True for hypers in self._hypers for _ in hypers.acting("loss"))
-        if is_plain and type(target) in (Classes, Binary, Values):  # each example by itself
-            labels = y_B.repeat(len(self._lanes), *[1] * (y_B.dim() - 1))
-            return (
-                target.losses(outputs_PBK.flatten(0, 1), labels).view(len(self._lanes), -1).mean(1)
-            )
+        if self._are_apart(target):
+            return self.each_loss(outputs_PBK, y_B, target).mean(1)
         each = zip(self._hypers, outputs_PBK, strict=True)
         return torch.stack(
             [hypers.loss(outputs, y_B, target.loss, held_out=held_out) for hypers, outputs in each]
         )
+
+    def each_loss(self, outputs_PBK: Tensor, y_B: Tensor, target: Target) -> Tensor:
+        """The training loss of each example in each lane (P, B)."""
+        if self._are_apart(target):
+            labels = y_B.repeat(len(self._lanes), *[1] * (y_B.dim() - 1))
+            return target.losses(outputs_PBK.flatten(0, 1), labels).view(len(self._lanes), -1)
+        each = zip(self._hypers, outputs_PBK, strict=True)
+        return torch.stack(
+            [hypers.loss(outputs, y_B, target.loss, reduction="none") for hypers, outputs in each]
+        )
+
+    def _are_apart(self, target: Target) -> bool:
+        """Whether each example has a loss by itself, under no hyper: then lanes can be joined."""
+        is_plain = not any(True for hypers in self._hypers for _ in hypers.acting("loss"))
+        return is_plain and type(target) in (Classes, Binary, Values)
 
     def penalties(self) -> Tensor | None:
         """The sum over lanes of what their hypers ask for weights; None for nothing."""
@@ -120,7 +139,7 @@ class LanePrediction:
 
     def _for_all(self, drawn: Mapping[int, Tensor]) -> Tensor:
         """What was drawn for each lane; those that do not train see what the first one sees."""
-        first = next(iter(drawn.values()))
+        first = next(iter(drawn.values())).detach()  # whose hypers they must not move
         return torch.stack([drawn.get(lane, first) for lane in self._lanes])
 
     def _acts(self, streams: Streams, *, training: bool) -> list[Act]:

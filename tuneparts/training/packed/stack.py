@@ -3,10 +3,13 @@
 Legend: P lanes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+Forward = Callable[[Tensor], Tensor]
 
 
 class Stack:
@@ -33,6 +36,8 @@ class Stack:
         """In the order of the nets' parameters; those that nets can learn are leaves."""
         self.buffers: list[Tensor] = []
         self._by_id: dict[int, Tensor] = {}
+        self._lent: Mapping[int, Tensor] = {}
+        self._instead: Mapping[int, Forward] = {}
         for each in zip(*(net.parameters() for net in nets), strict=True):
             self.parameters.append(self._joined(each))
             self.parameters[-1].requires_grad_(each[0].requires_grad)
@@ -43,9 +48,34 @@ class Stack:
         joined = torch.stack([tensor.detach() for tensor in each])
         for lane, tensor in enumerate(each):
             tensor.data = joined[lane]
-        self._by_id[id(each[0])] = joined
+            self._by_id[id(tensor)] = joined
         return joined
 
     def of(self, tensor: Tensor) -> Tensor:
-        """The tensor (P, ...) of all lanes, given that of the first net."""
+        """The tensor (P, ...) of all lanes, given that of any net."""
         return self._by_id[id(tensor)]
+
+    def used(self, tensor: Tensor) -> Tensor:
+        """What a pass computes with: the tensor of all lanes, or what is lent in its place."""
+        found = self._lent.get(id(tensor))
+        return self._by_id[id(tensor)] if found is None else found
+
+    def instead_of(self, layer: nn.Module) -> Forward | None:
+        """What a pass does in place of a layer's lane form; None for nothing."""
+        return self._instead.get(id(layer))
+
+    @contextmanager
+    def lending(
+        self, tensors: Mapping[int, Tensor], instead: Mapping[int, Forward]
+    ) -> Iterator[None]:
+        """A block in which passes use other tensors (P, ...) and other forwards.
+
+        Args:
+            tensors: by id of the first net's.
+            instead: from activations to activations, by id of the first net's layer.
+        """
+        self._lent, self._instead = tensors, instead
+        try:
+            yield
+        finally:
+            self._lent, self._instead = {}, {}

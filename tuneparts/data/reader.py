@@ -1,0 +1,26 @@
+"""What reader processes are forked from; imported by their server alone, see `read_ahead`.
+
+A page of memory is shared with the server until somebody writes to it. What readers would import
+is therefore imported here, once for all of them, and what is here is hidden from the garbage
+collector, which would write to every object.
+"""
+
+import gc
+
+from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from tuneparts.data import config, decoding, read_ahead
+
+NEEDED = (
+    config,
+    decoding,
+    read_ahead,
+    Image,
+    BmpImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    WebPImagePlugin,
+)
+
+gc.collect()
+gc.freeze()
