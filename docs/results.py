@@ -5,6 +5,7 @@ the folders `docs/results/NAME` that `tuneparts export NAME --to results` made. 
 page is typed; a test keeps it true. `python docs/plots.py` draws its figures afterwards.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.api.published import Published
+from tuneparts.reports.always_valid import Decision
 from tuneparts.reports.compare import Comparison
 from tuneparts.reports.contrast import difference
 
@@ -34,7 +36,7 @@ def results(name: str) -> Published:
 
 def page() -> str:
     """The whole page."""
-    told = tomllib.loads((HERE / "results.toml").read_text("utf-8"))
+    told = _told()
     parts = ["# Results", told["opening"].strip(), *_claims(told["claims"])]
     for section in told["sections"]:
         parts += _section(section)
@@ -62,56 +64,70 @@ def _claims(papers: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _judged(claim: dict[str, Any]) -> tuple[str, str]:
-    """Verdict and evidence: by comparisons of released runs, or as the log has them."""
+    """Verdict and evidence: by comparisons of the run's own section, or as the log has them."""
     if "verdict" in claim:
         return claim["verdict"], claim["evidence"]
-    pairs: dict[str, list[str]] = {}
-    for name, pair in claim["pairs"]:  # those of one run are adjusted for each other
-        pairs.setdefault(name, []).append(pair)
-    parts, verdicts = [], []
-    for name, asked in pairs.items():
-        for found in _compared(name, asked, claim.get("within")):
-            verdicts.append(_verdict(found, claim["expects"]))
-            parts.append(f"`{name}`: {_gap(found)} ({found.verdict})")
+    verdicts, parts = [], []
+    for name, pair in claim["pairs"]:
+        said, gap = _said(name, pair)
+        verdicts.append(_verdict(said, claim["expects"]))
+        parts.append(f"`{name}`: {pair.replace(':', ' - ')} {gap} ({said})")
     agreed = verdicts[0] if len(set(verdicts)) == 1 else ", ".join(verdicts)
     return agreed, "; ".join(parts)
 
 
-def _verdict(found: Comparison, expected: str) -> str:
+def _verdict(said: str, expected: str) -> str:
     """Whether a comparison says what a claim expects."""
-    said = found.verdict.split(",")[0].split(" within")[0]
-    if said == expected:
-        return "holds"
-    if said.startswith("cannot tell"):
+    word = said.partition(",")[0].partition(" within")[0]
+    if word.startswith("cannot tell"):
         return "cannot tell"
     if expected == "not worse":
-        return "does not hold" if said == "worse" else "holds"
-    return "does not hold"
+        return "does not hold" if word == "worse" else "holds"
+    return "holds" if word == expected else "does not hold"
 
 
-def _gap(found: Comparison) -> str:
-    """A difference with its interval."""
-    decimals = schema.lookup(METRIC).decimals
-    gap = f"{found.one} - {found.other} {found.difference:+.{decimals}f}"
-    if found.interval is None:
-        return gap
-    return f"{gap}, {found.interval.low:+.{decimals}f} to {found.interval.high:+.{decimals}f}"
+def _said(name: str, pair: str) -> tuple[str, str]:
+    """Verdict on a pair among all of its section, and its difference with the interval."""
+    (section,) = [one for one in _told()["sections"] if one["run"] == name]
+    found = _compared(section)[pair]
+    low, high, said = found.interval, found.interval, found.verdict
+    if section.get("until_decided") == pair:
+        sequential = _decided(section)
+        low, high, said = sequential.interval, sequential.interval, sequential.verdict
+    if low is None or high is None:
+        return said, f"{found.difference:+.4f}"
+    return said or "cannot tell", f"{found.difference:+.4f}, {low.low:+.4f} to {high.high:+.4f}"
 
 
-def _compared(name: str, pairs: list[str], within: float | None) -> list[Comparison]:
+@cache
+def _told() -> dict[str, Any]:
+    return tomllib.loads((HERE / "results.toml").read_text("utf-8"))
+
+
+def _compared(section: dict[str, Any]) -> dict[str, Comparison]:
+    """All comparisons of a section, adjusted for each other."""
+    pairs = section["pairs"]
     both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
-    return results(name).compare(both, within=within, metric=METRIC)
+    found = results(section["run"]).compare(both, within=section.get("within"), metric=METRIC)
+    return dict(zip(pairs, found, strict=True))
+
+
+def _decided(section: dict[str, Any]) -> Decision:
+    """The verdict that holds although replicates were added while looking."""
+    one, other = section["until_decided"].split(":")
+    return results(section["run"]).decide((one, other), within=section["within"])
 
 
 def _section(section: dict[str, Any]) -> Iterator[str]:
     """Question, command, table, figure, verdicts and words of one run."""
-    name, metadata = section["run"], results(section["run"]).data.metadata
+    name = section["run"]
     yield f"## {section['title']}"
     needs = "TUNEPARTS_DATA=... " if section.get("needs_data") else ""
-    origin = f"digest {metadata.digest}, commit {metadata.commit[:12]}"
+    origin = json.loads((HERE / "results" / name / "provenance.json").read_text("utf-8"))
+    digest = origin["run"].rpartition("-")[2]  # as it began; replicates may have been added
     command = f"{needs}tuneparts search {section.get('command', name)}"
-    raw = f"raw data in `docs/results/{name}`"
-    yield f"`{command}` ({origin}; {raw}). {section['setting'].strip()}"
+    raw = f"commit {origin['commit']}; [raw data](results/{name})"
+    yield f"`{command}` (digest {digest}, {raw}). {section['setting'].strip()}"
     yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
     yield _table(section)
     pairs = section.get("pairs", [])
@@ -119,22 +135,21 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
         given = [f"--pairs {','.join(pairs)}"]
         given += [f"--within {section['within']}"] if "within" in section else []
         lines = [f"`tuneparts compare docs/results/{name} {' '.join(given)}`:", ""]
-        found = _compared(name, pairs, section.get("within"))
-        lines += [f"- {difference(one, METRIC)}." for one in found]
+        lines += [f"- {difference(one, METRIC)}." for one in _compared(section).values()]
         lines += _until_decided(section)
         yield "\n".join(lines)
-    yield section["words"].strip()
+    if "words" in section:
+        yield section["words"].strip()
 
 
 def _until_decided(section: dict[str, Any]) -> Iterator[str]:
     """The interval that holds although replicates were added while looking."""
     if "until_decided" in section:
-        one, other = section["until_decided"].split(":")
-        found = results(section["run"]).decide((one, other), within=section["within"])
+        found, pair = _decided(section), section["until_decided"].replace(":", " and ")
         low, high = found.interval.low, found.interval.high
         yield (
-            f"- Replicates of {one} and {other} were added while looking, so the interval above is "
-            f"too narrow; {low:+.4f} to {high:+.4f} holds: {found.verdict or 'not decided'}."
+            f"- Replicates of {pair} were added while looking, so the interval above is too "
+            f"narrow; {low:+.4f} to {high:+.4f} holds: {found.verdict or 'cannot tell'}."
         )
 
 

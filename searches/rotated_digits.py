@@ -1,4 +1,4 @@
-"""Does one partitioned run find the augmentation that random search looks for?
+"""Does one partitioned run find the augmentation, and does its retrained net beat random search?
 
 Handwritten digits, each turned by its own angle over the full circle: a net that knows this
 needs fewer examples. The small version of `random_vs_partitioned`, on data that is always there.
@@ -7,7 +7,6 @@ needs fewer examples. The small version of `random_vs_partitioned`, on data that
 import math
 
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.partition import PartitionedConfig
@@ -19,9 +18,9 @@ Mlodozeniec et al. (2023, Figure 9) train 200 nets on rotated MNIST at random au
 and compare with single partitioned runs. Here: 1,297 scikit-learn digits of 8 x 8 pixels, a net of
 13,706 parameters, 4 augmentation samples in training, ranges that a practitioner would choose (the
 paper's go up to 3), and the hyper learning rate scaled with the shorter run. Random search trains
-on 997 digits and selects on 300; validation-set optimisation holds out a fifth of the 1,297 by
-itself; the partitioned and the retrained nets use all of them. Three random trials cost half as
-much again as one partitioned run and its retrained net.
+on 997 digits and selects on 300; the partitioned and the retrained nets use all 1,297. Outside
+`paper` scale random search has two trials, which cost as much as one partitioned run and its
+retrained net: the contrast is one at equal cost. More trials would find more.
 """
 
 
@@ -35,7 +34,6 @@ def search(scale: Scale) -> Search:
         "batch_size": 50,
         "optimiser": {"lr": 0.006},
     }
-    hyper_lr = 36 / passes
     samples = {"samples": 4, "eval_samples": 4}
     plain = StandardConfig(**shared, train_on="all")
     augmented = StandardConfig(**shared, hypers={"affine": {}, **samples})
@@ -45,36 +43,30 @@ def search(scale: Scale) -> Search:
     )
     return Search(
         name="rotated_digits",
-        question="Does one partitioned run find the augmentation that random search looks for?",
+        question="Does one partitioned run find the augmentation, and does its retrained net beat "
+        "random search?",
         notes=NOTES,
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
-        compare=("partitioned", "random"),
+        compare=("partitioned_retrained", "random"),
         references=("none",),
         answer="found",
         found={"hyper/rotation": math.pi},
         passes=passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
+        seeds=scale.pick(smoke=(0,), cpu=tuple(range(10, 18)), paper=(0, 1, 2, 3, 4)),
         arms=(
             Arm(
                 name="partitioned",
                 config=PartitionedConfig(
-                    **shared,
-                    hypers={"affine": {}, **samples},
-                    hyper_lr=hyper_lr,
-                ),
-            ),
-            Arm(
-                name="validation",
-                config=ValidationConfig(
-                    **shared, hypers={"affine": {}, **samples}, hyper_lr=hyper_lr
+                    **shared, hypers={"affine": {}, **samples}, hyper_lr=36 / passes
                 ),
             ),
             Arm(
                 name="random",
                 config=augmented,
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=3, paper=200)),
+                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=2, paper=200)),
+                packed=2,
                 space={
                     f"hypers.affine.{name}": Uniform(low=0.0, high=high)
                     for name, high in ranges.items()

@@ -52,7 +52,7 @@ def test_arms_are_compared_over_their_replicates(results: tuneparts.Results) -> 
     assert [(one.one, one.other) for one in found] == [
         ("none", arm.name) for arm in results.search.arms if arm.name != "none"
     ]
-    assert all(one.verdict == "cannot tell (2 replicates)" for one in found)
+    assert all(one.verdict == "two replicates say nothing" for one in found)
     assert all(one.is_paired for one in found)
     (own,) = results.compare()
     assert (own.one, own.other) == results.search.compare
@@ -110,7 +110,12 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(
         )
         with pytest.raises(InterruptedRunError, match="tuneparts resume rotated_digits/"):
             tuneparts.run(search, workers=1, console=quiet)
-    found = tuneparts.resume(workers=1, console=quiet)
+    with pytest.raises(DataMissingError, match="no trial of rotated_digits/"):
+        tuneparts.resume(workers=1, console=quiet)  # nobody means a run that never ran
+    with pytest.raises(DataMissingError, match="has run"):
+        tuneparts.load()
+    (made,) = runs.listing(tmp_path)
+    found = tuneparts.resume(made.name, workers=1, console=quiet)
     (trial,) = records(found.run.folder / "journal.jsonl").values()
     assert trial.end is not None
     assert found.trials["test/accuracy"].tolist() == [results.best("none").loc[0, "test/accuracy"]]

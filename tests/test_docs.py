@@ -258,14 +258,43 @@ def test_every_example_is_in_the_index() -> None:
     assert [name for name in names if f"]({name})" not in index] == []
 
 
-def test_figures_of_results_are_those_of_their_tables() -> None:
-    """`python docs/plots.py` draws them anew."""
-    spec = spec_from_file_location("plots", ROOT / "docs" / "plots.py")
+def script(name: str) -> types.ModuleType:
+    """A module of docs/."""
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    plots = module_from_spec(spec)
-    spec.loader.exec_module(plots)
-    figures = plots.figures()
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_results_page_is_made_from_what_is_released() -> None:
+    """`python docs/results.py` writes it anew."""
+    assert script("results").page() == (ROOT / "docs" / "results.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "verdict"),
+    [
+        ("better", "better", "holds"),
+        ("worse", "better", "does not hold"),
+        ("equivalent within 0.01", "better", "does not hold"),
+        ("equivalent within 0.01", "equivalent", "holds"),
+        ("equivalent within 0.01", "not worse", "holds"),
+        ("worse, but within 0.01", "not worse", "does not hold"),
+        ("cannot tell", "equivalent", "cannot tell"),
+        ("cannot tell", "not worse", "cannot tell"),
+    ],
+)
+def test_a_claim_holds_only_where_its_comparison_says_so(
+    said: str, expected: str, verdict: str
+) -> None:
+    assert script("results")._verdict(said, expected) == verdict
+
+
+def test_figures_of_results_are_those_of_their_tables() -> None:
+    """`python docs/plots.py` draws them anew."""
+    figures = script("plots").figures()
     assert len(figures) > 5
     assert [path.name for path, drawn in figures.items() if path.read_text("utf-8") != drawn] == []
 
@@ -283,6 +312,37 @@ def test_tables_are_those_of_present_commands_or_say_that_they_are_not() -> None
     assert len(made) > 5
     now = {name: load.load(name, scale="cpu").digest for name, _, _ in made}
     assert [name for name, then, digest in made if (digest == now[name]) == bool(then)] == []
+
+
+def sections(path: Path) -> dict[str, str]:
+    """The text under each heading, up to the next, by the heading's anchor."""
+    parts = re.split(r"^#+ (.*)$", path.read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        a: text for head, text in zip(parts[1::2], parts[2::2], strict=True) for a in slugs(head)
+    }
+
+
+def unsourced(paragraph: str, folder: Path) -> list[str]:
+    """Numbers with decimals that none of the sections has to which a paragraph links."""
+    links = [link.split("#") for link in LINK.findall(paragraph) if "#" in link]
+    told = "".join(sections(folder / path)[anchor] for path, anchor in links)
+    numbers = re.findall(r"(?<![\w.])\d+\.\d+(?!\w)", paragraph)
+    return [one for one in numbers if not re.search(rf"(?<![\d.]){re.escape(one)}(?!\d)", told)]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=name_of)
+def test_numbers_of_a_method_stand_where_its_page_says(page: Path) -> None:
+    found = re.search(r"\*\*What we found\.\*\*.*?\n\n", page.read_text("utf-8"), re.DOTALL)
+    assert found is not None or page.name == "index.md"
+    if found is not None:
+        assert "Source: " in found[0]
+        assert unsourced(found[0], page.parent) == []
+
+
+def test_a_number_that_stands_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "log.md").write_text("# log\n\n## one thing\n\n0.95 and 1.2\n\n## other\n\n0.7\n")
+    text = "It has 0.95 and 0.7, of 1.25. Source: [log](log.md#one-thing)."
+    assert unsourced(text, tmp_path) == ["0.7", "1.25"]
 
 
 def test_every_path_of_this_repository_exists() -> None:

@@ -1,6 +1,7 @@
 """Published results: a few small files, from which everything is made again."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from tuneparts.search import runs
 from tuneparts.search.extension import extended
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
+
+ROOT = Path(__file__).parent.parent
+RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,32 @@ def published(results: api.Results, tmp_path: Path) -> api.Results:
     found = api.load(str(tmp_path / "null"))
     assert isinstance(found, Published)
     return found
+
+
+@pytest.mark.parametrize("folder", RELEASED, ids=lambda folder: folder.name)
+def test_what_we_released_is_small_and_names_no_place(folder: Path) -> None:
+    files = list(folder.iterdir())
+    assert sum(file.stat().st_size for file in files) < 500_000
+    for file in files:
+        assert not re.search(r"/(home|root|work|tmp|Users)/", file.read_text("utf-8")), file
+    found = api.load(str(folder))
+    assert found.answer
+    assert found.figure("scores").data
+
+
+def test_the_documents_quote_the_quickstart_as_it_was_released() -> None:
+    found = api.load(str(ROOT / "docs" / "results" / "rotated_digits"))
+    page = (ROOT / "docs" / "results.md").read_text("utf-8").partition("## Rotated MNIST")[0]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for _, row in found.table.iterrows():
+        score = f"{row['test/accuracy']:.3f} ± {row['test/accuracy:se']:.3f}"
+        assert score in page
+        assert score in readme
+    (verdict,) = found.compare()
+    assert verdict.interval is not None
+    for number in (verdict.difference, verdict.interval.low, verdict.interval.high):
+        assert f"{number:.3f}" in page
+        assert f"{number:.3f}" in readme
 
 
 def test_tables_verdicts_answer_and_figures_are_the_same(

@@ -1,4 +1,6 @@
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -33,3 +35,17 @@ def test_isolation_seeds_inside_and_leaves_no_trace() -> None:
     assert random.getstate() == before[0]
     assert np.random.get_state()[1].tolist() == before[1]
     assert torch.equal(torch.get_rng_state(), before[2])
+
+
+def test_threads_do_not_draw_from_each_other_s_block() -> None:
+    def drawn(seed: int) -> list[float]:
+        with seeding.isolated(seed, "init"):
+            found = []
+            for _ in range(5):
+                found.append(torch.rand(1).item())
+                time.sleep(0.001)  # others would come in between
+            return found
+
+    one_by_one = [drawn(seed) for seed in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(drawn, range(6))) == one_by_one

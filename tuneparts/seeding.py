@@ -5,7 +5,8 @@ sampling each have a stream of their own, so that adding one never shifts anothe
 """
 
 import hashlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ import numpy as np
 
 if TYPE_CHECKING:  # torch takes seconds to import, and planning a search does not need it
     import torch
+
+_ALONE = threading.RLock()
 
 
 def derive(seed: int, *stream: str | int) -> int:
@@ -36,6 +39,23 @@ def torch_generator(
 
 
 @contextmanager
+def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
+    """Have torch's global generators to oneself inside the block, and restore them after.
+
+    Other threads wait here: the generators belong to the process, so two that draw from them in
+    turn would get numbers that depend on who was faster. A thread that draws without asking here
+    is not held back.
+
+    Args:
+        devices: GPUs whose generators are restored too.
+    """
+    import torch
+
+    with _ALONE, torch.random.fork_rng(devices=list(devices)):
+        yield
+
+
+@contextmanager
 def isolated(seed: int, *stream: str | int) -> Iterator[None]:
     """Seed torch's global CPU generator inside the block and restore it after.
 
@@ -44,6 +64,6 @@ def isolated(seed: int, *stream: str | int) -> Iterator[None]:
     """
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with alone():
         torch.manual_seed(derive(seed, *stream))
         yield

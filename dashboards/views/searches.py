@@ -1,4 +1,4 @@
-"""The list of searches: how far each is, with a link to it."""
+"""The list of searches: how far each is or what it found, with a link to it."""
 
 from typing import Any
 
@@ -37,6 +37,8 @@ def _card(place: str, run: "pd.Series[Any]") -> None:
         left.markdown(f"**{parts.title(run)}** · {str(run['status']).lower()}")
         if told is not None:
             left.markdown(told.question)
+            if answer := source.answer(place, run, told):
+                left.markdown(f"**{answer}**")
         left.caption(_counts(run))
         right.link_button("Open", f"search?run={parent}")
         if run["status"] == source.RUNNING and told is not None:

@@ -161,6 +161,27 @@ def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: 
     return RunData(told, trials(place, run), steps)
 
 
+def answer(place: str, run: "pd.Series[Any]", told: ReportMetadata) -> str:
+    """The answer of a search that is over; empty where no trial of it finished."""
+    if run["status"] == RUNNING or not run["finished"]:
+        return ""
+    counts = [int(run[kind]) for kind in ("finished", "stopped", "failed", "killed")]
+    return _answer(place, (str(run["parent_run_id"]), *counts), run, told)
+
+
+@st.cache_data(max_entries=200, show_spinner="reading answers")
+def _answer(
+    place: str,
+    key: tuple[str | int, ...],  # noqa: ARG001 - it is kept by this: a run may be extended
+    _run: "pd.Series[Any]",
+    _told: ReportMetadata,
+) -> str:
+    try:
+        return run_data(place, _run, _told).answer
+    except TunepartsError:  # one bad run must not hide the others
+        return ""
+
+
 @st.cache_data(ttl=SECONDS, max_entries=50, show_spinner="reading the trial")
 def trial(place: str, run_id: str) -> tuple[dict[str, object], pd.DataFrame] | None:
     """A trial's row and steps; None when there is no such trial."""

@@ -69,7 +69,7 @@ def test_a_plan_is_also_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan["arms"][0]["hours"] == pytest.approx(20 * 2 / 3600)
 
 
-ARMS = {"partitioned": 1, "validation": 1, "random": 2, "none": 1, "partitioned_retrained": 1}
+ARMS = {"partitioned": 1, "random": 2, "none": 1, "partitioned_retrained": 1}
 
 
 def test_programs_get_no_nan_and_people_get_whole_lines_in_a_pipe(

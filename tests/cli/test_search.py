@@ -13,6 +13,7 @@ from tuneparts.config import Config
 from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
+from tuneparts.tracking import record
 
 LOCAL = verb.Place(is_local=True)
 ARGUMENTS = {
@@ -90,6 +91,21 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
     monkeypatch.setattr(Config, "model_validate", classmethod(validating))
     verb.search("rotated_digits", **ARGUMENTS)
     assert counts == {"parsed": 1, "read": 0, "tabled": 1, "answered": 1}
+
+
+def test_the_end_names_the_experiment_on_a_server_and_else_the_verb(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = running.create(load.load("rotated_digits", scale="smoke", arms=["none"]))
+    assert verb.where_to_look(run) == "MLflow UI   tuneparts ui --open"
+    monkeypatch.setenv("TUNEPARTS_TRACKING_URI", "https://me:hunter2@mlflow.example/")
+    assert "hunter2" not in verb.where_to_look(run)
+    assert verb.where_to_look(run).endswith("mlflow.example")  # it has not answered yet
+    known = record.create(run.folder, 0.0)
+    known.experiment = "7"
+    known.save()
+    link = "mlflow.example/#/experiments/7/runs?workflowType=machine_learning"
+    assert verb.where_to_look(run).endswith(link)
 
 
 def test_a_cluster_that_does_not_answer_leaves_nothing_behind(results: Path) -> None:

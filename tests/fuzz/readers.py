@@ -130,7 +130,7 @@ def run_maps(folder: Path) -> Attempt:
     good = {
         "key": "k", "start": 1.5, "ending": ["KILLED", 2.5], "answer": "a", "artifacts": ["report"],
         "tags": {str(TRIAL): {"selected": "yes"}}, "store": "sqlite:///x", "parent": "p",
-        "position": 12, "trials": {str(TRIAL): "r"},
+        "experiment": "3", "position": 12, "trials": {str(TRIAL): "r"},
     }  # fmt: skip
 
     def attempt(rng: random.Random) -> None:

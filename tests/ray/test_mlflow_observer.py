@@ -168,7 +168,9 @@ def test_a_config_that_a_population_perturbs_is_a_metric(observe, make_trial, ur
 
 def test_an_experiment_of_others_keeps_its_description(observe, make_trial, uri: str) -> None:
     client = store.client(uri)
-    theirs = client.create_experiment("shared", tags={"mlflow.note.content": "ours"})
+    theirs = client.create_experiment(
+        "shared", store.artifact_root(uri), tags={"mlflow.note.content": "ours"}
+    )
     observer = observe("shared")
     trial = make_trial("a1")
     observer.on_trial_start(0, [], trial)

@@ -9,7 +9,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports import compare
 from tuneparts.reports.compare import holm
 from tuneparts.reports.metadata import ArmMetadata
-from tuneparts.reports.rendering import to_markdown
+from tuneparts.reports.rendering import NOTHING, to_markdown
 
 ARMS = ("a", "b", "c")
 
@@ -84,9 +84,13 @@ def test_a_small_difference_can_be_shown_and_shown_to_be_small(search):
 def test_two_replicates_say_nothing(search):
     data = selected({"a": [0.9, 0.91], "b": [0.1, 0.11]})
     found = one(compare.compare(data, search, [("a", "b")], within=0.5))
-    assert found.verdict == "cannot tell (2 replicates)"
+    assert found.verdict == "two replicates say nothing"
+    assert found.interval is None
+    assert math.isnan(found.p_value)
+    assert math.isnan(found.effect)
     table = compare.table([found], search, metric="test/accuracy", within=0.5)
-    assert "Fewer than 3 replicates say nothing." in table.notes
+    texts = {column.header: column.cells[0].text for column in table.columns}
+    assert texts["interval"] == texts["p"] == texts["p equivalent"] == texts["effect"] == NOTHING
     assert "a - b" in to_markdown([table])
 
 

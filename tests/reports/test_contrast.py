@@ -33,11 +33,24 @@ def test_the_first_sentence_is_the_contrast_and_the_second_the_best_arm(scored) 
     assert "oracle" not in second
 
 
+def test_the_difference_of_the_best_pair_is_told_once(scored) -> None:
+    data = scored({**THREE, "c": {0: 0.91, 1: 0.7, 2: 0.5}, "none": {0: 0.5, 1: 0.52, 2: 0.51}})
+    told = declared(data, compare=("a", "b"), references=("none",)).answer
+    assert told.count("interval") == told.count("0.1000") == 1
+    assert told.split(". ")[1].startswith("a has the highest mean test accuracy, 0.9100 ")
+    assert ", before b, 0.8100 " in told
+    assert told.endswith("; it cannot be told apart from c.")
+    other = declared(data, compare=("b", "c"), references=("none",)).answer
+    assert "a has the highest" in other
+    assert other.count("interval") == 2  # of another pair
+
+
 def test_two_replicates_say_nothing(scored) -> None:
     data = scored({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
-    first = declared(data, compare=("a", "b")).answer.split(". ")[0]
-    assert "two replicates say nothing" in first
-    assert "interval" not in first
+    text = declared(data, compare=("a", "b")).answer
+    assert "two replicates say nothing" in text.split(". ")[0]
+    assert text.count("nothing") == 1
+    assert "interval" not in text
 
 
 def test_equivalence_is_said_where_it_is_shown(scored) -> None:
@@ -82,7 +95,7 @@ def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
 
 def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
     search = load.load("rotated_digits", scale="smoke")
-    assert search.compare == ("partitioned", "random")
+    assert search.compare == ("partitioned_retrained", "random")
     plain = search.replaced({"compare": (), "answer": "difference"})
     assert plain.digest == search.digest
     assert load.load("rotated_digits", scale="smoke", arms=["none"]).compare == ()

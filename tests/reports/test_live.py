@@ -39,18 +39,18 @@ def test_counts_best_and_share_follow_the_events(view: LiveView) -> None:
         view.on_event(TrialStarted(trial, {}, 0.0))
     view.on_event(Row(a, 10, {"val/accuracy": 0.25}, 0.0))
     view.on_event(Row(b, 10, {"val/accuracy": 0.75}, 0.0))
-    # two of six trials of 20 passes each are half way: 20 of 120 passes
-    assert view.fraction == pytest.approx(20 / (20 * 6))
+    # two of five trials of 20 passes each are half way: 20 of 100 passes
+    assert view.fraction == pytest.approx(20 / (20 * 5))
     view.on_event(TrialEnded(a, "failed", 0.0, "why"))
     view.on_event(TrialEnded(b, "finished", 0.0))
-    assert view.fraction == pytest.approx(40 / (20 * 6))
+    assert view.fraction == pytest.approx(40 / (20 * 5))
     words = line_of(view, "random")
     assert "0.7500" in words
     assert "1/2" in words
     assert words[2:4] == ["100", "%"]
     assert words[-2] == "1"  # failed
     view.on_event(TrialRetried(a, 0.0))
-    assert view.fraction == pytest.approx((20 + 10) / (20 * 6))
+    assert view.fraction == pytest.approx((20 + 10) / (20 * 5))
 
 
 def test_running_and_waiting_are_apart(view: LiveView) -> None:
@@ -63,7 +63,7 @@ def test_running_and_waiting_are_apart(view: LiveView) -> None:
     assert "1 running, 1 waiting" in text(view)
     assert line_of(view, "random")[4:6] == ["1", "1"]
     view.on_event(TrialEnded(trials[0], "finished", 0.0))
-    assert "1 of 6 trials done, 1 waiting" in text(view)
+    assert "1 of 5 trials done, 1 waiting" in text(view)
 
 
 def test_a_trial_at_a_rung_waits(null_search, null_arm) -> None:
@@ -135,7 +135,7 @@ def test_a_resumed_run_counts_time_left_from_what_it_had(view: LiveView) -> None
     assert "left" not in text(view)
     later = time.time() + 1
     view.on_event(TrialStarted(now, {}, later))
-    assert view._fraction_at_start == pytest.approx(1 / 6)
+    assert view._fraction_at_start == pytest.approx(1 / 5)
     view.on_event(Row(now, 10, {}, later))
     assert "left" in text(view)
 
@@ -155,11 +155,11 @@ def test_a_line_per_tenth_where_there_is_no_terminal(search: Search) -> None:
     later = time.time() + 1
     with LiveView(search, console) as view:
         view.on_event(Row(TrialId("none", 0, 0), 20, {}, 0.0))  # of a run that is resumed
-        for arm in ("partitioned", "validation"):
+        for arm in ("partitioned", "partitioned_retrained"):
             for step in range(1, 21):
                 view.on_event(Row(TrialId(arm, 0, 0), step, {}, later))
             view.on_event(TrialEnded(TrialId(arm, 0, 0), "finished", later))
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "starting"
-    assert [line[:5] for line in lines[1:]] == [" 20 %", " 30 %", " 40 %", " 50 %"]
+    assert [line[:5] for line in lines[1:]] == [" 30 %", " 40 %", " 50 %", " 60 %"]
     assert all("elapsed, about" in line and "running" in line for line in lines[1:])

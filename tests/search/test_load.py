@@ -1,5 +1,7 @@
+import importlib
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from tuneparts.search import code, load
 from tuneparts.search.spec import Search
 
 FILES = load.available()
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
@@ -267,3 +270,22 @@ def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
 def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:
     with pytest.raises((ConfigError, UnknownNameError), match=said):
         load.check("rotated_digits", **options)
+
+
+def test_a_script_may_import_its_own_search_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "imported_before.py"
+    text = (ROOT / "examples" / "own_net.py").read_text("utf-8")
+    file.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = importlib.import_module("imported_before")
+    monkeypatch.setitem(sys.modules, "imported_before", mine)  # and forgotten after this test
+    nets = [arm.config.net.name for arm in load.load(str(file), scale="smoke").arms]
+    assert any(name.startswith("imported_before:") for name in nets)
+    assert sys.modules["imported_before"] is not mine  # it may have been edited since
+    again = sys.modules["imported_before"]
+    file.write_text(f"{text}\n1 / 0\n")
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        load.load(str(file), scale="smoke")
+    assert sys.modules["imported_before"] is again

@@ -243,12 +243,9 @@ def test_trials_on_the_command_line_are_up_to_the_algorithm(tmp_path) -> None:
     assert trials == {"fixed": 1, "random": 5, "optuna": 5, "asha": 5, "pbt": 4}
 
 
-@pytest.mark.parametrize(
-    ("name", "digest"),
-    [("rotated_digits", "0dad86c623b4"), ("partition_sensitivity", "5e682b1ebc33")],
-)
-def test_digests_are_those_of_the_closed_lists(name: str, digest: str) -> None:
-    """They were computed when kinds were a closed union, and data was fixed."""
+def test_a_digest_is_that_of_the_closed_lists() -> None:
+    """It was computed when kinds were a closed union, and data was fixed."""
+    name, digest = "partition_sensitivity", "5e682b1ebc33"
     assert load.load(name, scale="smoke", changes=["data.seed=0"]).digest == digest
     assert load.load(name, scale="smoke").digest != digest
 

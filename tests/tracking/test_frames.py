@@ -63,7 +63,7 @@ def test_runs_of_others_in_the_same_store_are_left_alone(
     uri: str, tmp_path: Path, track: Track, events: list[Event]
 ) -> None:
     client = store.client(uri)
-    experiment = client.create_experiment("toy")
+    experiment = client.create_experiment("toy", store.artifact_root(uri))
     parent = track(uri, tmp_path / "one", "toy", events)
     client.create_run(experiment)
     client.create_run(experiment, tags={"mlflow.parentRunId": parent})

@@ -15,7 +15,7 @@ def test_a_folder_without_map_has_none(tmp_path: Path) -> None:
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     made = record.create(tmp_path / "new", 1.5)
     assert record.load(tmp_path / "new") == made
-    made.parent = "abc"
+    made.parent, made.experiment = "abc", "12"
     made.trials[TrialId("random_x", 3, 12)] = "def"
     made.save()
     assert record.load(tmp_path / "new") == made
@@ -54,6 +54,7 @@ def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
         ("tags", {"../a": {}}),
         ("answer", ["a"]),
         ("store", None),
+        ("experiment", "3/../4"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(tmp_path: Path, field: str, value: object) -> None:

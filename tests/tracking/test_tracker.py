@@ -361,7 +361,7 @@ def test_a_deleted_experiment_comes_back(
     make_tracker: MakeTracker, feed: Feed, uri: str, folder: Path, events: list[Event]
 ) -> None:
     client = store.client(uri)
-    client.delete_experiment(client.create_experiment("toy"))
+    client.delete_experiment(client.create_experiment("toy", store.artifact_root(uri)))
     assert feed(make_tracker(), events).close() == []
     assert len(frames.runs(uri)) == 1
 

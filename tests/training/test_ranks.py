@@ -94,7 +94,7 @@ def test_shares_of_rows_cover_a_batch_once() -> None:
 def test_a_method_that_cannot_says_so_before_it_starts() -> None:
     changes = ["validation.resources.gpus=2"]
     with pytest.raises(ConfigError, match="uses at most 1 GPU, but `validation` reserves 2"):
-        load.load("rotated_digits", scale="smoke", changes=changes)
+        load.load("random_vs_partitioned", scale="smoke", changes=changes)
     with pytest.raises(ConfigError, match="or whole ones"):
         load.load("rotated_digits", scale="smoke", changes=["none.resources.gpus=1.5"])
 

@@ -152,7 +152,7 @@ def test_a_compiled_net_learns_the_same(task: Task) -> None:
 
 def test_a_search_gives_its_runtime_to_arms_without() -> None:
     plain = load.load("rotated_digits", scale="smoke")
-    changes = ["runtime.precision=bf16", "random.runtime.precision=tf32"]
+    changes = ["random.packed=1", "runtime.precision=bf16", "random.runtime.precision=tf32"]
     search = load.load("rotated_digits", scale="smoke", changes=changes)
     found = {arm.name: arm.config.runtime.precision for arm in search.arms}
     assert found.pop("random") == "tf32"

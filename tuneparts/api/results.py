@@ -34,13 +34,14 @@ def load(name: str | None = None) -> "Results":
 
     Args:
         name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest of
-            all. Or the folder of published results.
+            all. Or the folder of published results. A run of which no trial ever ran is found by
+            its full name only.
     """
     from tuneparts.api.published import Published, is_published
 
     if name is not None and is_published(name):
         return Published(Path(name))
-    return Results(runs.named(settings.current().results_dir, name))
+    return Results(runs.named(settings.current().results_dir, name, begun=True))
 
 
 class Results:

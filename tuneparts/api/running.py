@@ -105,7 +105,8 @@ def resume(
     """Continue a run; one that is already done only gets its report again.
 
     Args:
-        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest.
+        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest. A
+            run of which no trial ever ran is found by its full name only.
         executor: As of `run`; it need not be the one that the run began with.
         address: As of `run`.
         workers: As of `run`.
@@ -118,7 +119,7 @@ def resume(
         InterruptedRunError: Ctrl-C; nothing is lost.
     """
     return execute(
-        runs.named(settings.current().results_dir, name),
+        runs.named(settings.current().results_dir, name, begun=True),
         executor=executor,
         address=address,
         workers=workers,

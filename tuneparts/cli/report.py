@@ -1,7 +1,6 @@
 """`tuneparts report | compare | ranks`: print what runs have found."""
 
 import dataclasses
-import math
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -113,8 +112,6 @@ def compare(
     found = results.compare(asked, against=against, metric=metric, within=within)
     if form is not Form.TABLE:
         rows = [dataclasses.asdict(one) for one in found]
-        for row in rows:  # JSON has no NaN
-            row |= {"effect": None if math.isnan(row["effect"]) else row["effect"]}
         write_rows(form, "comparisons", rows, run=results.name, metric=metric)
         return
     margin = results.data.metadata.within if within is None else within

@@ -12,6 +12,7 @@ from tuneparts.cli import signals
 from tuneparts.cli.output import Form, terminal
 from tuneparts.errors import AllFailedError, ConfigError, InterruptedRunError
 from tuneparts.executors.choice import suited
+from tuneparts.redaction import redact
 from tuneparts.search import load, runs
 
 if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
@@ -191,10 +192,26 @@ def execute(
         except InterruptedRunError as error:
             console.print(str(error), highlight=False, soft_wrap=True)
             raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
-    console.print("MLflow UI   tuneparts ui --open", highlight=False)
+    console.print(where_to_look(made), highlight=False, markup=False, soft_wrap=True)
     if form is not Form.TABLE:
         report.write(results, form)
     _refuse_nothing(results)
+
+
+def where_to_look(run: runs.Run) -> str:
+    """Where MLflow shows a run: a link to its experiment on a server, else the verb that serves it.
+
+    The server is not asked: the run's folder knows the experiment since it was tracked.
+    """
+    from tuneparts.tracking import card, record, store
+
+    uri = settings.current().tracking_uri
+    if not store.is_server(uri):
+        return "MLflow UI   tuneparts ui --open"
+    known, server = record.load(run.folder), redact(uri).rstrip("/")
+    if known is None or known.experiment is None:
+        return f"MLflow      {server}"
+    return f"MLflow      {server}/{card.run_link(known.experiment, '')}"
 
 
 def _refuse_nothing(results: "Results") -> None:

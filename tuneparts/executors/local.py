@@ -7,11 +7,13 @@ is started again from the last checkpoint, as Ray does it. Workers die with the 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,6 +40,7 @@ _PAUSE = 1.0
 """Seconds before storage that did not answer is tried again."""
 _LOOK = 1.0
 """Seconds between two looks at workers that say nothing."""
+_STARTING = threading.Lock()
 
 
 def run(
@@ -196,6 +199,23 @@ def _share(plan: Plan, segment: Segment) -> dict[str, Any]:
     return {"threads": max(1, int(resources.cpus)), "gpus": resources.gpus}
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a process start without running the script again that called us.
+
+    `multiprocessing` would import the main script into every worker, so that one without
+    `if __name__ == "__main__":` starts a search in each. Ours need nothing of it: what a search
+    brings along is imported by its own name.
+    """
+    with _STARTING:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
 class _Worker:
     """A process of the pool, seen from the driver."""
 
@@ -206,7 +226,8 @@ class _Worker:
         context.set_forkserver_preload([__name__])
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, setting))
-        self._process.start()
+        with _without_main():
+            self._process.start()
         theirs.close()  # so that reading from a dead worker ends instead of waiting
         self.is_ready = False
         self.segment: Segment | None = None
@@ -227,8 +248,8 @@ class _Worker:
                 self._process.join()
                 raise WorkerError(
                     "a worker process must be able to start, but it ended with code "
-                    f"{self._process.exitcode} before its first trial. If this is a script of "
-                    "yours, call it under `if __name__ == '__main__':`, or use `workers=1`."
+                    f"{self._process.exitcode} before its first trial. Its last words "
+                    "are above; `workers=1` runs the trials in this process."
                 ) from None
             return None
         self.is_ready, self.since = True, time.monotonic()

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tuneparts import seeding
+
 _WIDEST = 256
 """Channels of a convolution up to which pixel by pixel is quicker: at 512 it takes half as long
 again, for batches of 8 and of 32."""
@@ -83,7 +85,7 @@ def _reorder_first(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
 def _runs(net: nn.Module, in_shape: tuple[int, ...]) -> bool:
     """Whether a net of one's own works so; a `view` across channels and pixels does not."""
     called = copy.deepcopy(net).cpu().eval()
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), seeding.alone():
         try:
             called(channels_last(torch.zeros(2, *in_shape)))
         except RuntimeError:

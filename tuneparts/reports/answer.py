@@ -5,12 +5,12 @@ zero; the comparisons are those of `verdict`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.contrast import nothing_said
+from tuneparts.reports.compare import nothing_said
 from tuneparts.reports.statistics import Difference
 from tuneparts.reports.tables import label, number, spread
 from tuneparts.reports.verdict import Verdict
@@ -19,12 +19,13 @@ _MOST_NAMED = 3
 """Arms that are named where many cannot be told apart; the table has all of them."""
 
 
-def answer(verdict: Verdict, summary: pd.DataFrame) -> str:
+def answer(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
     """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
 
     Args:
         verdict: The arms compared by the metric that the answer is about.
         summary: One row per arm, as `select.summarise` gives it.
+        told: Two arms whose difference has been told already; it is not said twice.
     """
     by_arm = summary.set_index("arm")
     arms, metric = verdict.ranked, verdict.metric
@@ -34,11 +35,11 @@ def answer(verdict: Verdict, summary: pd.DataFrame) -> str:
         rest = "no other arm has any" if len(summary) > 1 else "there is no other arm"
         parts = [f"{arms[0]} has {label(metric)} {_score(by_arm, arms[0], metric)}; {rest}"]
     else:
-        parts = [_comparison(by_arm, verdict)]
+        parts = [_comparison(by_arm, verdict, told)]
     return "; ".join([*parts, *_gaps(summary)]) + "."
 
 
-def _comparison(summary: pd.DataFrame, verdict: Verdict) -> str:
+def _comparison(summary: pd.DataFrame, verdict: Verdict, told: Collection[str]) -> str:
     metric = verdict.metric
     first, second = verdict.ranked[:2]
     gap = verdict.gaps[second]
@@ -46,18 +47,21 @@ def _comparison(summary: pd.DataFrame, verdict: Verdict) -> str:
     lead = f"{first} has the {best} mean {label(metric)}, {_score(summary, first, metric)}"
     cost = f"at {_bill(summary, first)} passes per seed against {_bill(summary, second)}"
     rival = f"{second}, {_score(summary, second, metric)}"
+    is_told = {first, second} == set(told)
     if gap.interval is None:
-        return f"{lead}, before {rival}, {cost}; {nothing_said(gap.num)}"
+        rest = "" if is_told else f"; {nothing_said(gap.num)}"
+        return f"{lead}, before {rival}, {cost}{rest}"
     distance = f"{_gap(gap, metric, len(verdict.gaps))}, {cost}"
     others = [name for name in verdict.alike if name != second]
-    if second in verdict.alike:
+    if second in verdict.alike and not is_told:
         also = f" (nor from {_listed(others)})" if others else ""
         return f"{lead}, but cannot be told apart from {rival}{also}: {distance}"
     # An arm further behind may still be too uncertain to be told from the first.
     unknown = [name for name, other in verdict.gaps.items() if other.interval is None]
     rest = f"; it cannot be told apart from {_listed(others)}" if others else ""
     rest += f"; too few replicates of {_listed(unknown)} allow no comparison" if unknown else ""
-    return f"{lead}, and is ahead of {rival}: {distance}{rest}"
+    ahead = f"before {rival}, {cost}" if is_told else f"and is ahead of {rival}: {distance}"
+    return f"{lead}, {ahead}{rest}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
 FEWEST = 3
 """Replicates below which nothing is said: an interval over two is as wide as any difference."""
+_NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class Comparison:
     difference: float
     """Mean of the first minus mean of the second."""
     interval: Interval | None
-    """Of the difference, at the level at which this comparison was decided."""
+    """Of the difference, at the level at which this comparison was decided; None below `FEWEST`."""
     p_value: float
-    """Of no difference, adjusted for the number of comparisons."""
+    """Of no difference, adjusted for the number of comparisons; NaN below `FEWEST`."""
     p_equivalent: float | None
     """Of a difference beyond the margin, adjusted likewise; None without a margin."""
     effect: float
     """Difference in standard deviations of the paired differences; NaN where they are not paired
-    or do not vary."""
+    or do not vary, and below `FEWEST`."""
     improvement: float
     """Share of pairs of replicates in which the first is better, ties counted half."""
     num: int
@@ -112,7 +113,7 @@ def verdicts(
     found = [contrast(scores[one], scores[other]) for one, other in pairs]
     different, levels = holm([_p_different(gap) for gap in found])
     same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in found])
-    return [
+    told = [
         Comparison(
             one=one,
             other=other,
@@ -128,6 +129,29 @@ def verdicts(
         )
         for i, ((one, other), gap) in enumerate(zip(pairs, found, strict=True))
     ]
+    return [one if one.num >= FEWEST else _silent(one) for one in told]
+
+
+def _silent(found: Comparison) -> Comparison:
+    """A comparison over too few replicates, without numbers that would seem to tell something."""
+    return replace(
+        found,
+        interval=None,
+        p_value=math.nan,
+        p_equivalent=None if found.p_equivalent is None else math.nan,
+        effect=math.nan,
+        verdict=nothing_said(found.num),
+    )
+
+
+def nothing_said(num: int) -> str:
+    """What to say of too few replicates.
+
+    Example:
+        >>> nothing_said(2)
+        'two replicates say nothing'
+    """
+    return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
 
 
 def holm(p_values: Sequence[float], mistakes: float = MISTAKES) -> tuple[list[float], list[float]]:
@@ -168,7 +192,7 @@ def table(
     for one in comparisons:
         gap = f"{one.difference:+.{decimals}f}"
         bounds = NOTHING
-        if one.interval is not None and one.num >= FEWEST:
+        if one.interval is not None:
             bounds = f"{one.interval.low:+.{decimals}f} to {one.interval.high:+.{decimals}f}"
         rows.append(
             [
@@ -176,9 +200,9 @@ def table(
                 one.verdict,
                 gap,
                 bounds,
-                f"{one.p_value:.3g}",
-                NOTHING if one.p_equivalent is None else f"{one.p_equivalent:.3g}",
-                NOTHING if math.isnan(one.effect) else f"{one.effect:+.2f}",
+                _shown(one.p_value, ".3g"),
+                _shown(one.p_equivalent, ".3g"),
+                _shown(one.effect, "+.2f"),
                 f"{one.improvement:.2f}",
                 str(one.num),
             ]
@@ -193,8 +217,6 @@ def table(
         "effect: standard deviations of the paired differences; P(better): share of replicates in "
         "which the first arm is better.",
     ]
-    if any(one.num < FEWEST for one in comparisons):
-        notes.append(f"Fewer than {FEWEST} replicates say nothing.")
     told = [one for one in metadata.history if UNTIL_DECIDED in one]
     if told:
         pair = told[-1].partition(UNTIL_DECIDED)[2].split()[0].rstrip(";")
@@ -214,11 +236,13 @@ def table(
     )
 
 
+def _shown(value: float | None, form: str) -> str:
+    return NOTHING if value is None or math.isnan(value) else format(value, form)
+
+
 def _verdict(
     gap: Contrast, p_different: float, p_same: float, within: float | None, *, is_up: bool
 ) -> str:
-    if gap.num < FEWEST:
-        return f"cannot tell ({gap.num} replicate{'s' * (gap.num != 1)})"
     is_equivalent = within is not None and p_same <= MISTAKES
     if p_different <= MISTAKES:
         word = "better" if (gap.mean > 0) == is_up else "worse"

@@ -11,13 +11,11 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.reports import equivalents
-from tuneparts.reports.compare import FEWEST, Comparison, compare
+from tuneparts.reports.compare import FEWEST, Comparison, compare, nothing_said
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import estimate, student_interval
 from tuneparts.reports.tables import label, number
-
-_NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
 
 
 def sentence(
@@ -50,22 +48,12 @@ def sentence(
     return "; ".join([*sentences, *bounds]) + "."
 
 
-def nothing_said(num: int) -> str:
-    """What to say of too few replicates.
-
-    Example:
-        >>> nothing_said(2)
-        'two replicates say nothing'
-    """
-    return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
-
-
 def difference(found: Comparison, metric: str) -> str:
     """A comparison in words, with its interval."""
     quantity = schema.lookup(metric)
     pair = f"{found.one} - {found.other}"
     gap = f"{label(metric)} of {pair} is {found.difference:+.{quantity.decimals}f}"
-    if found.num < FEWEST or found.interval is None:
+    if found.interval is None:
         return f"{gap}, but {nothing_said(found.num)}"
     low, high = (f"{x:+.{quantity.decimals}f}" for x in (found.interval.low, found.interval.high))
     how = f"paired over {found.num} replicates" if found.is_paired else "replicates not matched"

@@ -1,7 +1,7 @@
 """What reports are made from: the frames of a run with the metadata of its search."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -77,7 +77,8 @@ class RunData:
         metric = self.answer_metric
         with schema.using(*self.metadata.metrics):
             first = contrast.sentence(self.trials, self.selected, self.metadata, metric)
-            return " ".join(filter(None, [first, self._answer(metric)]))
+            told = self.metadata.compare if first else ()
+            return " ".join(filter(None, [first, self._answer(metric, told)]))
 
     @property
     def answer_metric(self) -> str:
@@ -85,15 +86,20 @@ class RunData:
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
         return own if usual not in self.trials and own in self.trials else usual
 
-    def _answer(self, metric: str) -> str:
-        """One sentence for the arms of each set of examples that arms are judged on."""
+    def _answer(self, metric: str, told: Collection[str]) -> str:
+        """One sentence for the arms of each set of examples that arms are judged on.
+
+        Args:
+            metric: by which.
+            told: two arms whose difference has been told already.
+        """
         groups: dict[str, list[ArmMetadata]] = {}
         for arm in self.metadata.arms:
             if arm.name not in self.metadata.references and arm.competes:
                 groups.setdefault(arm.judged_on, []).append(arm)
         competing = sum(map(len, groups.values()))
         if not groups or (len(groups) == 1 and competing == len(self.metadata.arms)):
-            return answer.answer(self.verdict(metric), self.summary)
+            return answer.answer(self.verdict(metric), self.summary, told=told)
         answers = []
         for judged_on, arms in groups.items():
             names = [arm.name for arm in arms]
@@ -103,8 +109,8 @@ class RunData:
                 metric,
             )
             # What failed in a reference arm is told too.
-            told = self.summary["arm"].isin(names) | (len(groups) == 1)
-            text = answer.answer(verdict, self.summary[told])
+            shown = self.summary["arm"].isin(names) | (len(groups) == 1)
+            text = answer.answer(verdict, self.summary[shown], told=told)
             where = f"With {judged_on or 'the data as it is'}: " if len(groups) > 1 else ""
             answers.append(where + text)
         return " ".join(answers)

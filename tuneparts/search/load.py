@@ -252,12 +252,15 @@ def _module(path: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    before = sys.modules.pop(name, None)
     if name == path.stem:
         sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
+        if before is not None:
+            sys.modules[name] = before
         raise
     if not callable(getattr(module, "search", None)):
         raise ConfigError(f"a search file defines `search(scale) -> Search`, but {path} does not.")
@@ -265,8 +268,14 @@ def _module(path: Path) -> Any:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether a file can be imported by its name without hiding another module of that name."""
+    """Whether a file can be imported by its name without hiding another module of that name.
+
+    A script may have imported the file itself; then it is imported anew, for it may have changed.
+    """
     name = path.stem
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is not None and Path(file).resolve() == path.resolve():
+        return True
     if "." in name or name in {*sys.stdlib_module_names, *sys.modules}:
         return False
     installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]

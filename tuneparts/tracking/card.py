@@ -252,6 +252,8 @@ def _report_link(experiment_id: str, run_id: str) -> str:
 def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
     """A run's page, as a fragment of the UI's own address: it works wherever the UI is served.
 
+    Without a run it is the list of the experiment's runs.
+
     Example:
         >>> run_link("3", "c0ffee")
         '#/experiments/3/runs/c0ffee?workflowType=machine_learning'

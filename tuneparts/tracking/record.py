@@ -51,6 +51,8 @@ class Record:
     """Tags that were added to trials after they ended."""
     store: str = ""
     """Which store the rest of the fields is about; a password in its URI is masked."""
+    experiment: str | None = None
+    """MLflow's id of the experiment; None in files of older versions."""
     parent: str | None = None
     """MLflow's run id of the search."""
     trials: dict[TrialId, str] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class Record:
             "artifacts": self.artifacts,
             "tags": {str(trial): redactor.texts(tags) for trial, tags in self.tags.items()},
             "store": self.store,
+            "experiment": self.experiment,
             "parent": self.parent,
             "position": self.position,
             "trials": {str(trial): run_id for trial, run_id in self.trials.items()},
@@ -124,6 +127,7 @@ def _parse(folder: Path, content: dict[str, Any]) -> Record:
     Fields that files of older versions lack get their defaults.
     """
     start, answer, ending = (content.get(name) for name in ("start", "answer", "ending"))
+    experiment = content.get("experiment")
     if answer is not None and not isinstance(answer, str):
         raise ValueError(f"the answer is text, but got {answer!r:.100}")
     return Record(
@@ -138,6 +142,7 @@ def _parse(folder: Path, content: dict[str, Any]) -> Record:
             for trial, tags in content.get("tags", {}).items()
         },
         store=_text(content.get("store", "")),
+        experiment=None if experiment is None else _id(experiment),
         parent=None if content["parent"] is None else _id(content["parent"]),
         trials={TrialId.parse(text): _id(run_id) for text, run_id in content["trials"].items()},
         position=int(_number(content.get("position", 0))),

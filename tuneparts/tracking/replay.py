@@ -253,6 +253,7 @@ class Replay:
                 self._survey()
             if self.parent is None:
                 self._create_parent()
+            self._record.experiment = self._experiment_id
             self._introduce(str(self.parent))
         except Exception as error:
             if store.is_curable(error):

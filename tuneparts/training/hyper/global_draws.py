@@ -64,6 +64,6 @@ def _seeded_by(generator: torch.Generator) -> Iterator[None]:
     device = generator.device
     drawn = torch.randint(2**62, (), generator=generator, device=device)
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    with seeding.alone(devices):
         torch.manual_seed(int(drawn))
         yield
