@@ -109,7 +109,7 @@ def test_a_script_is_imported_by_the_name_of_its_file(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     subprocess.run([sys.executable, script, tmp_path / "run"], check=True, timeout=120)
-    assert [path.name for path in (tmp_path / "run" / "code").iterdir()] == ["script.py"]
+    assert [path.name for path in (tmp_path / "run" / "code").glob("*.py")] == ["script.py"]
     text = (tmp_path / "run" / "journal.jsonl").read_text()
     assert '"method": "script:Mine"' in text
     assert text.count('"finished"') == 2
