@@ -59,7 +59,7 @@ class Tuned(Config):
     paper_space: dict[str, Any] | None = None
     """The same in the ranges that a paper printed."""
     packed: int = 1
-    """Standard trials that train together, where the net gains by it."""
+    """Trials of a seed that train together, where the net gains by it."""
 
     def arms(self, scale: Scale) -> tuple[Arm, ...]:
         """Every method and every algorithm, each with its tuning."""
@@ -140,8 +140,7 @@ class Tuned(Config):
     ) -> tuple[Arm, Arm]:
         leader = f"tune_{name}"
         whole = config.replaced({"train_on": "all"})
-        together = isinstance(config, StandardConfig) and isinstance(algorithm, ASKED_AT_ONCE)
-        packed = self.packed if together else 1
+        packed = self.packed if isinstance(algorithm, ASKED_AT_ONCE) else 1
         return (
             Arm(name=leader, config=config, algorithm=algorithm, space=dict(space), packed=packed),
             Arm(name=name, config=whole, follows=leader, adopts="config", fresh_seed=True),
