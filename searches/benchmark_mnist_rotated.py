@@ -13,14 +13,14 @@ from tuneparts.search.spec import Scale, Search
 check = mnist.check
 NOTES = """
 At `cpu` scale 5,000 training and 1,000 validation images of 14 x 14 pixels, 2,000 test images, a
-net of 15,114 weights, batches of 50, 4 augmentation samples in training and 8 in scoring.
+net of 15,114 weights, batches of 50, 2 augmentation samples in training and 8 in scoring.
 """
 
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
     passes = scale.pick(smoke=16, cpu=1200, paper=60_000)
-    samples = mnist.samples(scale)
+    samples = mnist.samples(scale, cpu=2)
     setting = Tuned(
         shared={
             "passes": passes,

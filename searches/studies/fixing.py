@@ -33,7 +33,7 @@ class Fixing(Config):
     def pretrain(self) -> int:
         """Passes before weights become Gaussians."""
         if self.harder:
-            return self.scale.pick(smoke=10, cpu=6000, paper=35_000)
+            return self.scale.pick(smoke=10, cpu=3000, paper=35_000)
         if self.converged:
             return self.scale.pick(smoke=10, cpu=4000, paper=35_000)
         return self.scale.pick(smoke=10, cpu=800, paper=10_500)
@@ -41,7 +41,7 @@ class Fixing(Config):
     @property
     def passes(self) -> int:
         """Passes of a trial with rounds of the usual length."""
-        rounds = 2000 if self.harder else 800
+        rounds = 600 if self.harder else 800
         return self.pretrain + self.scale.pick(smoke=10, cpu=rounds, paper=4734)
 
     def config(self, *, rounds: int | None = None, **fields: Any) -> PwfnConfig:
@@ -128,7 +128,7 @@ class Fixing(Config):
 
     def _data(self) -> DataConfig:
         if self.harder and self.scale is Scale.CPU:
-            return DataConfig(name="cifar10", pool=2, num_train=20_000, num_val=2000, num_test=5000)
+            return DataConfig(name="cifar10", pool=2, num_train=10_000, num_val=2000, num_test=5000)
         return self.scale.pick(
             smoke=DataConfig(name="digits", num_train=200, num_val=100),
             cpu=DataConfig(

@@ -23,11 +23,16 @@ def net(scale: Scale) -> MnistCnn:
     )
 
 
-def samples(scale: Scale) -> dict[str, int]:
-    """Augmentation samples in training and in scoring."""
+def samples(scale: Scale, *, cpu: int = 4) -> dict[str, int]:
+    """Augmentation samples in training and in scoring.
+
+    Args:
+        scale: size of the search.
+        cpu: samples in training at that scale.
+    """
     return scale.pick(
         smoke={"samples": 2, "eval_samples": 2},
-        cpu={"samples": 4, "eval_samples": 8},
+        cpu={"samples": cpu, "eval_samples": 8},
         paper={"samples": 20, "eval_samples": 20},
     )
 
