@@ -5,9 +5,13 @@ import pytest
 from tuneparts import executors, frames
 from tuneparts.cli import estimate
 from tuneparts.cli.output import terminal
+from tuneparts.data.config import DataConfig
 from tuneparts.errors import DataMissingError
+from tuneparts.models import DigitsCnn
+from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
-from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, Tpe
 from tuneparts.search.stopping import Stop
 
 
@@ -53,3 +57,33 @@ def test_without_data_the_plan_lacks_the_time_alone(
         assert word in said
     with pytest.raises(DataMissingError):
         estimate.seconds_per_arm(search, estimate.Console(quiet=True))
+
+
+def test_shared_pretraining_is_not_trained_to_measure_it_and_counts_once(monkeypatch) -> None:
+    def pretrain(self: PwfnLearner) -> None:
+        raise AssertionError("all of the pretraining")
+
+    monkeypatch.setattr(PwfnLearner, "_pretrain", pretrain)
+    config = PwfnConfig(
+        passes=1000,
+        interval=500,
+        pretrain=0.9,
+        shares_pretraining=True,
+        net=DigitsCnn(channels=(2, 2), hidden=4),
+    )
+    search = Search(
+        name="fixed",
+        question="?",
+        scale=Scale.SMOKE,
+        data=DataConfig(name="digits", num_train=100, num_val=100),
+        metric="val/accuracy",
+        passes=1000,
+        seeds=(0, 1),
+        arms=(Arm(name="one", config=config), Arm(name="other", config=config)),
+    )
+    costs = estimate.seconds_per_arm(search, estimate.Console(quiet=True))
+    assert set(costs) == {"one", "other"}
+    assert estimate.spared_passes(search) == {"one": 0, "other": 1800}
+    one, other = estimate.plan_rows(search, {"one": 3.6, "other": 3.6})
+    assert (one["passes"], other["passes"]) == (2000, 2000)
+    assert (one["hours"], other["hours"]) == (pytest.approx(2.0), pytest.approx(0.2))

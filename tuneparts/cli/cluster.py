@@ -104,6 +104,7 @@ def _use(search: Any, nodes: Sequence[Amounts], console: Console) -> tuple[Table
     needs = {arm.name: bundles(arm) for arm in search.arms}
     refuse_unplaceable(needs, nodes)
     per_pass = estimate.seconds_per_arm(search, console)
+    spared = estimate.spared_passes(search)
     rows = []
     work: dict[str, float] = {}
     longest: dict[str, float] = {}
@@ -111,7 +112,8 @@ def _use(search: Any, nodes: Sequence[Amounts], console: Console) -> tuple[Table
     for arm in search.arms:
         seeds = len(search.seeds_of(arm))
         trials = arm.trials_per_seed * seeds
-        work[arm.name] = per_pass[arm.name] * arm.algorithm.expected_passes(arm) * seeds
+        made = arm.algorithm.expected_passes(arm) * seeds - spared[arm.name]
+        work[arm.name] = per_pass[arm.name] * made
         longest[arm.name] = per_pass[arm.name] * arm.config.passes
         at_once[arm.name] = min(slots(needs[arm.name], nodes), trials)
         takes = " + ".join(describe(need) for need in needs[arm.name])

@@ -38,20 +38,24 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
 
 
 def _seconds_per_pass(arm: Arm, context: Any) -> float:
-    """Two short intervals and one longer one separate training from evaluation."""
-    configs = _drawn(arm)
+    """Two short intervals and one longer one separate training from evaluation.
+
+    On a CPU it is CPU time, so that what else runs here does not count.
+    """
+    clock = time.process_time if context.device.type == "cpu" else time.perf_counter
+    configs = [config.measurable() for config in _drawn(arm)]
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
         budget = {"interval": length, "passes": max(length * 100, configs[0].passes)}
         learners = [config.replaced(budget).build(context) for config in configs]
         pack = configs[0].pack(learners) if len(learners) > 1 else None
-        start = time.perf_counter()
+        start = clock()
         if pack is None:
             learners[0].advance()
         else:
             pack.advance(range(len(learners)))
-        times.append((time.perf_counter() - start) / len(learners))
+        times.append((clock() - start) / len(learners))
     per_pass = max((times[2] - times[1]) / (long - short), 0.0)
     evaluation = max(times[1] - short * per_pass, 0.0)
     return per_pass + evaluation / configs[0].interval
@@ -88,8 +92,12 @@ def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
     if costs is None:
         console.print(f"no time is given: {why_not}", highlight=False, markup=False)
         return
+    spared = spared_passes(search)
     passes = {arm.name: expected_and_most(search, arm) for arm in search.arms}
-    total, most = (sum(costs[arm] * both[i] for arm, both in passes.items()) / 60 for i in (0, 1))
+    total, most = (
+        sum(costs[arm] * (both[i] - spared[arm]) for arm, both in passes.items()) / 60
+        for i in (0, 1)
+    )
     console.print(
         f"about {total:,.1f} minutes on one CPU, {total / usable_cpus():,.1f} on this machine, "
         f"from a few passes of each arm; at that speed at most {most:,.1f} and "
@@ -108,6 +116,17 @@ def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
     return min(num_seeds * arm.algorithm.expected_passes(arm), most), most
 
 
+def spared_passes(search: "Search") -> dict[str, int]:
+    """Passes of each arm's trials that another trial of the seed makes for them."""
+    found, begun = {}, set()
+    for arm in search.arms:
+        shared = arm.config.shared_passes
+        own = 0 if (type(arm.config), shared) in begun else 1
+        begun.add((type(arm.config), shared))
+        found[arm.name] = shared * (arm.trials_per_seed - own) * len(search.seeds_of(arm))
+    return found
+
+
 def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
     """What each arm will take.
 
@@ -116,10 +135,15 @@ def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[
         costs: seconds of a pass of each arm; None leaves out the time.
     """
     rows: list[dict[str, Any]] = []
+    spared = spared_passes(search)
     for arm in search.arms:
         seeds = search.seeds_of(arm)
         expected, most = expected_and_most(search, arm)
-        hours = {} if costs is None else {"hours": costs[arm.name] * expected / 3600}
+        hours = (
+            {}
+            if costs is None
+            else {"hours": costs[arm.name] * (expected - spared[arm.name]) / 3600}
+        )
         rows.append(
             {
                 "arm": arm.name,

@@ -124,6 +124,13 @@ class PwfnConfig(SupervisedConfig):
             num_rounds=len(self.fractions),
         )
 
+    @property
+    def shared_passes(self) -> int:
+        return self.rounds().pretrain_end if self.shares_pretraining else 0
+
+    def measurable(self) -> Self:
+        return self.replaced({"shares_pretraining": False, "pretrain": 0.0})
+
     def check_task(self, task: Task) -> None:
         super().check_task(task)
         if self.ensemble:

@@ -243,6 +243,15 @@ class MethodConfig(Config):
         raise NotImplementedError
 
     @property
+    def shared_passes(self) -> int:
+        """First passes that are made once for all trials of a seed that begin alike."""
+        return 0
+
+    def measurable(self) -> Self:
+        """A config of which a few passes show what a pass costs."""
+        return self
+
+    @property
     def why_unpacked(self) -> str:
         """Why its learners cannot be the lanes of a pack; empty where they can."""
         return "its learner trains alone"
