@@ -81,6 +81,8 @@ def _verdict(said: str, expected: str) -> str:
     word = said.partition(",")[0].partition(" within")[0]
     if word.startswith("cannot tell"):
         return "cannot tell"
+    if expected == "equivalent" and "by less than" in said:  # a difference that the margin holds
+        return "holds"
     if expected == "not worse":
         return "does not hold" if word == "worse" else "holds"
     return "holds" if word == expected else "does not hold"
@@ -126,7 +128,7 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
     origin = json.loads((HERE / "results" / name / "provenance.json").read_text("utf-8"))
     digest = origin["run"].rpartition("-")[2]  # as it began; replicates may have been added
     command = f"{needs}tuneparts search {section.get('command', name)}"
-    raw = f"commit {origin['commit']}; [raw data](results/{name})"
+    raw = f"commit {origin['commit']}; {origin['machine']}; [raw data](results/{name})"
     yield f"`{command}` (digest {digest}, {raw}). {section['setting'].strip()}"
     yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
     yield _table(section)
@@ -154,19 +156,19 @@ def _until_decided(section: dict[str, Any]) -> Iterator[str]:
 
 
 def _table(section: dict[str, Any]) -> str:
-    """A row per arm: score, what else the section asks for, and the passes of a seed."""
+    """A row per arm: score, what else the section asks for, passes and seconds of a seed."""
     summary: pd.DataFrame = results(section["run"]).data.summary.set_index("arm")
     columns: dict[str, str] = {METRIC: "test accuracy", **section.get("columns", {})}
     lines = [
-        f"| arm | {' | '.join(columns.values())} | passes per seed, with leader |",
-        "|---" * (len(columns) + 2) + "|",
+        f"| arm | {' | '.join(columns.values())} | passes per seed, with leader | seconds |",
+        "|---" * (len(columns) + 3) + "|",
     ]
     for arm, words in section["arms"].items():
         row = summary.loc[arm]
         cells = [_cell(row, column) for column in columns]
         failed = f" ({row['failed']} of {row['expected']} trials failed)" if row["failed"] else ""
-        passes = f"{row['passes_with_leader']:,.0f}"
-        lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {passes} |")
+        cost = f"{row['passes_with_leader']:,.0f} | {row['seconds_with_leader']:,.0f}"
+        lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {cost} |")
     return "\n".join(lines)
 
 

@@ -3,13 +3,16 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tuneparts import api, executors, settings
 from tuneparts.api import extending
 from tuneparts.api.published import MOST_BYTES, Published, is_published
 from tuneparts.bench.null import NullConfig
+from tuneparts.cli.main import app
 from tuneparts.errors import DataError, DataMissingError
 from tuneparts.reports import evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing
@@ -159,3 +162,56 @@ def test_replicates_are_added_until_a_pair_is_decided(
         assert "added until decided: one:random" in after.card["history"][0]["news"]
         text = rendering.to_markdown([evidence.build(api.Results(after).data)[0]])
         assert "until one:random was decided" in text
+
+
+def said(*words: str) -> str:
+    """What a verb prints about released folders."""
+    names = [
+        str(ROOT / "docs" / "results" / w) if (ROOT / "docs" / "results" / w).is_dir() else w
+        for w in words
+    ]
+    result = CliRunner().invoke(app, names, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def told(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(*words, "--json"))
+    return found
+
+
+def test_the_table_is_printed_for_programs() -> None:
+    found = told("report", "rotated_digits")
+    assert found["question"].endswith("?")
+    assert {"none", "random", "partitioned"} <= {row["arm"] for row in found["arms"]}
+
+
+def test_a_pair_that_was_decided_while_looking_has_the_interval_that_holds() -> None:
+    pair = "partitioned_best:validation_best"
+    row = told("compare", "partition_best", "--pairs", f"{pair},{pair}")
+    (found,) = row["comparisons"]
+    assert found["always_valid_low"] < found["low"] < found["high"] < found["always_valid_high"]
+    one, other = pair.split(":")
+    folder = ROOT / "docs" / "results" / "partition_best"
+    held = api.load(str(folder)).decide((one, other), within=row["within"])
+    assert found["always_valid_low"] == held.interval.low
+    text = " ".join(said("compare", "partition_best", "--pairs", pair).split())
+    assert f"{held.interval.low:+.4f} to {held.interval.high:+.4f} holds" in text
+
+
+def test_an_arm_is_compared_with_its_rivals_and_not_with_their_tuning() -> None:
+    found = told("compare", "benchmark_inputs", "--against", "random")["comparisons"]
+    others = {row["other"] for row in found}
+    assert "tpe" in others
+    assert not [name for name in others if name.startswith("tune_")]
+
+
+def test_released_folders_are_one_benchmark() -> None:
+    names = ["partition_best", "partition_best_mnist"]
+    found = told("ranks", *names)
+    assert found["runs"] == names
+    best, *_ = found["arms"]
+    assert best["low"] < best["interquartile_mean"] < best["high"]
+    for name in names:
+        assert 0 < best[name] < 1
+        assert best[f"{name}:rank"] >= 1

@@ -1,7 +1,8 @@
 """A benchmark task in which every method's own settings are tuned, at the same cost for all.
 
-Each arm is two: `tune_NAME` tries as many trials as every other one, on validation data, over what
-its method leaves open; `NAME` then trains once on all data at what was selected, under a fresh
+Each arm is two: `tune_NAME` spends the passes of as many whole trials as every other one, on
+validation data, over what its method leaves open (halving and ASHA spread them over twice as many,
+and ASHA, which waits for nobody, takes up to a fourth more); `NAME` then trains once on all data at what was selected, under a fresh
 seed. Methods that learn hypers inside a run tune the learning rate of weights and hypers, where the
 hypers start and how long the last stage is; a standard net tunes its learning rate and the hypers.
 The bill of `NAME` holds both (`passes incl. leader` in the table).
@@ -116,7 +117,7 @@ class Tuned(Config):
         return found
 
     def _algorithms(self, num: int) -> dict[str, Algorithm]:
-        """Name -> algorithm, each with the passes of `num` whole trials at most."""
+        """Name -> algorithm, each with about the passes of `num` whole trials."""
         least = self.shared["passes"] // 4
         startup = {"n_startup_trials": max(1, num // 2)}
         found: dict[str, Algorithm] = {
@@ -178,7 +179,7 @@ class Tuned(Config):
             passes=self.shared["passes"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=tuple(range(10))),
             arms=(*self.arms(scale), *(arm for pair in given for arm in pair)),
-            figures=("scores", "hypers"),
+            figures=("scores", "accuracy", "accuracy:test/accuracy,cost/seconds", "hypers"),
         )
 
 

@@ -54,6 +54,26 @@ def test_scores_lie_between_the_references(run_data) -> None:
     assert not raw.is_normalised
 
 
+def test_references_in_the_wrong_order_are_no_scale(run_data) -> None:
+    scores = {"none": 0.7, "a": 0.3, "b": 0.6, "oracle": 0.2}
+    runs = [("one", run_data(scores, references=("none", "oracle")))]
+    found = collect(runs, METRIC)
+    assert not found.is_normalised
+    np.testing.assert_array_equal(found.ranks, [[2, 1]])
+    assert "of which the second is better" in to_markdown([table(runs, found)])
+    references = {"references": ("none", "oracle"), "metric": "test/nll"}
+    by_loss = collect([("one", run_data(scores, **references))], "test/nll")
+    assert by_loss.is_normalised
+    np.testing.assert_array_equal(by_loss.ranks, [[1, 2]])
+
+
+def test_two_replicates_have_no_interval(scored) -> None:
+    runs = [("one", scored({"a": {0: 0.3, 1: 0.4}, "b": {0: 0.5, 1: 0.6}}, digest="d1"))]
+    text = to_markdown([table(runs, collect(runs, METRIC))])
+    assert "2 replicates, which say nothing" in text
+    assert " to " not in text.split("Interquartile means")[0]
+
+
 def test_the_interval_is_over_tasks_and_replicates_and_holds_the_mean() -> None:
     rng = np.random.default_rng(3)
     tasks = [(rng.normal(0.5, 0.1) + rng.normal(0, 0.02, (5, 2))).tolist() for _ in range(4)]

@@ -49,9 +49,9 @@ def write(results: Results, folder: Path) -> list[Path]:
     """
     data, card, redactor = results.data, results.run.card, redaction.of_process()
     tree = {name: card[name] for name in _PROVENANCE if name in card}
-    if "history" in tree:  # without the search as it was: the final one holds it
+    if "history" in tree:  # the final search holds what it was before, the card what is as it was
         tree["history"] = [
-            {name: value for name, value in step.items() if name != "before"}
+            {k: v for k, v in step.items() if k not in ("before", "user") and tree.get(k) != v}
             for step in tree["history"]
         ]
     texts = {
@@ -96,6 +96,14 @@ class Published(Results):
             f"{self.folder} holds results only: no journal, checkpoints or nets. Ask whoever ran "
             "it, or run its search again; `search.json` has it."
         )
+
+    @property
+    def search_facts(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "search.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder} holds no search that can be read: {error}") from error
+        return found
 
     @cached_property
     def data(self) -> "RunData":

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -62,6 +62,12 @@ class Results:
     def search(self) -> "Search":
         """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
+
+    @property
+    def search_facts(self) -> dict[str, Any]:
+        """The resolved search as plain values, without its classes."""
+        found: dict[str, Any] = self.run.card["search"]
+        return found
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -158,8 +164,9 @@ class Results:
 
         Args:
             pairs: the comparisons; they are adjusted for each other.
-            against: compare this arm with every other one instead. Without either, it is the
-                contrast that the search declares, or the arm with the best validation score.
+            against: compare this arm with every rival instead, that is, not with the tuning of
+                arms. Without either, it is the contrast that the search declares, or the arm with
+                the best validation score.
             metric: by which arms are compared.
             within: margin of equivalence, in units of the metric; that of the search when None.
         """
@@ -171,7 +178,8 @@ class Results:
             pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
             if against is not None or pairs is None:
                 first = against or self.best_arm()
-                pairs = [(first, arm.name) for arm in metadata.arms if arm.name != first]
+                rivals = [arm.name for arm in metadata.arms if arm.competes]
+                pairs = [(first, name) for name in rivals if name != first]
         elif against is not None:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:

@@ -28,6 +28,10 @@ def _runs(incomplete: str) -> list[str]:
 
 
 _RUN_HELP = "SEARCH/TIME-DIGEST, or a search's name for its newest run."
+ReadArgument = Annotated[
+    str | None,
+    typer.Argument(help=f"{_RUN_HELP} Or a folder of released results.", autocompletion=_runs),
+]
 RunArgument = Annotated[str | None, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
 NeededRunArgument = Annotated[str, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
 SearchArgument = Annotated[

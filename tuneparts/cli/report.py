@@ -1,6 +1,5 @@
 """`tuneparts report | compare | ranks`: print what runs have found."""
 
-import dataclasses
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,11 @@ if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
     from rich.console import Console
 
     from tuneparts.api import Results
+    from tuneparts.reports.always_valid import Decision
+    from tuneparts.reports.benchmark import Benchmark
+    from tuneparts.reports.compare import Comparison
+    from tuneparts.reports.run_data import RunData
+    from tuneparts.reports.statistics import Interval
 
 
 def load(name: str | None) -> "Results":
@@ -89,8 +93,8 @@ def short(path: Path) -> Path:
 def write(results: "Results", form: Form) -> None:
     """Print what a run found for a program: a row per arm, with means and standard errors."""
     rows = results.table.to_dict("records")
-    search = results.search
-    facts = {"run": results.run.name, "question": search.question, "answer": results.answer}
+    question = results.data.metadata.question
+    facts = {"run": results.name, "question": question, "answer": results.answer}
     write_rows(form, "arms", [{str(k): v for k, v in row.items()} for row in rows], **facts)
 
 
@@ -104,19 +108,43 @@ def compare(
     form: Form = Form.TABLE,
 ) -> None:
     """Print verdicts on pairs of arms."""
-    asked = None if pairs is None else [parse_pair(text) for text in pairs.split(",")]
+    asked = None
+    if pairs is not None:  # a pair that is asked for twice is one comparison
+        asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
     results = load(name)
     from tuneparts.reports import compare as comparing
     from tuneparts.reports import rendering
 
     found = results.compare(asked, against=against, metric=metric, within=within)
+    data = results.data
+    margin = data.metadata.within if within is None else within
+    decided = comparing.decided(data.selected, data.metadata, metric=metric, within=margin)
+    told = {pair: decided[pair] for one in found if (pair := (one.one, one.other)) in decided}
     if form is not Form.TABLE:
-        rows = [dataclasses.asdict(one) for one in found]
-        write_rows(form, "comparisons", rows, run=results.name, metric=metric)
+        rows = [_flat(one, told.get((one.one, one.other))) for one in found]
+        facts = {"run": results.name, "metric": metric, "within": margin}
+        write_rows(form, "comparisons", rows, **facts)
         return
-    margin = results.data.metadata.within if within is None else within
-    table = comparing.table(found, results.data.metadata, metric=metric, within=margin)
+    table = comparing.table(found, data.metadata, metric=metric, within=margin, decisions=told)
     rendering.show(terminal(), table)
+
+
+def _flat(found: "Comparison", decision: "Decision | None") -> dict[str, Any]:
+    """A comparison as one row of numbers and words.
+
+    Where replicates were added until it was decided, it has the interval that holds all the same.
+    """
+    row = {**vars(found), **_bounds("", found.interval)}
+    del row["interval"]
+    if decision is not None:
+        row |= _bounds("always_valid_", decision.interval)
+        row["always_valid_verdict"] = decision.verdict or "cannot tell"
+    return row
+
+
+def _bounds(prefix: str, span: "Interval | None") -> dict[str, float | None]:
+    values = (None,) * 3 if span is None else (span.low, span.high, span.level)
+    return {f"{prefix}{name}": v for name, v in zip(("low", "high", "level"), values, strict=True)}
 
 
 def parse_pair(text: str) -> tuple[str, str]:
@@ -146,11 +174,10 @@ def ranks(
 
     if plot is not None:
         plots.check(plot)
-    root = settings.current().results_dir
-    found = list(dict.fromkeys(runs.named(root, name, begun=True) for name in names))
+    found = list({one.name: one for one in map(load, names)}.values())
+    searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
-        refuse_mixed_scales({run.name: str(run.card["search"].get("scale")) for run in found})
-    from tuneparts import api
+        refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
     from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
     from tuneparts.reports.figures import benchmarks
@@ -159,8 +186,8 @@ def ranks(
 
     console = terminal(form)
     with console.status("reading the runs"):
-        read = [api.Results(run).data for run in found]
-    setting, values = difference({run.name: run.card["search"]["data"] for run in found})
+        read = [one.data for one in found]
+    setting, values = difference({name: facts["data"] for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
     together = benchmark.collect(named, metric)
@@ -168,7 +195,8 @@ def ranks(
     if form is Form.TABLE:
         rendering.show(console, table)
     else:
-        write_rows(form, "arms", records(table), runs=[run.name for run in found], metric=metric)
+        facts = {"runs": list(searches), "metric": metric, "normalised": together.is_normalised}
+        write_rows(form, "arms", _ranked(named, together), **facts)
     if out is not None:
         text = benchmark_page(table, benchmarks.draw(named, together))
         atomic.write_text(out / "benchmark.html", text)
@@ -176,6 +204,26 @@ def ranks(
         console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[dict[str, Any]]:
+    """The arms of a benchmark as rows of numbers, the best first."""
+    from tuneparts.reports.compare import FEWEST
+
+    ranks_TA, middle = found.ranks, found.interquartile_means()
+    rows = []
+    for position, arm in enumerate(found.arms):
+        mean, span = middle[arm]
+        says = found.fewest_replicates >= FEWEST
+        row = {"arm": arm, "interquartile_mean": mean, **_bounds("", span if says else None)}
+        row["mean_rank"] = float(ranks_TA[:, position].mean())
+        for number, (task, data) in enumerate(named):
+            own = data.summary.set_index("arm").loc[arm]
+            row |= {task: own[found.metric], f"{task}:se": own[f"{found.metric}:se"]}
+            row[f"{task}:rank"] = float(ranks_TA[number, position])
+        rows.append(row)
+    sign = -1 if found.larger_is_better else 1
+    return sorted(rows, key=lambda row: sign * row["interquartile_mean"])
 
 
 def refuse_mixed_scales(scales: Mapping[str, str]) -> None:

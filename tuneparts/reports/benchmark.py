@@ -3,7 +3,8 @@
 Scores of a task are put on one scale where every task has two references: 0 is the worse one, 1 the
 better one, such as no augmentation and the true one. They are summarised by the interquartile mean
 over tasks and replicates (Agarwal et al. 2021). The interval is a hierarchical bootstrap: tasks are
-drawn with replacement, then replicates within each, the same ones for all arms.
+drawn with replacement, then replicates within each, the same ones for all arms; the means of the
+references are taken as known.
 
 Friedman's test and the critical difference of Nemenyi (Demsar 2006) are given only where the
 chi-squared approximation holds: more than ten tasks and more than six arms.
@@ -41,6 +42,11 @@ class Benchmark:
     is_normalised: bool
     """Whether 0 and 1 are the references of each task."""
     larger_is_better: bool
+
+    @property
+    def fewest_replicates(self) -> int:
+        """Of any task; below three an interval says nothing."""
+        return min(len(scores) for scores in self.scores_SA)
 
     @property
     def means(self) -> Floats:
@@ -138,7 +144,8 @@ def collect(runs: Sequence[tuple[str, RunData]], metric: str) -> Benchmark:
     by_task = {task: _scores(data, metric) for task, data in runs}
     first = next(iter(by_task.values()))
     shared = [arm for arm in first if all(arm in scores for scores in by_task.values())]
-    references = _references(runs, by_task)
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    references = _references(runs, by_task, is_up=is_up)
     competing = [
         name
         for name in shared
@@ -164,7 +171,6 @@ def collect(runs: Sequence[tuple[str, RunData]], metric: str) -> Benchmark:
             low, high = references[task]
             values = (values - low) / (high - low)
         found.append(values)
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
     return Benchmark(
         metric=metric,
         tasks=tuple(by_task),
@@ -185,13 +191,18 @@ def _scores(data: RunData, metric: str) -> dict[str, dict[int, float]]:
 
 
 def _references(
-    runs: Sequence[tuple[str, RunData]], by_task: Mapping[str, Mapping[str, Mapping[int, float]]]
+    runs: Sequence[tuple[str, RunData]],
+    by_task: Mapping[str, Mapping[str, Mapping[int, float]]],
+    *,
+    is_up: bool,
 ) -> dict[str, tuple[float, float]]:
-    """Mean scores of both references of each task; empty where a task lacks one, or they are alike.
+    """Mean scores of both references of each task, the worse first.
 
-    They are those that its search declares, or arms called `none` and `oracle`.
+    They are those that its search declares, or arms called `none` and `oracle`. Empty where a task
+    lacks one, or where the second is not better than the first: there is no scale between them.
     """
     found = {}
+    sign = 1 if is_up else -1
     for task, data in runs:
         pair = (
             data.metadata.references if len(data.metadata.references) == 2 else ("none", "oracle")
@@ -200,7 +211,7 @@ def _references(
         if not set(pair) <= set(scores):
             return {}
         low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
-        if low == high:
+        if not sign * high > sign * low:
             return {}
         found[task] = low, high
     return found
@@ -216,7 +227,8 @@ def over_budget(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> pd.Dat
 
     shares = np.linspace(0.02, 1.0, 50)
     by_task = {task: _scores(data, found.metric) for task, data in runs}
-    references = _references(runs, by_task) if found.is_normalised else {}
+    is_up = schema.lookup(found.metric).direction is schema.Direction.UP
+    references = _references(runs, by_task, is_up=is_up) if found.is_normalised else {}
     curves: dict[str, list[Floats]] = {arm: [] for arm in found.arms}
     for task, data in runs:
         means = over_seeds(anytime(data, found.metric))

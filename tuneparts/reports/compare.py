@@ -1,10 +1,11 @@
 """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
 
 Differences are paired over seeds. Tests of the comparisons that are asked for together are adjusted
-by the step-down rule of Holm (1979), so that any of them is wrong in at most 5 % of cases, and each
-interval has the level at which its comparison was decided. "Equivalent" is said where two one-sided
-tests show that the difference lies within the margin (Schuirmann 1987), never because a difference
-was not found.
+by the step-down rule of Holm (1979), so that any of them is wrong in at most 5 % of cases. Each
+interval has the level at which its own comparison was decided, so that it excludes zero exactly
+where a difference is told; all of them together are not an interval of 95 %. "Equivalent" is said
+where two one-sided tests show that the difference lies within the margin (Schuirmann 1987), never
+because a difference was not found.
 """
 
 import math
@@ -15,7 +16,8 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.metadata import UNTIL_DECIDED, ReportMetadata
+from tuneparts.reports.always_valid import Decision, decide
+from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Table
 from tuneparts.reports.select import column
 from tuneparts.reports.statistics import Contrast, Interval, contrast
@@ -45,7 +47,8 @@ class Comparison:
     """Difference in standard deviations of the paired differences; NaN where they are not paired
     or do not vary, and below `FEWEST`."""
     improvement: float
-    """Share of pairs of replicates in which the first is better, ties counted half."""
+    """Share of pairs of replicates in which the first is better, ties counted half; NaN below
+    `FEWEST`."""
     num: int
     """Replicates on the smaller side."""
     is_paired: bool
@@ -85,6 +88,17 @@ def paired_scores(
     is_up = _is_up(metric)
     one, other = (_scores(selected, name, metric) for name in _checked([pair], metadata))
     return [one[seed] - other[seed] for seed in sorted(set(one) & set(other))], is_up
+
+
+def decided(
+    selected: pd.DataFrame, metadata: ReportMetadata, *, metric: str, within: float | None
+) -> dict[tuple[str, str], Decision]:
+    """What holds of the pairs to which replicates were added until they were decided."""
+    found = {}
+    for pair in metadata.until_decided:
+        differences, is_up = paired_scores(selected, metadata, pair, metric)
+        found[pair] = decide(differences, within=within, is_up=is_up)
+    return found
 
 
 def bounded(interval: Interval | None, metric: str) -> Interval | None:
@@ -140,6 +154,7 @@ def _silent(found: Comparison) -> Comparison:
         p_value=math.nan,
         p_equivalent=None if found.p_equivalent is None else math.nan,
         effect=math.nan,
+        improvement=math.nan,
         verdict=nothing_said(found.num),
     )
 
@@ -185,8 +200,17 @@ def table(
     *,
     metric: str,
     within: float | None = None,
+    decisions: Mapping[tuple[str, str], Decision] | None = None,
 ) -> Table:
-    """The comparisons for people, one row each."""
+    """The comparisons for people, one row each.
+
+    Args:
+        comparisons: as `compare` gives them.
+        metadata: of the search.
+        metric: by which arms were compared.
+        within: margin of equivalence.
+        decisions: as `decided` gives them.
+    """
     decimals = schema.lookup(metric).decimals
     rows = []
     for one in comparisons:
@@ -203,7 +227,7 @@ def table(
                 _shown(one.p_value, ".3g"),
                 _shown(one.p_equivalent, ".3g"),
                 _shown(one.effect, "+.2f"),
-                f"{one.improvement:.2f}",
+                _shown(one.improvement, ".2f"),
                 str(one.num),
             ]
         )
@@ -212,20 +236,21 @@ def table(
     margin = "" if within is None else f" Margin of equivalence: {within:g}."
     notes = [
         f"By {metric}, the first arm minus the second, over the trials that validation selected. "
-        f"P values and intervals are adjusted for {len(comparisons)} "
-        f"comparison{'s' * (len(comparisons) != 1)} (Holm 1979).{margin}",
+        f"P values are adjusted for {len(comparisons)} "
+        f"comparison{'s' * (len(comparisons) != 1)} (Holm 1979), and an interval has the level at "
+        f"which its comparison was decided.{margin}",
         "effect: standard deviations of the paired differences; P(better): share of replicates in "
         "which the first arm is better.",
     ]
-    told = [one for one in metadata.history if UNTIL_DECIDED in one]
-    if told:
-        pair = told[-1].partition(UNTIL_DECIDED)[2].split()[0].rstrip(";")
+    for (one_arm, other_arm), found in (decisions or {}).items():
+        span = found.interval
         notes.append(
-            f"Replicates were added until {pair} was decided, so the interval of that pair here is "
-            "too narrow; `tuneparts extend --until-decided` prints the one that holds at any time."
+            f"Replicates were added until {one_arm}:{other_arm} was decided, so an interval of "
+            f"that pair above is too narrow; at any time of looking {span.low:+.{decimals}f} to "
+            f"{span.high:+.{decimals}f} holds: {found.verdict or 'cannot tell'}."
         )
     if not all(one.is_paired for one in comparisons):
-        notes.append("Pairs without common seeds are compared by Welch's error (1947).")
+        notes.append("Pairs with fewer than two common seeds: by Welch's error (1947).")
     return Table.of_rows(
         headers,
         rows,

@@ -57,7 +57,8 @@ def difference(found: Comparison, metric: str) -> str:
         return f"{gap}, but {nothing_said(found.num)}"
     low, high = (f"{x:+.{quantity.decimals}f}" for x in (found.interval.low, found.interval.high))
     how = f"paired over {found.num} replicates" if found.is_paired else "replicates not matched"
-    return f"{gap} (95 % interval {low} to {high}, {how}): {_judged(found)}"
+    level = f"{100 * found.interval.level:.4g} %"  # more than 95 % where it is one of several
+    return f"{gap} ({level} interval {low} to {high}, {how}): {_judged(found)}"
 
 
 def _judged(found: Comparison) -> str:

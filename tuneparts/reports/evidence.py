@@ -20,12 +20,13 @@ def build(run_data: RunData) -> tuple[Table, ...]:
         if schema.lookup(metric).direction is schema.Direction.NONE:
             return ()
         families = _families(run_data, metric)
+        margin = {"metric": metric, "within": metadata.within}
+        decisions = compare.decided(run_data.selected, metadata, **margin)
         tables = []
         for heading, pairs in families.items():
-            found = compare.compare(
-                run_data.selected, metadata, pairs, metric=metric, within=metadata.within
-            )
-            table = compare.table(found, metadata, metric=metric, within=metadata.within)
+            found = compare.compare(run_data.selected, metadata, pairs, **margin)
+            told = {pair: one for pair, one in decisions.items() if pair in pairs}
+            table = compare.table(found, metadata, **margin, decisions=told)
             tables.append(dataclasses.replace(table, heading=heading))
         try:
             spreads = variance.spreads(run_data.selected, metadata, metric)

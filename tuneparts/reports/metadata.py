@@ -16,7 +16,7 @@ from tuneparts.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.selection import Best, Selection
 
 UNTIL_DECIDED = "added until decided:"
-"""How the history of a run begins to say that replicates were added by a stopping rule."""
+"""What the history of a run says where replicates were added by a stopping rule, before `a:b`."""
 SOURCES = ("data", "init", "search")
 """What replicates draw anew, unless an arm holds some of it."""
 
@@ -137,6 +137,13 @@ class ReportMetadata:
                 "other data."
             )
         return ""
+
+    @property
+    def until_decided(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of arms to which replicates were added until they were decided."""
+        told = [one.partition(UNTIL_DECIDED)[2] for one in self.history if UNTIL_DECIDED in one]
+        pairs = [words.split()[0].rstrip(";").partition(":") for words in told]
+        return tuple(dict.fromkeys((one, other) for one, _, other in pairs))
 
     @property
     def rule(self) -> Selection:

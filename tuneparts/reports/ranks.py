@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from tuneparts import schema
 from tuneparts.reports.benchmark import FEWEST_ARMS, FEWEST_TASKS, Benchmark
+from tuneparts.reports.compare import FEWEST
 from tuneparts.reports.rendering import Cell, Column, Table
 from tuneparts.reports.run_data import RunData
+from tuneparts.reports.statistics import Interval
 from tuneparts.reports.tables import label, number, spread
 
 
@@ -22,11 +24,7 @@ def table(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> Table:
     sign = -1 if found.larger_is_better else 1
     order = sorted(range(len(found.arms)), key=lambda i: sign * middle[found.arms[i]][0])
     arms = [found.arms[i] for i in order]
-    spans = [middle[arm] for arm in arms]
-    means = [
-        f"{number(mean, 3)} ({number(span.low, 3)} to {number(span.high, 3)})"
-        for mean, span in spans
-    ]
+    means = [_mean(*middle[arm], says=found.fewest_replicates >= FEWEST) for arm in arms]
     ranks_TA = found.ranks
     mean_ranks = ranks_TA.mean(axis=0)
     columns = [
@@ -46,12 +44,18 @@ def table(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> Table:
     return Table(f"Benchmark by {label(metric)}", tuple(columns), _notes(runs, found))
 
 
+def _mean(mean: float, span: Interval, *, says: bool) -> str:
+    bounds = f" ({number(span.low, 3)} to {number(span.high, 3)})" if says else ""
+    return f"{number(mean, 3)}{bounds}"
+
+
 def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, ...]:
     scale = (
         "Interquartile means are of scores with 0 and 1 at the references of each task"
         if found.is_normalised
         else "Interquartile means are of scores as they are, because not every task has two "
-        "references (`none` and `oracle`), so tasks of larger scores weigh more"
+        "references (`none` and `oracle`) of which the second is better, so tasks of larger scores "
+        "weigh more"
     )
     notes = [
         f"{scale}; 95 % intervals from a bootstrap over tasks ({len(found.tasks)}), then over "
@@ -82,8 +86,7 @@ def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, 
         notes.append(
             "Replicates " + " or, by task, ".join(words[kind] for kind in sorted(kinds)) + "."
         )
-    fewest = min(len(scores) for scores in found.scores_SA)
-    if fewest < 3:
-        notes.append(f"A task has {fewest} replicates, which say nothing.")
+    if found.fewest_replicates < FEWEST:
+        notes.append(f"A task has {found.fewest_replicates} replicates, which say nothing.")
     digests = ", ".join(f"{task} {data.metadata.digest}" for task, data in runs)
     return (*notes, f"digests: {digests}")

@@ -5,14 +5,21 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import CsvOption, JsonOption, OpenOption, RunArgument, words
+from tuneparts.cli.options import (
+    CsvOption,
+    JsonOption,
+    OpenOption,
+    ReadArgument,
+    RunArgument,
+    words,
+)
 
 app = typer.Typer()
 
 
 @app.command()
 def report(
-    run: RunArgument = None,
+    run: ReadArgument = None,
     open_page: OpenOption = False,
     variance: Annotated[
         bool, typer.Option("--variance", help="Print the spread of arms by its source instead.")
@@ -33,7 +40,7 @@ def report(
 
 @app.command(epilog=words("arm", "replicate"))
 def compare(
-    run: RunArgument = None,
+    run: ReadArgument = None,
     pairs: Annotated[
         str | None,
         typer.Option(help="Pairs of arms, as in partitioned:random,validation:random."),
@@ -65,7 +72,10 @@ def compare(
 def ranks(
     names: Annotated[
         list[str],
-        typer.Argument(help="Runs of searches that share arms, as of `report`.", metavar="RUN..."),
+        typer.Argument(
+            help="Runs of searches that share arms, or folders of released results.",
+            metavar="RUN...",
+        ),
     ],
     metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
     out: Annotated[
