@@ -2,7 +2,7 @@
 
 `paper` follows Teterwak et al. (2024): CIFAR-100, SGD for 200 epochs of batches of 128, and before
 them, where clusters are learnt, twenty epochs to search and one to compare the gradients of layers.
-`cpu` is 800 rotated MNIST digits of 14 x 14 pixels with 4,000 test images; `smoke`
+`cpu` is 800 rotated MNIST digits of 14 x 14 pixels with 2,000 test images; `smoke`
 rotated digits of 8 x 8 pixels, which come with scikit-learn.
 """
 
@@ -189,7 +189,7 @@ class Sharing(Config):
         data = self.scale.pick(
             smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
             cpu=DataConfig(
-                name="mnist", rotated=True, pool=2, num_train=800, num_val=1000, num_test=4000
+                name="mnist", rotated=True, pool=2, num_train=800, num_val=1000, num_test=2000
             ),
             paper=DataConfig(name="cifar100", num_val=5000)
             if holds_out

@@ -2,9 +2,10 @@
 
 Each arm is two: `tune_NAME` spends the passes of as many whole trials as every other one, on
 validation data, over what its method leaves open (halving and ASHA spread them over twice as many,
-and ASHA, which waits for nobody, takes up to a fourth more); `NAME` then trains once on all data at what was selected, under a fresh
-seed. Methods that learn hypers inside a run tune the learning rate of weights and hypers, where the
-hypers start and how long the last stage is; a standard net tunes its learning rate and the hypers.
+and ASHA, which waits for nobody, takes up to a fourth more); `NAME` then trains once on all data at
+what was selected, under a fresh seed. Methods that learn hypers inside a run tune the learning rate
+of weights and hypers, where the hypers start and how long the last stage is; a standard net tunes
+its learning rate and the hypers.
 The bill of `NAME` holds both (`passes incl. leader` in the table).
 """
 
