@@ -141,3 +141,13 @@ def test_the_table_puts_the_best_arm_first_and_says_what_it_does_not_test(run_da
     page = benchmark_page(shown, benchmarks.draw(runs, found))
     assert "Interquartile means" in page
     assert "Performance profiles" in page
+    assert "Score over passes" in page
+
+
+def test_scores_are_drawn_over_seconds_where_trials_have_them(run_data) -> None:
+    one = run_data({"a": 0.5, "b": 0.7})
+    one.trials["cost/seconds"] = [9.0 if arm == "a" else 3.0 for arm in one.trials["arm"]]
+    drawn = benchmarks.draw([("one", one)], collect([("one", one)], METRIC))["budget_seconds"]
+    first = drawn.data.groupby("arm")["share"].min()
+    assert first["a"] == 1.0
+    assert first["b"] == pytest.approx(1 / 3, abs=0.02)

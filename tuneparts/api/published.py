@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuneparts.reports.run_data import RunData
 
 MOST_BYTES = 300_000
-"""Size up to which steps are written: of all trials, or of the selected ones, or none."""
+"""Size up to which steps are written, as many as fit: see `_steps`."""
 _PROVENANCE = (
     "created", "digest", "command", "commit", "versions", "machine", "packages", "repository",
     "history",
@@ -60,10 +60,7 @@ def write(results: Results, folder: Path) -> list[Path]:
         "provenance.json": _json(redactor.tree({"run": results.run.name, **tree})),
         "trials.csv": _csv(data.trials.drop(columns="run_id")),
     }
-    steps = data.steps
-    if len(_csv(steps)) > MOST_BYTES:  # figures need those of selected trials only
-        steps = steps[steps["trial"].isin(data.selected["trial"])]
-    frames = {"steps": steps, "schedules": data.schedules, "drawn": data.drawn}
+    frames = {"steps": _steps(data), "schedules": data.schedules, "drawn": data.drawn}
     for name, frame in frames.items():
         text = _csv(frame)
         if len(frame) and len(text) <= MOST_BYTES:
@@ -73,6 +70,17 @@ def write(results: Results, folder: Path) -> list[Path]:
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
     return [folder / name for name in texts]
+
+
+def _steps(data: "RunData") -> pd.DataFrame:
+    """All steps; those of selected trials; of these the scores and costs; whatever fits first."""
+    steps = data.steps
+    if len(_csv(steps)) > MOST_BYTES:  # figures need those of selected trials only
+        steps = steps[steps["trial"].isin(data.selected["trial"])]
+    if len(_csv(steps)) > MOST_BYTES:
+        needed = {data.answer_metric, data.metadata.metric, "cost/passes", "cost/seconds"}
+        steps = steps[steps["metric"].isin(needed)]
+    return steps
 
 
 class Published(Results):

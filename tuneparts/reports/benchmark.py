@@ -217,11 +217,18 @@ def _references(
     return found
 
 
-def over_budget(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> pd.DataFrame:
+def over_budget(
+    runs: Sequence[tuple[str, RunData]], found: Benchmark, cost: str = "cost/passes"
+) -> pd.DataFrame:
     """Score after a share of the budget, over tasks: columns arm, share, mean.
 
     The budget of a task is what its dearest arm spends. An arm that has no score yet at a share in
     one of the tasks has no row there.
+
+    Args:
+        runs: name of the task, and what its run left.
+        found: the same, brought together by `collect`.
+        cost: what is spent, `cost/passes` or `cost/seconds`.
     """
     from tuneparts.reports.figures.accuracy import anytime, over_seeds
 
@@ -231,7 +238,7 @@ def over_budget(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> pd.Dat
     references = _references(runs, by_task, is_up=is_up) if found.is_normalised else {}
     curves: dict[str, list[Floats]] = {arm: [] for arm in found.arms}
     for task, data in runs:
-        means = over_seeds(anytime(data, found.metric))
+        means = over_seeds(anytime(data, found.metric, cost))
         most = float(means["passes"].max()) if len(means) else math.nan
         low, high = references.get(task, (0.0, 1.0))
         for arm in found.arms:

@@ -19,9 +19,10 @@ def draw(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> dict[str, Dra
     """Draw all of them, each under its name in addresses; ranks only where they are valid."""
     styles = arm_styles(runs[0][1].metadata)
     drawings = {"means": _means(found, styles), "profile": _profile(found, styles)}
-    budget = over_budget(runs, found)
-    if len(budget):
-        drawings["budget"] = _budget(found, styles, budget)
+    for name, cost in (("budget", "cost/passes"), ("budget_seconds", "cost/seconds")):
+        budget = over_budget(runs, found, cost)
+        if len(budget):
+            drawings[name] = _budget(found, styles, budget, cost.removeprefix("cost/"))
     if found.has_enough_for_ranks:
         drawings["ranks"] = _ranks(found, styles)
     return drawings
@@ -30,7 +31,7 @@ def draw(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> dict[str, Dra
 def score_name(found: Benchmark) -> str:
     """What the scores are, for axes."""
     if found.is_normalised:
-        return f"{label(found.metric)}, 0 and 1 at the references of each task"
+        return f"{label(found.metric)} (references at 0 and 1)"
     return label(found.metric, arrow=True)
 
 
@@ -102,7 +103,9 @@ def _profile(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
     return Drawing("Performance profiles", figure, caption, data)
 
 
-def _budget(found: Benchmark, styles: dict[str, ArmStyle], data: pd.DataFrame) -> Drawing:
+def _budget(
+    found: Benchmark, styles: dict[str, ArmStyle], data: pd.DataFrame, spent: str
+) -> Drawing:
     figure = canvas()
     for arm, own in data.groupby("arm", sort=False):
         style = styles[str(arm)]
@@ -115,13 +118,13 @@ def _budget(found: Benchmark, styles: dict[str, ArmStyle], data: pd.DataFrame) -
                 line={"color": style.colour, "dash": style.dash, "width": 2.5, "shape": "hv"},
             )
         )
-    figure.update_xaxes(title_text="share of the passes of the dearest arm", tickformat=".0%")
+    figure.update_xaxes(title_text=f"share of the {spent} of the dearest arm", tickformat=".0%")
     figure.update_yaxes(title_text=score_name(found))
     caption = (
-        "Mean over tasks and replicates of the score that an arm would give after so many passes, "
-        "those of its leaders included; from where it has one in every task."
+        "Mean over tasks and replicates of the score that an arm would give after so many "
+        f"{spent}, those of its leaders included; from where it has one in every task."
     )
-    return Drawing("Score over budget", figure, caption, data)
+    return Drawing(f"Score over {spent}", figure, caption, data)
 
 
 def _ranks(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
