@@ -20,13 +20,15 @@ def build(run_data: RunData) -> tuple[Table, ...]:
         if schema.lookup(metric).direction is schema.Direction.NONE:
             return ()
         families = _families(run_data, metric)
-        margin = {"metric": metric, "within": metadata.within}
-        decisions = compare.decided(run_data.selected, metadata, **margin)
+        within = metadata.within
+        decisions = compare.decided(run_data.selected, metadata, metric=metric, within=within)
         tables = []
         for heading, pairs in families.items():
-            found = compare.compare(run_data.selected, metadata, pairs, **margin)
+            found = compare.compare(
+                run_data.selected, metadata, pairs, metric=metric, within=within
+            )
             told = {pair: one for pair, one in decisions.items() if pair in pairs}
-            table = compare.table(found, metadata, **margin, decisions=told)
+            table = compare.table(found, metadata, metric=metric, within=within, decisions=told)
             tables.append(dataclasses.replace(table, heading=heading))
         try:
             spreads = variance.spreads(run_data.selected, metadata, metric)
