@@ -58,6 +58,43 @@ def test_the_given_net_is_trained_in_place_and_ordinary_afterwards():
     assert found.lml == seen[0]["lml/total"]  # known until the release
 
 
+class _Noisy(nn.Module):
+    """Draws, and keeps statistics, in training mode only."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(64, 20), nn.BatchNorm1d(20)
+        self.drop, self.last = nn.Dropout(0.3), nn.Linear(20, 10)
+
+    def forward(self, x):
+        h = self.drop(self.norm(self.first(x.flatten(1))).relu())
+        return self.last(nn.functional.dropout(h, 0.2, self.training))
+
+
+@pytest.mark.parametrize("retrain", [False, True])
+def test_a_net_in_evaluation_mode_is_trained_as_one_in_training_mode(retrain):
+    images, labels = _data()
+    nets = []
+    for mode in (True, False):
+        with seeding.isolated(0, "init"):
+            nets.append(_Noisy().train(mode))
+    usual, given = (fit(net, images, labels, retrain=retrain, **SETTINGS) for net in nets)
+    assert given.history == usual.history
+    for one, other in zip(*(net.state_dict().values() for net in nets), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_layers_are_in_their_modes_again_after_training_and_predictions():
+    images, labels = _data()
+    net = _Noisy()
+    net.norm.eval()
+    modes = {name: layer.training for name, layer in net.named_modules()}
+    found = fit(net, images, labels, **SETTINGS)
+    assert {name: layer.training for name, layer in net.named_modules()} == modes
+    found.predict(images)
+    assert {name: layer.training for name, layer in net.named_modules()} == modes
+
+
 def test_arrays_and_tensors_give_the_same_and_seeds_differ():
     images, labels = _data()
     first = fit(_net(), images, labels, **SETTINGS)

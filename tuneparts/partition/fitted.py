@@ -17,7 +17,7 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.given import GivenNet, given_config, modes_kept
 from tuneparts.models.survey import PROBE, copied
 from tuneparts.partition.dry_pass import check_arrays, check_net
 from tuneparts.partition.forms import Form, read_hypers, settings_of, why_not_mixed
@@ -36,8 +36,9 @@ class Fitted:
     """A trained net with what was learnt besides its weights."""
 
     net: nn.Module
-    """The net that was given, trained; an ordinary net again. Its dropout layers drop out in
-    training as before, at learnt rates where rates were learnt."""
+    """The net that was given, trained; an ordinary net again, its layers in the modes in which they
+    were given. Its dropout layers drop out in training as before, at learnt rates where rates were
+    learnt."""
     hypers: Mapping[str, float]
     """Learnt values by name: `rotation`, `dropout.0`, ..."""
     lml: float
@@ -62,13 +63,10 @@ class Fitted:
         generator = learner.generator("predict")
         samples = learner.hypers.num_samples(training=False)
         x = torch.as_tensor(given_inputs(inputs))
-        was_training = learner.net.training
-        learner.net.eval()
-        try:
+        with modes_kept(learner.net):
+            learner.net.eval()
             batches = torch.split(x, batch_size or max(1, EVAL_BATCH // samples))
             return torch.cat([learner.predict(part.to(device), generator) for part in batches])
-        finally:
-            learner.net.train(was_training)
 
     def plot(self) -> "go.Figure":
         """The learnt values, and the loss, along the passes: a figure that notebooks show."""
@@ -121,7 +119,8 @@ def fit(
     Settings that are not given are chosen from the size of the data, and stand in `settings`.
 
     Args:
-        net: any module from inputs (B, ...) to logits (B, K); trained in place.
+        net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
+            whatever mode its layers are in, which they have again afterwards.
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
             numbers, such as tokens, stay whole.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
@@ -146,16 +145,17 @@ def fit(
     start = copy.deepcopy(net) if retrain else None
     at = device or next(iter(net.parameters())).device
     context = Context(task=task, seed=seed, device=torch.device(at))
-    learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
-    history = run_through(learner, what=form, passes=config.passes, report=report)
-    found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
-    learner.finish()
-    if start is not None:
-        again = _ordinary(config, start, found)
-        learner = PartitionedLearner(again, context)
-        history += run_through(learner, what="retrained", passes=again.passes, report=report)
-        net.load_state_dict(learner.merged().state_dict())
-    _restore_dropout(net, learner, found)
+    with modes_kept(net):
+        learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
+        history = run_through(learner, what=form, passes=config.passes, report=report)
+        found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
+        learner.finish()
+        if start is not None:
+            again = _ordinary(config, start, found)
+            learner = PartitionedLearner(again, context)
+            history += run_through(learner, what="retrained", passes=again.passes, report=report)
+            net.load_state_dict(learner.merged().state_dict())
+        _restore_dropout(net, learner, found)
     known = [row["lml/total"] for row in history if "lml/total" in row]
     settings = {"form": form, "retrain": retrain, **_used(config), **note}
     return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
@@ -222,8 +222,6 @@ def _restore_dropout(
         return
 
     def dropout(_: str, slot: DropoutSlot) -> nn.Module:
-        layer = nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
-        layer.training = net.training
-        return layer
+        return nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
 
     surgery.replace(net, DropoutSlot, dropout, expected=len(slots))
