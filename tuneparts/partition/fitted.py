@@ -140,7 +140,7 @@ def fit(
     chosen = read_hypers(hypers)
     check_arrays(inputs, labels, aim, chosen)
     task = given_task(given_examples(inputs, labels, aim), target=aim)
-    config, note = _configured(net, task, form, {**fields, "hypers": chosen})
+    config, note = _configured(net, task, form, {**fields, "hypers": chosen}, seed=seed)
     check_net(net, task, num_held=config.num_extractor_layers)
     start = copy.deepcopy(net) if retrain else None
     at = device or next(iter(net.parameters())).device
@@ -162,32 +162,37 @@ def fit(
 
 
 def _configured(
-    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any]
+    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], *, seed: int
 ) -> tuple[PartitionedConfig, dict[str, str]]:
     """The config of the first run, and a note where the net decided on it."""
-    chosen = settings_of(form, len(task.train), fields)
-    note: dict[str, str] = {}
-    if form != "published" and not {"scheme", "mixed", "defaults"} & set(fields):
-        num_held = chosen.get("num_extractor_layers", 0)
-        reason = _why_not_mixed(net, task, num_held=num_held)
-        if reason is None:
-            chosen |= {"scheme": "node", "mixed": True}
-        else:
-            note["note"] = f"single weights are dealt out: {reason}"
     kind = ReleasedConfig if form == "released" else PartitionedConfig
-    config = given_config(kind, {"train_on": "train", **chosen}, net=GivenNet(lambda: net))
+    chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
+    given = GivenNet(lambda: net)
+    config = given_config(kind, chosen, net=given)
     if config.defaults == "seed":
         raise ConfigError(
             "a net that was built elsewhere cannot be drawn again from the seed, but `defaults` is "
             "`seed`. Use `initial`."
         )
-    return config, note
+    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
+        return config, {}
+    reason = _why_not_mixed(net, task, config, seed=seed)
+    if reason is not None:
+        return config, {"note": f"single weights are dealt out: {reason}"}
+    return given_config(kind, {**chosen, "scheme": "node", "mixed": True}, net=given), {}
 
 
-def _why_not_mixed(net: nn.Module, task: Task, *, num_held: int) -> str | None:
-    x = torch.as_tensor(task.train.inputs[:PROBE])
+def _why_not_mixed(
+    net: nn.Module, task: Task, config: PartitionedConfig, *, seed: int
+) -> str | None:
     try:
-        return why_not_mixed(copied(net).cpu(), x, num_held=num_held)
+        return why_not_mixed(
+            copied(net).cpu(),
+            torch.as_tensor(task.train.inputs[:PROBE]),
+            proportions=config.parameter_proportions or config.proportions,
+            seed=seed,
+            num_held=config.num_extractor_layers,
+        )
     except Exception as error:  # whatever somebody else's forward raises; `check_net` refuses it
         return str(error)
 
