@@ -187,6 +187,43 @@ def test_a_retrained_net_is_an_ordinary_one_at_the_hypers_found():
         assert torch.equal(mine, its)
 
 
+def test_the_second_run_has_the_runtime_of_the_first_and_says_what_it_changed():
+    images, labels = _data()
+    found = fit(_net(), images, labels, retrain=True, runtime={"precision": "bf16"}, **SETTINGS)
+    assert found.learner.config.runtime == found.settings["runtime"]
+    assert found.learner.config.runtime.precision == "bf16"
+    assert found.settings["optimiser"].schedule == "constant"
+    assert found.settings["retrained"]["optimiser"].schedule == "cosine"
+    assert found.settings["retrained"]["runtime"] == found.settings["runtime"]
+
+
+def test_a_mask_of_images_is_refused_before_the_run_that_retraining_follows():
+    images, labels = _data()
+    net, seen = _net(), []
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ConfigError, match="Leave `retrain` out"):
+        fit(net, images, labels, hypers="mask", retrain=True, report=seen.append, **SETTINGS)
+    assert not seen
+    assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_a_mask_of_vectors_is_retrained():
+    images, labels = _data()
+    found = fit(_net(), images.reshape(60, 64), labels, hypers="mask", retrain=True, **SETTINGS)
+    assert found.learner.hypers.values()["hyper/keep.0"] == found.hypers["keep.0"]
+
+
+def test_hypers_have_held_values_too_so_that_a_config_can_take_them_over():
+    images, labels = _data()
+    net = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.4), nn.Linear(20, 10)
+    )
+    found = fit(net, images, labels, hypers="rotation", **SETTINGS)
+    assert found.hypers["shear"] == 0.0
+    assert found.hypers["dropout.0"] == 0.4
+    assert found.settings["hypers"].at(found.hypers).affine.rotation == found.hypers["rotation"]
+
+
 def test_predictions_are_made_in_batches():
     images, labels = _data()
     found = fit(_net(), images, labels, **SETTINGS)

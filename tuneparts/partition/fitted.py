@@ -23,6 +23,7 @@ from tuneparts.partition.dry_pass import check_arrays, check_net
 from tuneparts.partition.forms import Form, read_hypers, settings_of, why_not_mixed
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.partition.released import ReleasedConfig
+from tuneparts.training.hyper import Hypers
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import EVAL_BATCH
@@ -40,7 +41,9 @@ class Fitted:
     were given. Its dropout layers drop out in training as before, at learnt rates where rates were
     learnt."""
     hypers: Mapping[str, float]
-    """Learnt values by name: `rotation`, `dropout.0`, ..."""
+    """Values at the end by name, `rotation`, `dropout.0`, ...: all that the run's hypers have, so
+    that `HypersConfig.at` can take them over. Those that were not learnt are as they were given:
+    motions that were not named at 0, and the net's own dropout rates."""
     lml: float
     """L_ML in nats where it was last known; NaN with a single chunk."""
     history: list[Mapping[str, float]]
@@ -48,7 +51,8 @@ class Fitted:
     learner: PartitionedLearner
     """What `predict` predicts with."""
     settings: Mapping[str, Any]
-    """The fields that were used, those chosen from the size of the data included."""
+    """The fields that were used, those chosen from the size of the data included; those of a second
+    run under `retrained`."""
 
     @torch.no_grad()
     def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
@@ -69,7 +73,7 @@ class Fitted:
             return torch.cat([learner.predict(part.to(device), generator) for part in batches])
 
     def plot(self) -> "go.Figure":
-        """The learnt values, and the loss, along the passes: a figure that notebooks show."""
+        """The hypers, and the loss, along the passes: a figure that notebooks show."""
         from tuneparts.partition.picture import picture
 
         return picture(self.history, list(self.hypers))
@@ -86,7 +90,7 @@ class Fitted:
         return f"<table>{rows}</table>"
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What is worth a line: learnt values with units, L_ML and how it was trained."""
+        """What is worth a line: hypers with units, L_ML and how it was trained."""
         facts = []
         for name, value in self.hypers.items():
             unit = schema.lookup(f"hyper/{name}").unit
@@ -129,7 +133,7 @@ def fit(
         form: `released`, `joint`, `mixed` or `published`, see `tuneparts.partition.forms`. A net
             that cannot run a mixed batch has its single weights dealt out instead of its units.
         retrain: train the net once more from its start, as an ordinary one at the hypers found,
-            for the same passes again.
+            for the same passes again, its learning rate falling along a cosine.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
@@ -142,22 +146,25 @@ def fit(
     task = given_task(given_examples(inputs, labels, aim), target=aim)
     config, note = _configured(net, task, form, {**fields, "hypers": chosen}, seed=seed)
     check_net(net, task, num_held=config.num_extractor_layers)
+    if retrain:
+        _check_retrainable(config, net, task)
     start = copy.deepcopy(net) if retrain else None
     at = device or next(iter(net.parameters())).device
     context = Context(task=task, seed=seed, device=torch.device(at))
+    settings = {"form": form, "retrain": retrain, **_used(config), **note}
     with modes_kept(net):
         learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
         history = run_through(learner, what=form, passes=config.passes, report=report)
-        found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
+        found = _values(learner.hypers)
         learner.finish()
         if start is not None:
             again = _ordinary(config, start, found)
+            settings["retrained"] = _used(again)
             learner = PartitionedLearner(again, context)
             history += run_through(learner, what="retrained", passes=again.passes, report=report)
             net.load_state_dict(learner.merged().state_dict())
         _restore_dropout(net, learner, found)
     known = [row["lml/total"] for row in history if "lml/total" in row]
-    settings = {"form": form, "retrain": retrain, **_used(config), **note}
     return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
 
 
@@ -197,13 +204,31 @@ def _why_not_mixed(
         return str(error)
 
 
+def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) -> None:
+    """Refuse hypers that a second run could not take over, before the first one."""
+    hypers = config.hypers.build(
+        learnable=False, net=copied(net), in_shape=task.in_shape, num_outputs=task.num_outputs
+    )
+    try:
+        config.hypers.at(_values(hypers))
+    except ConfigError as error:
+        raise ConfigError(
+            "a net is trained once more at the values that were found, but these hypers cannot be "
+            f"taken over by value: {error} Leave `retrain` out."
+        ) from error
+
+
+def _values(hypers: Hypers) -> dict[str, float]:
+    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
+
+
 def _ordinary(
     config: PartitionedConfig, net: nn.Module, found: Mapping[str, float]
 ) -> PartitionedConfig:
     """Standard training at the hypers found: partitioned training with one chunk."""
     fields = {
         name: getattr(config, name)
-        for name in ("passes", "interval", "batch_size", "optimiser", "train_on")
+        for name in ("passes", "interval", "batch_size", "runtime", "train_on")
     }
     fields["optimiser"] = config.optimiser.replaced({"schedule": "cosine"})
     hypers = config.hypers.at(found)
