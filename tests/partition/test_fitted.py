@@ -58,6 +58,43 @@ def test_the_given_net_is_trained_in_place_and_ordinary_afterwards():
     assert found.lml == seen[0]["lml/total"]  # known until the release
 
 
+class _Noisy(nn.Module):
+    """Draws, and keeps statistics, in training mode only."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(64, 20), nn.BatchNorm1d(20)
+        self.drop, self.last = nn.Dropout(0.3), nn.Linear(20, 10)
+
+    def forward(self, x):
+        h = self.drop(self.norm(self.first(x.flatten(1))).relu())
+        return self.last(nn.functional.dropout(h, 0.2, self.training))
+
+
+@pytest.mark.parametrize("retrain", [False, True])
+def test_a_net_in_evaluation_mode_is_trained_as_one_in_training_mode(retrain):
+    images, labels = _data()
+    nets = []
+    for mode in (True, False):
+        with seeding.isolated(0, "init"):
+            nets.append(_Noisy().train(mode))
+    usual, given = (fit(net, images, labels, retrain=retrain, **SETTINGS) for net in nets)
+    assert given.history == usual.history
+    for one, other in zip(*(net.state_dict().values() for net in nets), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_layers_are_in_their_modes_again_after_training_and_predictions():
+    images, labels = _data()
+    net = _Noisy()
+    net.norm.eval()
+    modes = {name: layer.training for name, layer in net.named_modules()}
+    found = fit(net, images, labels, **SETTINGS)
+    assert {name: layer.training for name, layer in net.named_modules()} == modes
+    found.predict(images)
+    assert {name: layer.training for name, layer in net.named_modules()} == modes
+
+
 def test_arrays_and_tensors_give_the_same_and_seeds_differ():
     images, labels = _data()
     first = fit(_net(), images, labels, **SETTINGS)
@@ -148,6 +185,43 @@ def test_a_retrained_net_is_an_ordinary_one_at_the_hypers_found():
     assert again.learner.parts.num_partitions == 1
     for mine, its in zip(again.net.parameters(), again.learner.net.parameters(), strict=True):
         assert torch.equal(mine, its)
+
+
+def test_the_second_run_has_the_runtime_of_the_first_and_says_what_it_changed():
+    images, labels = _data()
+    found = fit(_net(), images, labels, retrain=True, runtime={"precision": "bf16"}, **SETTINGS)
+    assert found.learner.config.runtime == found.settings["runtime"]
+    assert found.learner.config.runtime.precision == "bf16"
+    assert found.settings["optimiser"].schedule == "constant"
+    assert found.settings["retrained"]["optimiser"].schedule == "cosine"
+    assert found.settings["retrained"]["runtime"] == found.settings["runtime"]
+
+
+def test_a_mask_of_images_is_refused_before_the_run_that_retraining_follows():
+    images, labels = _data()
+    net, seen = _net(), []
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ConfigError, match="Leave `retrain` out"):
+        fit(net, images, labels, hypers="mask", retrain=True, report=seen.append, **SETTINGS)
+    assert not seen
+    assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_a_mask_of_vectors_is_retrained():
+    images, labels = _data()
+    found = fit(_net(), images.reshape(60, 64), labels, hypers="mask", retrain=True, **SETTINGS)
+    assert found.learner.hypers.values()["hyper/keep.0"] == found.hypers["keep.0"]
+
+
+def test_hypers_have_held_values_too_so_that_a_config_can_take_them_over():
+    images, labels = _data()
+    net = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.4), nn.Linear(20, 10)
+    )
+    found = fit(net, images, labels, hypers="rotation", **SETTINGS)
+    assert found.hypers["shear"] == 0.0
+    assert found.hypers["dropout.0"] == 0.4
+    assert found.settings["hypers"].at(found.hypers).affine.rotation == found.hypers["rotation"]
 
 
 def test_predictions_are_made_in_batches():

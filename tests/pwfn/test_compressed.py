@@ -43,6 +43,12 @@ def test_the_net_is_plain_has_few_values_and_the_given_one_is_untouched():
     assert small.num_float_bytes == 4 * sum(v.numel() for v in before.values()) + 4
 
 
+def test_a_net_in_evaluation_mode_is_trained_as_one_in_training_mode():
+    usual, given = (compress(_net().train(mode), _data(), **SETTINGS) for mode in (True, False))
+    assert given.history == usual.history
+    assert torch.equal(given.net[1].running_mean, usual.net[1].running_mean)
+
+
 def test_scores_are_those_of_the_plain_nets_on_validation_data():
     net, val = _net(), _data(30, seed=1)
     small = compress(net, _data(), val, **SETTINGS)

@@ -47,6 +47,14 @@ def test_members_are_plain_nets_and_the_given_ones_are_untouched():
     assert seen[-1]["train/loss"] < seen[0]["train/loss"]
 
 
+def test_nets_in_evaluation_mode_are_trained_as_those_in_training_mode():
+    nets = [_net(16), _net(12, seed=1)]
+    usual = fit(nets, *_data(), **SETTINGS)
+    given = fit([net.eval() for net in nets], *_data(), **SETTINGS)
+    assert given.history == usual.history
+    assert torch.equal(given.members[0][1].running_mean, usual.members[0][1].running_mean)
+
+
 def test_sizes_are_within_the_budget_and_add_up():
     nets = [_net(16), _net(16, seed=1)]
     ensemble = fit(nets, *_data(), budget=360, **SETTINGS)

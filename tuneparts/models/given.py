@@ -1,6 +1,7 @@
 """A net that exists already, where a config names the net to build."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from pydantic import PrivateAttr, create_model
@@ -13,7 +14,7 @@ C = TypeVar("C", bound=Config)
 
 
 class GivenNet(NetConfig):
-    """Hands out a net that exists.
+    """Hands out a net that exists, in training mode, whatever mode it came in.
 
     Args:
         make: returns the net; called as often as a method builds one.
@@ -27,7 +28,28 @@ class GivenNet(NetConfig):
         self._make = make
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:  # noqa: ARG002
-        return self._make()
+        return self._make().train()
+
+
+@contextmanager
+def modes_kept(net: nn.Module) -> Iterator[None]:
+    """Give the layers of a net their modes, training or evaluation, back after the block.
+
+    Layers are known by their names, so one that took another's place takes over its mode.
+
+    Example:
+        >>> net = nn.Sequential(nn.Dropout(0.5)).eval()
+        >>> with modes_kept(net):
+        ...     net = net.train()
+        >>> net[0].training
+        False
+    """
+    modes = {name: layer.training for name, layer in net.named_modules()}
+    try:
+        yield
+    finally:
+        for name, layer in net.named_modules():
+            layer.training = modes.get(name, modes[""])
 
 
 def given_config(

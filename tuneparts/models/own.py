@@ -18,8 +18,9 @@ class Own(NetConfig):
     """A net that a builder of one's own makes: `builder(in_shape, num_classes, **arguments)`.
 
     A builder is an `nn.Module` class or a function that returns a module. Its module maps inputs
-    (B, *in_shape) to logits (B, num_classes). Its arguments are fields of this config, so that a
-    search can vary them: `space={"net.width": ...}`.
+    (B, *in_shape) to logits (B, num_classes), and is trained in training mode, whatever mode it
+    came in. Its arguments are fields of this config, so that a search can vary them:
+    `space={"net.width": ...}`.
 
     Example:
         >>> net = Own(name="torch.nn:Linear", bias=False)  # or `Own(nn.Linear, bias=False)`
@@ -63,7 +64,7 @@ class Own(NetConfig):
                 f"the builder of a net returns an nn.Module, but `{self.name}` returned "
                 f"{net!r:.100}."
             )
-        return net
+        return net.train()
 
 
 def check_own_nets(

@@ -17,12 +17,13 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.given import GivenNet, given_config, modes_kept
 from tuneparts.models.survey import PROBE, copied
 from tuneparts.partition.dry_pass import check_arrays, check_net
 from tuneparts.partition.forms import Form, read_hypers, settings_of, why_not_mixed
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.partition.released import ReleasedConfig
+from tuneparts.training.hyper import Hypers
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import EVAL_BATCH
@@ -36,10 +37,13 @@ class Fitted:
     """A trained net with what was learnt besides its weights."""
 
     net: nn.Module
-    """The net that was given, trained; an ordinary net again. Its dropout layers drop out in
-    training as before, at learnt rates where rates were learnt."""
+    """The net that was given, trained; an ordinary net again, its layers in the modes in which they
+    were given. Its dropout layers drop out in training as before, at learnt rates where rates were
+    learnt."""
     hypers: Mapping[str, float]
-    """Learnt values by name: `rotation`, `dropout.0`, ..."""
+    """Values at the end by name, `rotation`, `dropout.0`, ...: all that the run's hypers have, so
+    that `HypersConfig.at` can take them over. Those that were not learnt are as they were given:
+    motions that were not named at 0, and the net's own dropout rates."""
     lml: float
     """L_ML in nats where it was last known; NaN with a single chunk."""
     history: list[Mapping[str, float]]
@@ -47,7 +51,8 @@ class Fitted:
     learner: PartitionedLearner
     """What `predict` predicts with."""
     settings: Mapping[str, Any]
-    """The fields that were used, those chosen from the size of the data included."""
+    """The fields that were used, those chosen from the size of the data included; those of a second
+    run under `retrained`."""
 
     @torch.no_grad()
     def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
@@ -62,16 +67,13 @@ class Fitted:
         generator = learner.generator("predict")
         samples = learner.hypers.num_samples(training=False)
         x = torch.as_tensor(given_inputs(inputs))
-        was_training = learner.net.training
-        learner.net.eval()
-        try:
+        with modes_kept(learner.net):
+            learner.net.eval()
             batches = torch.split(x, batch_size or max(1, EVAL_BATCH // samples))
             return torch.cat([learner.predict(part.to(device), generator) for part in batches])
-        finally:
-            learner.net.train(was_training)
 
     def plot(self) -> "go.Figure":
-        """The learnt values, and the loss, along the passes: a figure that notebooks show."""
+        """The hypers, and the loss, along the passes: a figure that notebooks show."""
         from tuneparts.partition.picture import picture
 
         return picture(self.history, list(self.hypers))
@@ -88,7 +90,7 @@ class Fitted:
         return f"<table>{rows}</table>"
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What is worth a line: learnt values with units, L_ML and how it was trained."""
+        """What is worth a line: hypers with units, L_ML and how it was trained."""
         facts = []
         for name, value in self.hypers.items():
             unit = schema.lookup(f"hyper/{name}").unit
@@ -121,7 +123,8 @@ def fit(
     Settings that are not given are chosen from the size of the data, and stand in `settings`.
 
     Args:
-        net: any module from inputs (B, ...) to logits (B, K); trained in place.
+        net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
+            whatever mode its layers are in, which they have again afterwards.
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
             numbers, such as tokens, stay whole.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
@@ -130,7 +133,7 @@ def fit(
         form: `released`, `joint`, `mixed` or `published`, see `tuneparts.partition.forms`. A net
             that cannot run a mixed batch has its single weights dealt out instead of its units.
         retrain: train the net once more from its start, as an ordinary one at the hypers found,
-            for the same passes again.
+            for the same passes again, its learning rate falling along a cosine.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
@@ -141,55 +144,82 @@ def fit(
     chosen = read_hypers(hypers)
     check_arrays(inputs, labels, aim, chosen)
     task = given_task(given_examples(inputs, labels, aim), target=aim)
-    config, note = _configured(net, task, form, {**fields, "hypers": chosen})
+    config, note = _configured(net, task, form, {**fields, "hypers": chosen}, seed=seed)
     check_net(net, task, num_held=config.num_extractor_layers)
+    if retrain:
+        _check_retrainable(config, net, task)
     start = copy.deepcopy(net) if retrain else None
     at = device or next(iter(net.parameters())).device
     context = Context(task=task, seed=seed, device=torch.device(at))
-    learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
-    history = run_through(learner, what=form, passes=config.passes, report=report)
-    found = {name.removeprefix("hyper/"): v for name, v in learner.hypers.values().items()}
-    learner.finish()
-    if start is not None:
-        again = _ordinary(config, start, found)
-        learner = PartitionedLearner(again, context)
-        history += run_through(learner, what="retrained", passes=again.passes, report=report)
-        net.load_state_dict(learner.merged().state_dict())
-    _restore_dropout(net, learner, found)
-    known = [row["lml/total"] for row in history if "lml/total" in row]
     settings = {"form": form, "retrain": retrain, **_used(config), **note}
+    with modes_kept(net):
+        learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
+        history = run_through(learner, what=form, passes=config.passes, report=report)
+        found = _values(learner.hypers)
+        learner.finish()
+        if start is not None:
+            again = _ordinary(config, start, found)
+            settings["retrained"] = _used(again)
+            learner = PartitionedLearner(again, context)
+            history += run_through(learner, what="retrained", passes=again.passes, report=report)
+            net.load_state_dict(learner.merged().state_dict())
+        _restore_dropout(net, learner, found)
+    known = [row["lml/total"] for row in history if "lml/total" in row]
     return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
 
 
 def _configured(
-    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any]
+    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], *, seed: int
 ) -> tuple[PartitionedConfig, dict[str, str]]:
     """The config of the first run, and a note where the net decided on it."""
-    chosen = settings_of(form, len(task.train), fields)
-    note: dict[str, str] = {}
-    if form != "published" and not {"scheme", "mixed", "defaults"} & set(fields):
-        num_held = chosen.get("num_extractor_layers", 0)
-        reason = _why_not_mixed(net, task, num_held=num_held)
-        if reason is None:
-            chosen |= {"scheme": "node", "mixed": True}
-        else:
-            note["note"] = f"single weights are dealt out: {reason}"
     kind = ReleasedConfig if form == "released" else PartitionedConfig
-    config = given_config(kind, {"train_on": "train", **chosen}, net=GivenNet(lambda: net))
+    chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
+    given = GivenNet(lambda: net)
+    config = given_config(kind, chosen, net=given)
     if config.defaults == "seed":
         raise ConfigError(
             "a net that was built elsewhere cannot be drawn again from the seed, but `defaults` is "
             "`seed`. Use `initial`."
         )
-    return config, note
+    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
+        return config, {}
+    reason = _why_not_mixed(net, task, config, seed=seed)
+    if reason is not None:
+        return config, {"note": f"single weights are dealt out: {reason}"}
+    return given_config(kind, {**chosen, "scheme": "node", "mixed": True}, net=given), {}
 
 
-def _why_not_mixed(net: nn.Module, task: Task, *, num_held: int) -> str | None:
-    x = torch.as_tensor(task.train.inputs[:PROBE])
+def _why_not_mixed(
+    net: nn.Module, task: Task, config: PartitionedConfig, *, seed: int
+) -> str | None:
     try:
-        return why_not_mixed(copied(net).cpu(), x, num_held=num_held)
+        return why_not_mixed(
+            copied(net).cpu(),
+            torch.as_tensor(task.train.inputs[:PROBE]),
+            proportions=config.parameter_proportions or config.proportions,
+            seed=seed,
+            num_held=config.num_extractor_layers,
+        )
     except Exception as error:  # whatever somebody else's forward raises; `check_net` refuses it
         return str(error)
+
+
+def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) -> None:
+    """Refuse hypers that a second run could not take over, before the first one."""
+    hypers = config.hypers.build(
+        learnable=False, net=copied(net), in_shape=task.in_shape, num_outputs=task.num_outputs
+    )
+    try:
+        config.hypers.at(_values(hypers))
+    except ConfigError as error:
+        raise ConfigError(
+            "a net is trained once more at the values that were found, but these hypers cannot be "
+            f"taken over by value: {error} Leave `retrain` out."
+        ) from error
+
+
+def _values(hypers: Hypers) -> dict[str, float]:
+    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
 
 
 def _ordinary(
@@ -198,7 +228,7 @@ def _ordinary(
     """Standard training at the hypers found: partitioned training with one chunk."""
     fields = {
         name: getattr(config, name)
-        for name in ("passes", "interval", "batch_size", "optimiser", "train_on")
+        for name in ("passes", "interval", "batch_size", "runtime", "train_on")
     }
     fields["optimiser"] = config.optimiser.replaced({"schedule": "cosine"})
     hypers = config.hypers.at(found)
@@ -222,8 +252,6 @@ def _restore_dropout(
         return
 
     def dropout(_: str, slot: DropoutSlot) -> nn.Module:
-        layer = nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
-        layer.training = net.training
-        return layer
+        return nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
 
     surgery.replace(net, DropoutSlot, dropout, expected=len(slots))

@@ -8,16 +8,15 @@ moves weights and hypers in every pass, and `released` ends a joint run by ordin
 weights on all data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor, nn
 
 from tuneparts.augment.affine import lila
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.partition.node import MixedBatch
+from tuneparts.partition.mixable import check_mixable
 from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.release import ReleaseConfig
@@ -121,27 +120,28 @@ def _start(name: str) -> Any:
     return _STARTS[name]
 
 
-def why_not_mixed(net: nn.Module, x: Tensor, *, num_held: int = 0) -> str | None:
+def why_not_mixed(
+    net: nn.Module, x: Tensor, *, proportions: Sequence[float], seed: int = 0, num_held: int = 0
+) -> str | None:
     """Why a net cannot run a mixed batch; None where it can.
 
     Args:
         net: a copy, on the CPU.
         x: a few inputs.
+        proportions: share of the weights per partition.
+        seed: draws the assignment.
         num_held: leading layers that belong to no partition.
     """
     try:
         parts = Partitioned(
             net,
-            proportions=(0.5, 0.5),
-            seed=0,
+            proportions=proportions,
+            seed=seed,
             scheme="node",
             num_held=num_held,
             example=x[:1],
         )
-        levels = torch.ones(len(x), dtype=torch.long, device=x.device)
-        levels[len(x) // 2 :] = 2
-        with torch.no_grad():
-            MixedBatch(parts, levels).run(x)
+        check_mixable(parts, x)
     except ConfigError as error:
         return str(error)
     return None

@@ -22,8 +22,10 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
+from tuneparts.models.survey import PROBE
 from tuneparts.partition.assign import check_division
 from tuneparts.partition.isolation import check_isolation
+from tuneparts.partition.mixable import check_mixable, is_known
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
@@ -205,7 +207,7 @@ class PartitionedLearner(
             defaults="zero" if config.defaults == "zero" else "initial",
             rebuild=self._rebuild if config.defaults == "seed" else None,
             num_held=config.num_extractor_layers,
-            example=self.train_data.take(torch.arange(1))[0] if config.scheme == "node" else None,
+            example=self._first(1) if config.scheme == "node" else None,
         )
         self.optimiser = PartitionedOptimiser(
             self.parts,
@@ -230,9 +232,13 @@ class PartitionedLearner(
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
         self._calibrated: dict[int, View] = {}
-        check_isolation(
-            self.net, self.train_data.take(torch.arange(min(2, len(self.train_data))))[0]
-        )
+        check_isolation(self.net, self._first(2))
+        if config.mixed and not is_known(self.net):
+            check_mixable(self.parts, self._first(PROBE))
+
+    def _first(self, num: int) -> Tensor:
+        """Inputs of the first examples."""
+        return self.train_data.take(torch.arange(min(num, len(self.train_data))))[0]
 
     @property
     def learns_hypers(self) -> bool:

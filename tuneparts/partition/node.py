@@ -40,6 +40,9 @@ _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 class MixedBatch:
     """A forward in which each example has its own subnetwork.
 
+    The net must treat every row of a batch by itself, and read weights in the calls of their layers
+    only: `tuneparts.partition.mixable.check_mixable` refuses one that does not.
+
     Args:
         parts: under the node scheme; norms over the batch are refused.
         levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
@@ -99,7 +102,12 @@ class MixedBatch:
     @property
     def leaves(self) -> list[Tensor]:
         """What a loss of the outputs is differentiated by."""
-        return [*self._leaves.values(), *self._rows.values()]
+        return list(self.named_leaves.values())
+
+    @property
+    def named_leaves(self) -> dict[str, Tensor]:
+        """The same by the names of the net's parameters; norms have a row for each partition."""
+        return {**self._leaves, **self._rows}
 
     def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
         """Differentiate a loss; returns what `grads` does."""
