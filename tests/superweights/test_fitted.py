@@ -221,3 +221,31 @@ def test_a_net_of_another_precision_is_refused_with_the_cure():
     x, y = _data()
     with pytest.raises(ConfigError, match=r"is float64. Call `net.float\(\)` first"):
         fit([_net(8).double(), _net(8).double()], x, y, passes=20)
+
+
+class _Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head, self.gate = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.head(self.hidden(x).relu()) * torch.sigmoid(self.gate(x))
+
+
+def test_a_gate_that_runs_last_is_shared_and_the_head_is_not():
+    ensemble = fit(_Gated, *_data(), members=2, **SETTINGS)
+    assert ensemble.private == ({"head": "is the head"},) * 2
+
+
+class _WideAndDeep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.deep, self.wide = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.deep(self.hidden(x).relu()) + self.wide(x)
+
+
+def test_several_heads_are_all_private():
+    ensemble = fit(_WideAndDeep, *_data(), members=2, **SETTINGS)
+    assert ensemble.private[0] == dict.fromkeys(("deep", "wide"), "is one of 2 heads")

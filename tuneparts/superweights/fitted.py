@@ -17,6 +17,7 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.heads import head_layers
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeable
@@ -268,15 +269,16 @@ def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], 
 
 
 def _survey(net: nn.Module, number: int, task: Task) -> Survey:
-    """Find the layers of a member that can share weights: all that can be lent, but the head."""
+    """Find the layers of a member that can share weights: all that can be lent, but heads."""
     x = torch.as_tensor(task.train.inputs[:PROBE])
     check_logits(net, x, task.num_outputs, are_classes=task.num_classes > 0)
     found = takeable(net, x, reweighted, ("weight",))
     frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
     left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
-    shared = tuple(name for name in found.layers if name not in {found.last, *frozen})
-    if found.last in found.layers and found.last not in frozen:
-        left_out[found.last] = "is the head"
+    heads = head_layers(net, x)
+    reason = "is the head" if len(heads) == 1 else f"is one of {len(heads)} heads"
+    left_out |= {name: reason for name in found.layers if name in heads and name not in frozen}
+    shared = tuple(name for name in found.layers if name not in {*heads, *frozen})
     if not shared:
         reasons = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
         raise ConfigError(
@@ -290,7 +292,7 @@ def _survey(net: nn.Module, number: int, task: Task) -> Survey:
             "operations are counted by a pass over shapes alone, without values, but member "
             f"{number} raised {type(error).__name__}: {error}"
         ) from error
-    return Survey(shared, left_out, found.last)
+    return Survey(shared, left_out)
 
 
 def _weight(net: nn.Module, layer: str) -> nn.Parameter:
