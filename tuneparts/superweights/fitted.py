@@ -85,11 +85,16 @@ class FittedEnsemble:
 
         Args:
             inputs: as in `fit`.
-            members: most members.
+            members: most members, at least 1.
             flops: most operations for one example.
             milliseconds: most time of this call; a member that was as slow as the slowest so far
                 would have to end within it.
         """
+        if members is not None and members < 1:
+            raise ConfigError(
+                f"at least one member must predict, but `members` is {members}. Leave it out to "
+                f"ask all {len(self.members)}."
+            )
         x = self._given(inputs)
         start, slowest = time.perf_counter(), 0.0
         outputs: list[Tensor] = []
