@@ -1,4 +1,5 @@
 import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -229,3 +230,71 @@ def test_a_net_of_another_precision_is_refused_with_the_cure():
     x, y = _data()
     with pytest.raises(ConfigError, match=r"is float64. Call `net.float\(\)` first"):
         fit([_net(8).double(), _net(8).double()], x, y, passes=20)
+
+
+class _Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head, self.gate = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.head(self.hidden(x).relu()) * torch.sigmoid(self.gate(x))
+
+
+def test_a_gate_that_runs_last_is_shared_and_the_head_is_not():
+    ensemble = fit(_Gated, *_data(), members=2, **SETTINGS)
+    assert ensemble.private == ({"head": "is the head"},) * 2
+
+
+class _WideAndDeep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.deep, self.wide = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.deep(self.hidden(x).relu()) + self.wide(x)
+
+
+def test_several_heads_are_all_private():
+    ensemble = fit(_WideAndDeep, *_data(), members=2, **SETTINGS)
+    assert ensemble.private[0] == dict.fromkeys(("deep", "wide"), "is one of 2 heads")
+
+
+@pytest.mark.parametrize("members", [0, -1])
+def test_a_prediction_of_no_members_is_refused(members):
+    x, _ = _data()
+    with pytest.raises(ConfigError, match=f"`members` is {members}. Leave it out to ask all 3"):
+        _fitted().predict(x, members=members)
+
+
+def test_the_best_buy_predicts_for_arrays_as_for_tensors():
+    x, y = _data()
+    anytime = _fitted().anytime(x, y)
+    assert torch.equal(anytime.predict(x.double().numpy()), anytime.predict(x))
+
+
+def test_an_ensemble_can_be_pickled():
+    x, _ = _data()
+    ensemble = _fitted(sharing={"tau": 0.2})
+    again = pickle.loads(pickle.dumps(ensemble))
+    assert torch.equal(again.predict(x), ensemble.predict(x))
+    assert again.plan().equals(ensemble.plan())
+    assert again.learner.config.sharing.tau == 0.2
+
+
+class _Skipping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.rest, self.head = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.first(x).relu()
+        if not self.training or torch.rand(()) < 0.5:
+            h = h + self.rest(h).relu()
+        return self.head(h)
+
+
+def test_layers_may_be_skipped_while_gradients_are_compared():
+    stages = {"norms": "train", "analysis": 0.2}
+    ensemble = fit(_Skipping, *_data(), members=2, stages=stages, passes=40, batch_size=20)
+    assert list(ensemble.private[0]) == ["head"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import PrivateAttr, create_model
 from torch import nn
@@ -52,12 +52,25 @@ def modes_kept(net: nn.Module) -> Iterator[None]:
             layer.training = modes.get(name, modes[""])
 
 
+class _Given:
+    """Lets a config be pickled whose class was made at run time: it is made again on loading."""
+
+    made_from: ClassVar[type[Config]]
+    net_fields: ClassVar[tuple[str, ...]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert isinstance(self, Config)
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
+        nets = {name: fields.pop(name) for name in self.net_fields}
+        return _given_again, (self.made_from, fields, nets)
+
+
 def given_config(
     config_type: type[C], fields: Mapping[str, Any], **nets: GivenNet | Sequence[GivenNet]
 ) -> C:
     """Make a config of any method with existing nets in one of its fields.
 
-    Configs travel as data and name their nets; one that holds nets stays in this process.
+    Configs travel as data and name their nets; one that holds nets can be pickled at most.
 
     Args:
         config_type: of the method.
@@ -68,5 +81,15 @@ def given_config(
         name: (GivenNet if isinstance(given, GivenNet) else tuple[GivenNet, ...], ...)
         for name, given in nets.items()
     }
-    kind = create_model(config_type.__name__, __base__=config_type, **types)
-    return parse(kind, {**fields, **nets})
+    return parse(_kind(config_type, types), {**fields, **nets})
+
+
+def _kind(config_type: type[C], types: Mapping[str, Any]) -> type[C]:
+    """A config class with nets in some fields, which knows what it was made from."""
+    mixin = type("_Given", (_Given,), {"made_from": config_type, "net_fields": tuple(types)})
+    bases: Any = (mixin, config_type)
+    return cast(type[C], create_model(config_type.__name__, __base__=bases, **types))
+
+
+def _given_again(config_type: type[C], fields: Mapping[str, Any], nets: Mapping[str, Any]) -> C:
+    return given_config(config_type, fields, **nets)

@@ -34,8 +34,6 @@ class Survey:
     """Plain Linear and Conv2d layers that own their weights, in the order of the first calls."""
     left_out: dict[str, str]
     """Any other layer, or parameter outside layers, by name: the reason."""
-    last: str | None
-    """The Linear or Conv2d layer, of either kind, that is called last."""
 
 
 def survey(net: nn.Module, x: Tensor) -> Survey:
@@ -72,7 +70,7 @@ def survey(net: nn.Module, x: Tensor) -> Survey:
             else:
                 left_out[name] = why_not
     layers = tuple(name for name in called if name in usable)
-    return Survey(layers, left_out, called[-1] if called else None)
+    return Survey(layers, left_out)
 
 
 def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
@@ -104,7 +102,7 @@ def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Surv
             "layers must be called through the net's own attributes, but other weights in "
             f"{', '.join(f'`{layer}`' for layer in layers)} do not change the net as they should."
         )
-    return Survey(layers, found.left_out | left, found.last)
+    return Survey(layers, found.left_out | left)
 
 
 def copied(net: nn.Module) -> nn.Module:

@@ -30,6 +30,10 @@ MAX_TEMPLATES = 8
 """Most templates of a slot in the released code."""
 
 
+class ShortBudgetError(ConfigError):
+    """A budget that cannot hold one template for each slot."""
+
+
 @dataclass(frozen=True)
 class Growth:
     """One slot of a chain: how much of the weight so far is kept, and how much is added."""
@@ -161,7 +165,7 @@ def split_budget(
     # The released code exceeds a budget that is too small for one template a slot.
     least = sum(sizes)
     if budget < least:
-        raise ConfigError(
+        raise ShortBudgetError(
             f"the budget must hold one template for each of {len(sizes)} slots, which takes "
             f"{least} weights, but is {budget}. Raise it, use fewer clusters, or let clusters be "
             "merged (`when_short`)."

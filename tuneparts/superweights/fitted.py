@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,15 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.heads import head_layers
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.models.survey import PROBE, Survey, check_logits, copied, takeable
+from tuneparts.models.survey import PROBE, check_logits, copied, takeable
+from tuneparts.superweights.allocation import ShortBudgetError
 from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
 from tuneparts.superweights.picture import sharing_figure, sharing_table
+from tuneparts.superweights.private import left_for_templates, named, unshared_weights
 from tuneparts.training.learner import Context
 from tuneparts.training.members.anytime import Anytime
 from tuneparts.training.progress import Report, run_through
@@ -40,13 +44,16 @@ class Sizes:
     """Numbers of trainable weights."""
 
     templates: int
-    """What the budget bounds."""
+    """Of all templates. The budget bounds these and `unshared` together."""
     shared: int
     """Templates, and the coefficients that combine them."""
     private: int
     """What each member has alone: norms, biases, heads, and layers that cannot share."""
     plain: int
     """Of the same members without sharing."""
+    unshared: int = 0
+    """Of `private`, the weights of layers that cannot share, which the budget counts; norms,
+    biases and heads are private too, and outside the budget."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,16 @@ class FittedEnsemble:
 
         Args:
             inputs: as in `fit`.
-            members: most members.
+            members: most members, at least 1.
             flops: most operations for one example.
             milliseconds: most time of this call; a member that was as slow as the slowest so far
                 would have to end within it.
         """
+        if members is not None and members < 1:
+            raise ConfigError(
+                f"at least one member must predict, but `members` is {members}. Leave it out to "
+                f"ask all {len(self.members)}."
+            )
         x = self._given(inputs)
         start, slowest = time.perf_counter(), 0.0
         outputs: list[Tensor] = []
@@ -113,9 +125,10 @@ class FittedEnsemble:
 
         Layers with one `cluster` draw from the same `templates`; those with the same
         `coefficients` have the very same weight where their shapes meet. Layers that share nothing
-        have a `reason` instead.
+        have a `reason` instead. `shape` and `weights` are those of the layer by itself, without
+        its biases.
         """
-        return sharing_table(self.learner.model.bank, self.private)
+        return sharing_table(self.learner.model.bank, self.private, self.members)
 
     def plot(self) -> "go.Figure":
         """The plan as a figure: members down, layers across, a colour for each cluster."""
@@ -166,13 +179,20 @@ def fit(
     Shared weights start anew from the templates, whatever the nets held. Heads, norms, biases and
     layers that cannot share stay private, start as they are, and are named in the result.
 
+    The budget bounds the weights of all templates, and of layers that cannot share, such as an LSTM
+    or an embedding, in all members together; they are in `sizes.templates` and `sizes.unshared`.
+    Norms, biases, heads and the coefficients of templates are outside the budget, as in the paper,
+    and so are layers that are frozen.
+
     Args:
         nets: modules of one or several architectures, from inputs (B, ...) to logits (B, K), which
             are not changed; or a function that builds one, called once per member.
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the nets want them.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
-        budget: weights of all templates; as many as the largest member's shared layers if None.
+        budget: weights of templates and of layers that cannot share. If None, templates have as
+            many weights as the largest member's shared layers, whatever else there is;
+            `allocation={"budget": ...}` bounds templates alone.
         members: number of members, for a function.
         seed: of templates, the function's initialisation, batches and augmentation.
         device: where to train; that of the first net if None.
@@ -189,20 +209,35 @@ def fit(
         (64, 342)
         >>> ensemble.predict(x).shape
         torch.Size([40, 2])
+
+        Embeddings cannot share. The 2 x 40 weights of two members leave 64 for templates:
+
+        >>> tokens = torch.arange(120).view(40, 3) % 10
+        >>> def read():
+        ...     return nn.Sequential(
+        ...         nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 5), nn.Linear(5, 2)
+        ...     )
+        >>> ensemble = fit(read, tokens, y, members=2, budget=144, passes=30, batch_size=20)
+        >>> ensemble.sizes.unshared, ensemble.sizes.templates
+        (80, 60)
     """
     own, home = _nets(nets, members, seed)
     aim = target_from(target)
     task = given_task(given_examples(inputs, labels, aim), target=aim)
     surveys = [_survey(net, number, task) for number, net in enumerate(own)]
+    unshared = [found.unshared for found in surveys]
     config = given_config(
         SuperweightsConfig,
-        _with_budget(fields, budget),
+        _with_budget(fields, budget, unshared),
         members=tuple(GivenNet(partial(deepcopy, net)) for net in own),
     )
     at = torch.device(device or home)
     with seeding.isolated(seed, "given nets"):
         context = Context(task=task, seed=seed, device=at)
-        learner = _GivenLearner(config, context, [found.layers for found in surveys])
+        try:
+            learner = _GivenLearner(config, context, [found.layers for found in surveys])
+        except ShortBudgetError as error:
+            raise _with_unshared(error, budget, unshared) from None
         history = run_through(learner, what="superweights", passes=config.passes, report=report)
     trained = tuple(_with_state(net, learner.model.plain(m)) for m, net in enumerate(own))
     shared = count_parameters(learner.model.bank)
@@ -211,6 +246,7 @@ def fit(
         shared=shared,
         private=count_parameters(learner.model) - shared,
         plain=sum(count_parameters(net) for net in own),
+        unshared=sum(sum(sizes.values()) for sizes in unshared),
     )
     private = tuple(found.left_out for found in surveys)
     return FittedEnsemble(trained, sizes, private, history, learner)
@@ -267,16 +303,29 @@ def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], 
     return [copied(net).cpu() for net in given], home
 
 
-def _survey(net: nn.Module, number: int, task: Task) -> Survey:
-    """Find the layers of a member that can share weights: all that can be lent, but the head."""
+@dataclass(frozen=True)
+class _Found:
+    """What is known of a net before it is a member."""
+
+    layers: tuple[str, ...]
+    """Layers that share, in the order of their calls."""
+    left_out: dict[str, str]
+    """Any other layer, or parameter outside layers: the reason."""
+    unshared: dict[str, int]
+    """Sizes of the weights that the budget counts, from `unshared_weights`."""
+
+
+def _survey(net: nn.Module, number: int, task: Task) -> _Found:
+    """Find the layers of a member that can share weights: all that can be lent, but heads."""
     x = torch.as_tensor(task.train.inputs[:PROBE])
     check_logits(net, x, task.num_outputs, are_classes=task.num_classes > 0)
     found = takeable(net, x, reweighted, ("weight",))
     frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
     left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
-    shared = tuple(name for name in found.layers if name not in {found.last, *frozen})
-    if found.last in found.layers and found.last not in frozen:
-        left_out[found.last] = "is the head"
+    heads = head_layers(net, x)
+    reason = "is the head" if len(heads) == 1 else f"is one of {len(heads)} heads"
+    left_out |= {name: reason for name in found.layers if name in heads and name not in frozen}
+    shared = tuple(name for name in found.layers if name not in {*heads, *frozen})
     if not shared:
         reasons = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
         raise ConfigError(
@@ -290,15 +339,17 @@ def _survey(net: nn.Module, number: int, task: Task) -> Survey:
             "operations are counted by a pass over shapes alone, without values, but member "
             f"{number} raised {type(error).__name__}: {error}"
         ) from error
-    return Survey(shared, left_out, found.last)
+    return _Found(shared, left_out, unshared_weights(net, shared, heads))
 
 
 def _weight(net: nn.Module, layer: str) -> nn.Parameter:
     return net.get_parameter(f"{layer}.weight")
 
 
-def _with_budget(fields: Mapping[str, Any], budget: int | None) -> dict[str, Any]:
-    """Put the budget where the config has it; bins are merged when it is short."""
+def _with_budget(
+    fields: Mapping[str, Any], budget: int | None, unshared: Sequence[Mapping[str, int]]
+) -> dict[str, Any]:
+    """Put what templates have of the budget into the config; bins are merged when it is short."""
     allocation = fields.get("allocation", {})
     if not isinstance(allocation, Mapping):
         allocation = allocation.model_dump()
@@ -306,5 +357,22 @@ def _with_budget(fields: Mapping[str, Any], budget: int | None) -> dict[str, Any
         raise ConfigError(
             "the budget is given once, but is in `allocation` as well. Leave one out."
         )
-    given = {} if budget is None else {"budget": budget}
-    return {**fields, "allocation": {"when_short": "merge", **allocation, **given}}
+    if budget is None:
+        return {**fields, "allocation": {"when_short": "merge", **allocation}}
+    # What is no whole number is refused by the config.
+    is_whole = isinstance(budget, Real) and float(budget).is_integer()
+    left = left_for_templates(int(budget), unshared) if is_whole else budget
+    return {**fields, "allocation": {"when_short": "merge", **allocation, "budget": left}}
+
+
+def _with_unshared(
+    error: ShortBudgetError, budget: int | None, unshared: Sequence[Mapping[str, int]]
+) -> ConfigError:
+    """Say in an error what else the budget that was given had to hold."""
+    total = sum(sum(sizes.values()) for sizes in unshared)
+    if budget is None or not total:
+        return error
+    return ConfigError(
+        f"{error} That is what {budget} weights leave after {total} of layers that cannot share: "
+        f"{named(unshared)}."
+    )

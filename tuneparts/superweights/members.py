@@ -71,7 +71,8 @@ class SuperweightMembers(BankMembers):
             norms: whether norms use their running statistics (`eval`) or the batch (`train`).
 
         Returns:
-            The mean over members, and gradients of the sum over members in the plan's order.
+            The mean over members, and gradients of the sum over members in the plan's order; zero
+            for a layer that the pass did not call.
         """
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
@@ -80,7 +81,12 @@ class SuperweightMembers(BankMembers):
             losses = [loss(logits_BK, y_B) for logits_BK in logits_MBK]
             total = torch.stack(losses).sum()
             # Before the statistics are put back: the graph of a norm refers to them.
-            gradients = list(torch.autograd.grad(total, weights))
+            found = torch.autograd.grad(total, weights, allow_unused=True)
+        # A layer may be skipped in a pass, as by stochastic depth, or in one of the modes.
+        gradients = [
+            torch.zeros_like(weight) if gradient is None else gradient
+            for weight, gradient in zip(weights, found, strict=True)
+        ]
         return total.detach() / len(losses), gradients
 
     @contextmanager

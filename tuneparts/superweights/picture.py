@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from tuneparts.superweights.bank import TemplateBank
+from tuneparts.superweights.private import kept_weights
 
 if TYPE_CHECKING:  # imported when they are needed, so that a method's import does not wait for them
     import pandas as pd
@@ -12,12 +15,17 @@ if TYPE_CHECKING:  # imported when they are needed, so that a method's import do
 COLUMNS = ["member", "layer", "shape", "weights", "cluster", "templates", "coefficients", "reason"]
 
 
-def sharing_table(bank: TemplateBank, private: Sequence[Mapping[str, str]] = ()) -> "pd.DataFrame":
+def sharing_table(
+    bank: TemplateBank,
+    private: Sequence[Mapping[str, str]] = (),
+    members: Sequence[nn.Module] = (),
+) -> "pd.DataFrame":
     """A row for each shared layer, in forward order, and then for each layer that shares nothing.
 
     Args:
         bank: of the members.
         private: for each member the layers that share nothing, with the reason.
+        members: the nets that have these layers, where there are any.
     """
     import pandas as pd
 
@@ -33,7 +41,7 @@ def sharing_table(bank: TemplateBank, private: Sequence[Mapping[str, str]] = ())
             (
                 layer.member,
                 layer.name,
-                "x".join(map(str, layer.shape)),
+                _written(layer.shape),
                 layer.size,
                 label,
                 sum(cluster.templates[j] for j in slots),
@@ -41,8 +49,12 @@ def sharing_table(bank: TemplateBank, private: Sequence[Mapping[str, str]] = ())
                 "",
             )
         )
-    for member, reasons in enumerate(private):
-        rows += [(member, name, "", 0, None, 0, "", reason) for name, reason in reasons.items()]
+    for member, (net, reasons) in enumerate(zip(members, private, strict=True)):
+        for name, reason in reasons.items():
+            kept = kept_weights(net, name)
+            shapes = " + ".join(_written(weight.shape) for weight in kept)
+            size = sum(weight.numel() for weight in kept)
+            rows.append((member, name, shapes, size, None, 0, "", reason))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -71,3 +83,7 @@ def sharing_figure(table: "pd.DataFrame") -> "go.Figure":
     figure.update_yaxes(autorange="reversed")
     figure.update_layout(title_text="Layers with one number draw from the same templates")
     return figure
+
+
+def _written(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

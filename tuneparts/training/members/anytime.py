@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tuneparts.data.given import Arrays, given_inputs
 from tuneparts.data.target import Target
 from tuneparts.errors import ConfigError
 from tuneparts.training.members.predictions import subsets
@@ -54,6 +55,7 @@ class Anytime:
     ) -> None:
         self._nets = tuple(nets)
         self._target = target
+        self._device = inputs.device
         milliseconds = [latency(net, inputs[:1]) for net in nets]
         with torch.no_grad():
             outputs_MBK = torch.stack([net(inputs) for net in nets])
@@ -101,17 +103,18 @@ class Anytime:
 
     @torch.no_grad()
     def predict(
-        self, inputs: Tensor, *, flops: float | None = None, milliseconds: float | None = None
+        self, inputs: Arrays, *, flops: float | None = None, milliseconds: float | None = None
     ) -> Tensor:
         """What the best subset within the limits predicts: (B, K).
 
         Args:
-            inputs: (B, ...), as the nets take them.
+            inputs: an array or tensor (B, ...), on any device, scaled as the nets want them.
             flops: most operations for one example.
             milliseconds: most time for one example, by the latencies that were measured.
         """
         chosen = self.best(flops=flops, milliseconds=milliseconds).members
-        return self._target.combined(torch.stack([self._nets[m](inputs) for m in chosen]))
+        x = torch.as_tensor(given_inputs(inputs), device=self._device)
+        return self._target.combined(torch.stack([self._nets[m](x) for m in chosen]))
 
 
 @torch.no_grad()
