@@ -193,6 +193,30 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
 
 
+def _images(num=40):
+    x = torch.randn(num, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    return x, x.mean(dim=(2, 3)).argmax(dim=1)
+
+
+def _channels_last():
+    with seeding.isolated(0, "init"):
+        net = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(16, 3)
+        ).to(memory_format=torch.channels_last)
+    net[4].weight = nn.Parameter(net[4].weight.detach().t().contiguous().t())
+    return net
+
+
+def test_weights_in_another_memory_format_go_in_and_keep_it(tmp_path):
+    net, (x, y), file = _channels_last(), _images(), tmp_path / "net.code"
+    small = compress(net, (x, y), file=file, **SETTINGS)
+    strides = [p.stride() for p in net.parameters()]
+    assert not net[0].weight.is_contiguous()
+    assert not net[4].weight.is_contiguous()
+    assert [p.stride() for p in small.net.parameters()] == strides
+    assert torch.equal(load(file, _channels_last()).eval()(x), small.net(x))
+
+
 def _transformer():
     with seeding.isolated(0, "init"):
         return torchvision_door.load().models.VisionTransformer(
