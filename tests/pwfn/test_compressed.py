@@ -193,6 +193,35 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
 
 
+class _Noted(nn.Module):
+    """A linear layer beside a buffer of NaN."""
+
+    def __init__(self, *, is_read, persistent):
+        super().__init__()
+        self.layer, self.is_read = nn.Linear(6, 3), is_read
+        self.register_buffer("note", torch.full((2,), torch.nan), persistent=persistent)
+
+    def forward(self, x):
+        return self.layer(x) + self.note.sum() if self.is_read else self.layer(x)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_nan_in_a_buffer_is_refused_by_name_before_training(tmp_path, is_read):
+    seen = []
+    with pytest.raises(ConfigError, match="its `note` holds some"):
+        compress(
+            _Noted(is_read=is_read, persistent=True), _data(),
+            file=tmp_path / "net.code", report=seen.append, **SETTINGS,
+        )  # fmt: skip
+    assert not seen
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_net_that_makes_nan_is_refused_as_such():
+    with pytest.raises(ConfigError, match="_Noted makes NaN of the first 8"):
+        compress(_Noted(is_read=True, persistent=False), _data(), **SETTINGS)
+
+
 def _images(num=40):
     x = torch.randn(num, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     return x, x.mean(dim=(2, 3)).argmax(dim=1)

@@ -93,6 +93,11 @@ def _read_past_their_layer(net: nn.Module, x: Tensor, names: Sequence[str]) -> l
         noise = torch.randn(parameter.shape, generator=generator).to(parameter)
         values[name] = parameter + noise * parameter.abs().mean().clamp(min=0.01)
     before = _twice(net, x)
+    if any(bool(torch.isnan(logits).any()) for logits in before):
+        raise ConfigError(
+            f"a net must make numbers of its inputs, but {type(net).__name__} makes NaN of the "
+            f"first {len(x)}. Look at its buffers, and at divisions, roots and logarithms in it."
+        )
     if not all(torch.equal(a, b) for a, b in zip(before, _twice(net, x), strict=True)):
         raise ConfigError(
             "a net must compute the same twice from the same seed of torch, but "
