@@ -193,6 +193,11 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
 
 
+def test_a_net_whose_parameters_are_all_frozen_is_refused_before_training():
+    with pytest.raises(ConfigError, match=r"all parameters .* frozen \(6, such as `0.weight`\)"):
+        compress(_net().requires_grad_(False), _data(), **SETTINGS)
+
+
 class _Noted(nn.Module):
     """A linear layer beside a buffer of NaN."""
 
