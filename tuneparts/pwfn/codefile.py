@@ -30,6 +30,7 @@ from torch.nn.parameter import is_lazy
 
 from tuneparts import atomic
 from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.pwfn.aliases import refuse_aliases
 
 MAX_LENGTH = 16
 """Most bits of a code; at most 2^16 distinct values can then be coded."""
@@ -348,6 +349,7 @@ class _Sections:
 
 def _unique_state(net: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Collect the tensors of a net's state once each, and further names with the first one's."""
+    refuse_aliases(net)
     first: dict[int, str] = {}
     unique: dict[str, Tensor] = {}
     again: dict[str, str] = {}
