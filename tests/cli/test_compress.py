@@ -1,16 +1,19 @@
 """`tuneparts compress`: weights in, a file out."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from tuneparts import pwfn
+from tuneparts import Arm, PartitionedConfig, StandardConfig, executors, pwfn
 from tuneparts.cli.main import app
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
+from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models import DigitsCnn
+from tuneparts.search import runs
+from tuneparts.search.spec import Search
 
 SETTINGS = ["--set", "passes=12", "--set", "interval=6", "--set", "net=digits_cnn"]
 
@@ -47,3 +50,39 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     arguments = ["compress", str(tmp_path / "weights.pt"), "--arm", "float", *out]
     with pytest.raises(ConfigError, match="only a run has arms"):
         runner.invoke(app, arguments, catch_exceptions=False)
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, null_search: Callable[..., Search]
+) -> runs.Run:
+    """A finished run of a plain arm and a partitioned one."""
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
+    fields = {"passes": 8, "interval": 8, "batch_size": 10, "net": DigitsCnn()}
+    search = null_search(
+        Arm(name="plain", config=StandardConfig(**fields)),
+        Arm(name="partitioned", config=PartitionedConfig(**fields)),
+    )
+    made = runs.create(tmp_path / "results", search, command="", storage=None)
+    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    return made
+
+
+@pytest.mark.parametrize("arm", ["plain", "partitioned"])
+def test_the_net_of_an_arm_of_a_finished_run_becomes_a_file(
+    run: runs.Run, tmp_path: Path, arm: str
+) -> None:
+    out = tmp_path / "net.code"
+    arguments = ["compress", run.name, "--arm", arm, "--out", str(out), *SETTINGS[:4]]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert f"the net of {arm}/seed0/00000" in result.output
+    loaded = pwfn.load(out, net()).eval()
+    assert len(torch.cat([p.flatten() for p in loaded.parameters()]).unique()) < 1000
+
+
+def test_a_checkpoint_without_a_plain_net_points_to_its_run(run: runs.Run, tmp_path: Path) -> None:
+    (file,) = (run.folder / "trials" / "partitioned").rglob("*.pt")
+    arguments = ["compress", str(file), "--out", str(tmp_path / "net.code"), *SETTINGS]
+    with pytest.raises(CheckpointError, match="`tuneparts compress RUN --arm ARM --out FILE`"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -379,6 +379,14 @@ def test_nan_in_a_tensor_that_is_not_coded_is_refused_and_infinity_is_not() -> N
         codefile.decode(sealed(body), other)
 
 
+def test_nan_is_refused_before_training_by_what_checks_a_net() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    codefile.check(net, ["0.weight", "0.bias"])
+    net[1].running_mean.fill_(torch.nan)
+    with pytest.raises(ConfigError, match=r"without NaN, but its `1.running_mean`"):
+        codefile.check(net, ["0.weight", "0.bias"])
+
+
 def test_states_that_a_file_cannot_hold_are_refused_before_training() -> None:
     class Noted(nn.Linear):
         def get_extra_state(self) -> dict[str, int]:

@@ -199,6 +199,64 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
 
 
+def test_a_net_whose_parameters_are_all_frozen_is_refused_before_training():
+    with pytest.raises(ConfigError, match=r"all parameters .* frozen \(6, such as `0.weight`\)"):
+        compress(_net().requires_grad_(False), _data(), **SETTINGS)
+
+
+class _Noted(nn.Module):
+    """A linear layer beside a buffer of NaN."""
+
+    def __init__(self, *, is_read, persistent):
+        super().__init__()
+        self.layer, self.is_read = nn.Linear(6, 3), is_read
+        self.register_buffer("note", torch.full((2,), torch.nan), persistent=persistent)
+
+    def forward(self, x):
+        return self.layer(x) + self.note.sum() if self.is_read else self.layer(x)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_nan_in_a_buffer_is_refused_by_name_before_training(tmp_path, is_read):
+    seen = []
+    with pytest.raises(ConfigError, match="its `note` holds some"):
+        compress(
+            _Noted(is_read=is_read, persistent=True), _data(),
+            file=tmp_path / "net.code", report=seen.append, **SETTINGS,
+        )  # fmt: skip
+    assert not seen
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_net_that_makes_nan_is_refused_as_such():
+    with pytest.raises(ConfigError, match="_Noted makes NaN of the first 8"):
+        compress(_Noted(is_read=True, persistent=False), _data(), **SETTINGS)
+
+
+def _images(num=40):
+    x = torch.randn(num, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    return x, x.mean(dim=(2, 3)).argmax(dim=1)
+
+
+def _channels_last():
+    with seeding.isolated(0, "init"):
+        net = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(16, 3)
+        ).to(memory_format=torch.channels_last)
+    net[4].weight = nn.Parameter(net[4].weight.detach().t().contiguous().t())
+    return net
+
+
+def test_weights_in_another_memory_format_go_in_and_keep_it(tmp_path):
+    net, (x, y), file = _channels_last(), _images(), tmp_path / "net.code"
+    small = compress(net, (x, y), file=file, **SETTINGS)
+    strides = [p.stride() for p in net.parameters()]
+    assert not net[0].weight.is_contiguous()
+    assert not net[4].weight.is_contiguous()
+    assert [p.stride() for p in small.net.parameters()] == strides
+    assert torch.equal(load(file, _channels_last()).eval()(x), small.net(x))
+
+
 def _transformer():
     with seeding.isolated(0, "init"):
         return torchvision_door.load().models.VisionTransformer(

@@ -46,6 +46,25 @@ def test_draws_have_the_mean_and_deviation(gaussians: Gaussians) -> None:
     assert (draws[:, 1] - gaussians.means()[1]).abs().max() < 1e-7
 
 
+def test_gradients_do_not_depend_on_the_memory_format(
+    net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
+) -> None:
+    other = copy.deepcopy(net).to(memory_format=torch.channels_last)
+    weight = other[-1].weight.detach()
+    other[-1].weight = nn.Parameter(weight.t().contiguous().t())
+    same = Gaussians(other, gaussians.names)
+    fixed_N = torch.arange(len(gaussians.sigma)) % 3 == 0
+    for one in (gaussians, same):
+        one.write(one.means(), gaussians.sigma.detach().clone(), fixed_N)
+    backward(net, gaussians, x_BCHW)
+    backward(other, same, x_BCHW)
+    assert gaussians.sigma.grad is not None
+    assert same.sigma.grad is not None
+    torch.testing.assert_close(same.sigma.grad, gaussians.sigma.grad, rtol=1e-4, atol=1e-7)
+    for name, mu in gaussians.mus.items():
+        torch.testing.assert_close(same.mus[name].grad, mu.grad, rtol=1e-4, atol=1e-7)
+
+
 def test_the_seed_decides_passes_differ_and_the_net_computes_as_before(
     net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
 ) -> None:

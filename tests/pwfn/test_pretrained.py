@@ -55,7 +55,7 @@ def test_a_compressed_file_is_a_start_as_well(tmp_path: Path) -> None:
 def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
     for content in ({"epoch": 3}, [1, 2], {"net": {"a": 1}}):
         torch.save(content, tmp_path / "other.pt")
-        with pytest.raises(CheckpointError, match="tensors by name"):
+        with pytest.raises(CheckpointError, match=r"tensors by name.* Write them by `torch.save"):
             load_into(net(), str(tmp_path / "other.pt"))
     torch.save(nn.Linear(2, 2), tmp_path / "module.pt")
     (tmp_path / "torn.pt").write_bytes(b"PK\x03\x04 torn")

@@ -215,7 +215,8 @@ def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[
     for position, arm in enumerate(found.arms):
         mean, span = middle[arm]
         says = found.fewest_replicates >= FEWEST
-        row = {"arm": arm, "interquartile_mean": mean, **_bounds("", span if says else None)}
+        row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
+        row |= _bounds("", span if says else None)
         row["mean_rank"] = float(ranks_TA[:, position].mean())
         for number, (task, data) in enumerate(named):
             own = data.summary.set_index("arm").loc[arm]

@@ -26,9 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from tuneparts import atomic
 from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.pwfn.aliases import refuse_aliases
 
 MAX_LENGTH = 16
 """Most bits of a code; at most 2^16 distinct values can then be coded."""
@@ -143,7 +145,22 @@ def encode(net: nn.Module, names: Collection[str]) -> bytes:
 
 def check(net: nn.Module, names: Collection[str]) -> None:
     """Refuse a net that `encode` would refuse, but for the number of its distinct values."""
-    _divided(net, names)
+    _, plain = _divided(net, names)
+    _refuse_given_nan(plain)
+
+
+def check_buffers(net: nn.Module) -> None:
+    """Refuse NaN in the buffers that a file would hold; the net need not know its shapes yet."""
+    state = net.state_dict(keep_vars=True)
+    _refuse_given_nan(
+        {
+            name: value
+            for name, value in state.items()
+            if isinstance(value, Tensor)
+            and not isinstance(value, nn.Parameter)
+            and not is_lazy(value)
+        }
+    )
 
 
 def num_plain_bytes(net: nn.Module) -> int:
@@ -257,10 +274,25 @@ def _parse(body: bytes, net: nn.Module) -> dict[str, Tensor]:
 
 
 def _refuse_nan(plain: dict[str, Tensor]) -> None:
-    """Refuse NaN; infinities are allowed, because masks are made of them."""
-    for name, value in plain.items():
-        if value.is_floating_point() and bool(torch.isnan(value).any()):
-            raise CheckpointError(f"`{name}` holds NaN. The net has diverged: train it anew.")
+    for name in _nans(plain):
+        raise CheckpointError(f"`{name}` holds NaN. The net has diverged: train it anew.")
+
+
+def _refuse_given_nan(state: dict[str, Tensor]) -> None:
+    for name in _nans(state):
+        raise ConfigError(
+            f"a net must come without NaN, but its `{name}` holds some. Give it other values, or "
+            "register it with `persistent=False` if the file can do without."
+        )
+
+
+def _nans(state: dict[str, Tensor]) -> list[str]:
+    """Names of tensors that hold NaN; infinities are allowed, because masks are made of them."""
+    return [
+        name
+        for name, value in state.items()
+        if value.is_floating_point() and bool(torch.isnan(value).any())
+    ]
 
 
 def _header(text: bytes) -> _Header:
@@ -317,6 +349,7 @@ class _Sections:
 
 def _unique_state(net: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Collect the tensors of a net's state once each, and further names with the first one's."""
+    refuse_aliases(net)
     first: dict[int, str] = {}
     unique: dict[str, Tensor] = {}
     again: dict[str, str] = {}

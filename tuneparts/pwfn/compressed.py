@@ -20,6 +20,7 @@ from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.pwfn import codefile
+from tuneparts.pwfn.aliases import refuse_aliases
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.pwfn.quantisers import Free, Uniform
@@ -131,6 +132,7 @@ def compress_on(
 ) -> Compressed:
     """Like `compress`, with the data of a task; scores are of its test data if it has any."""
     _refuse_fields(fields)
+    refuse_aliases(net)  # of the net itself: in a copy they no longer share memory
     at = torch.device(device or _device_of(net))
     net = copied(net).to(at)
     own = deepcopy(net)

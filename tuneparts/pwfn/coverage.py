@@ -41,7 +41,7 @@ class Coverage:
 
 
 def cover(net: nn.Module, x: Tensor | None = None) -> Coverage:
-    """Choose the parameters of a net that become Gaussians; refuses a net without any.
+    """Choose the parameters of a net that become Gaussians; refuses one without any, or frozen.
 
     Args:
         net: it is not changed.
@@ -54,6 +54,7 @@ def cover(net: nn.Module, x: Tensor | None = None) -> Coverage:
         >>> found.left_out
         {'1.weight': 'is of a BatchNorm1d (3)', '1.bias': 'is of a BatchNorm1d (3)'}
     """
+    _refuse_frozen(net)
     owners = _owners(net)
     names: list[str] = []
     left_out: dict[str, str] = {}
@@ -93,6 +94,11 @@ def _read_past_their_layer(net: nn.Module, x: Tensor, names: Sequence[str]) -> l
         noise = torch.randn(parameter.shape, generator=generator).to(parameter)
         values[name] = parameter + noise * parameter.abs().mean().clamp(min=0.01)
     before = _twice(net, x)
+    if any(bool(torch.isnan(logits).any()) for logits in before):
+        raise ConfigError(
+            f"a net must make numbers of its inputs, but {type(net).__name__} makes NaN of the "
+            f"first {len(x)}. Look at its buffers, and at divisions, roots and logarithms in it."
+        )
     if not all(torch.equal(a, b) for a, b in zip(before, _twice(net, x), strict=True)):
         raise ConfigError(
             "a net must compute the same twice from the same seed of torch, but "
@@ -133,6 +139,16 @@ def _owners(net: nn.Module) -> dict[int, list[tuple[str, nn.Module]]]:
             if parameter is not None:
                 owners.setdefault(id(parameter), []).append((key, module))
     return owners
+
+
+def _refuse_frozen(net: nn.Module) -> None:
+    frozen = [name for name, parameter in net.named_parameters() if not parameter.requires_grad]
+    if frozen and len(frozen) == len(list(net.parameters())):
+        raise ConfigError(
+            "weights are trained while they are fixed, but all parameters of "
+            f"{type(net).__name__} are frozen ({len(frozen)}, such as `{frozen[0]}`). Call "
+            "`net.requires_grad_()`, or unfreeze those that may move."
+        )
 
 
 def _refuse_unusable(name: str, parameter: nn.Parameter) -> None:

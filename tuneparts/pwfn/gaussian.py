@@ -11,7 +11,7 @@ S draws, K classes.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -128,8 +128,7 @@ class Gaussians(nn.Module):
             if grad is None:
                 part.zero_()
                 continue
-            given = (grad, free[name], eps[name], part)
-            for one, is_free, drawn, out in zip(*map(_blocks, given), strict=True):
+            for one, is_free, drawn, out in _blocks(grad, free[name], eps[name], part):
                 if not held.is_empty:
                     one.mul_(is_free)
                 torch.mul(one, drawn, out=out)
@@ -199,10 +198,17 @@ class Gaussians(nn.Module):
         return self._held
 
 
-def _blocks(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Views of a dense tensor, on a CPU so small that two steps over one read memory once."""
-    flat = tensor.view(-1)
-    return torch.split(flat, BLOCK if tensor.device.type == "cpu" else max(1, len(flat)))
+def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Views of tensors of one shape, on a CPU so small that two steps over one read memory once.
+
+    Where a tensor has another memory format than the others (`channels_last`, or a transposed
+    weight), all are returned whole: their numbers do not lie in the same order.
+    """
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        return iter([tensors])
+    flat = [tensor.view(-1) for tensor in tensors]
+    size = BLOCK if flat[0].device.type == "cpu" else max(1, len(flat[0]))
+    return zip(*(torch.split(one, size) for one in flat), strict=True)
 
 
 def _forget_held(gaussians: nn.Module, _keys: object) -> None:

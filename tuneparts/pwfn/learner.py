@@ -60,6 +60,7 @@ class PwfnLearner(
         if config.pretrained is not None:
             pretrained.load_into(self.net, config.pretrained)
         probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
+        codefile.check_buffers(self.net)
         self.coverage = cover(self.net, probe)
         codefile.check(self.net, self.coverage.names)
         self.gaussians = Gaussians(self.net, self.coverage.names)

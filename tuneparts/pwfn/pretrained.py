@@ -106,11 +106,21 @@ def _state(path: Path) -> Mapping[str, Tensor]:
     if not isinstance(found, Mapping) or not _is_state(found):
         raise CheckpointError(
             f"pretrained weights are tensors by name, but {path} holds none, nor under any of "
-            f"{', '.join(f'`{key}`' for key in _NESTED)}."
+            f"{', '.join(f'`{key}`' for key in _NESTED)}. {_cure(is_ours)}"
         )
     if all(name.startswith("module.") for name in found):  # of a net inside DataParallel
         found = {name.removeprefix("module."): value for name, value in found.items()}
     return dict(found)
+
+
+def _cure(is_ours: bool) -> str:
+    """What to do with a file that holds no net's state."""
+    if is_ours:
+        return (
+            "The method of this trial keeps its weights in another form: let its run make the net, "
+            "by `tuneparts compress RUN --arm ARM --out FILE`."
+        )
+    return "Write them by `torch.save(net.state_dict(), FILE)`."
 
 
 def _is_state(found: Mapping[str, Any]) -> bool:
