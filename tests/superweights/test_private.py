@@ -79,3 +79,9 @@ def test_heads_norms_biases_and_frozen_weights_are_not_counted_and_tied_ones_onc
         "embed.weight": EMBEDDING,
         "lstm.weight_ih_l0": 4 * 16 * 8,
     }
+
+
+def test_a_shared_layer_under_two_names_is_not_counted():
+    net = Recurrent()
+    net.alias = net.mix
+    assert "alias.weight" not in unshared_weights(net, ["mix"], ["head"])

@@ -51,9 +51,10 @@ def unshared_weights(
     """
     outside = {*norm_names(net), *(f"{layer}.weight" for layer in (*shared, *heads))}
     found: dict[int, tuple[str, int]] = {}
-    for name, p in net.named_parameters(remove_duplicate=False):
-        if name not in outside and p.requires_grad and p.dim() > 1:
-            found.setdefault(id(p), (name, p.numel()))
+    for layer, module in net.named_modules():  # a layer under two names comes once
+        for key, p in module.named_parameters(layer, recurse=False):
+            if key not in outside and p.requires_grad and p.dim() > 1:
+                found.setdefault(id(p), (key, p.numel()))
     return dict(found.values())
 
 
