@@ -97,3 +97,8 @@ def test_it_works_under_vmap():
     x = torch.rand(2, 3, 3, 8, 8)
     found = torch.func.vmap(net)(x)
     assert torch.allclose(found, torch.stack([net(one) for one in x]), atol=1e-5)
+
+
+def test_strided_convolutions_of_few_channels_keep_theirs():
+    assert not is_quicker(ResNet18(width=2).build((3, 8, 8), 10), (3, 8, 8), CPU)
+    assert is_quicker(ResNet18(width=8).build((3, 8, 8), 10), (3, 8, 8), CPU)
