@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tuneparts.api import extending
 from tuneparts.api.published import MOST_BYTES, Published, is_published
 from tuneparts.bench.null import NullConfig
 from tuneparts.cli.main import app
-from tuneparts.errors import DataError, DataMissingError
+from tuneparts.errors import ConfigError, DataError, DataMissingError
 from tuneparts.reports import evidence, rendering
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
@@ -215,3 +216,11 @@ def test_released_folders_are_one_benchmark() -> None:
     for name in names:
         assert 0 < best[name] < 1
         assert best[f"{name}:rank"] >= 1
+
+
+def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
+    source = ROOT / "docs" / "results" / "rotated_digits"
+    shutil.copytree(source, tmp_path / "rotated_digits")
+    names = ["ranks", str(source), str(tmp_path / "rotated_digits")]
+    with pytest.raises(ConfigError, match="names of their own"):
+        CliRunner().invoke(app, names, catch_exceptions=False)

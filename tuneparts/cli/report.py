@@ -118,8 +118,8 @@ def compare(
     found = results.compare(asked, against=against, metric=metric, within=within)
     data = results.data
     margin = data.metadata.within if within is None else within
-    decided = comparing.decided(data.selected, data.metadata, metric=metric, within=margin)
-    told = {pair: decided[pair] for one in found if (pair := (one.one, one.other)) in decided}
+    compared = [(one.one, one.other) for one in found]
+    told = comparing.decided(data.selected, data.metadata, compared, metric=metric, within=margin)
     if form is not Form.TABLE:
         rows = [_flat(one, told.get((one.one, one.other))) for one in found]
         facts = {"run": results.name, "metric": metric, "within": margin}
@@ -174,7 +174,7 @@ def ranks(
 
     if plot is not None:
         plots.check(plot)
-    found = list({one.name: one for one in map(load, names)}.values())
+    found = list({one.name: one for one in map(load, _apart(names))}.values())
     searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
@@ -204,6 +204,17 @@ def ranks(
         console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
         plots.write(plot, tasks(dict(zip(values, read, strict=True)), setting, metric))
+
+
+def _apart(names: Sequence[str]) -> Sequence[str]:
+    """Refuse two released folders of one name, which a table could not tell apart."""
+    folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
+    if len({folder.name for folder in folders}) < len(folders):
+        raise ConfigError(
+            "released folders of a benchmark have names of their own, but got "
+            f"{', '.join(sorted(map(str, folders)))}. Rename one."
+        )
+    return names
 
 
 def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[dict[str, Any]]:

@@ -91,11 +91,16 @@ def paired_scores(
 
 
 def decided(
-    selected: pd.DataFrame, metadata: ReportMetadata, *, metric: str, within: float | None
+    selected: pd.DataFrame,
+    metadata: ReportMetadata,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    metric: str,
+    within: float | None,
 ) -> dict[tuple[str, str], Decision]:
-    """What holds of the pairs to which replicates were added until they were decided."""
+    """What holds of those pairs to which replicates were added until they were decided."""
     found = {}
-    for pair in metadata.until_decided:
+    for pair in set(metadata.until_decided) & set(pairs):
         differences, is_up = paired_scores(selected, metadata, pair, metric)
         found[pair] = decide(differences, within=within, is_up=is_up)
     return found

@@ -21,14 +21,17 @@ def build(run_data: RunData) -> tuple[Table, ...]:
             return ()
         families = _families(run_data, metric)
         within = metadata.within
-        decisions = compare.decided(run_data.selected, metadata, metric=metric, within=within)
         tables = []
         for heading, pairs in families.items():
             found = compare.compare(
                 run_data.selected, metadata, pairs, metric=metric, within=within
             )
-            told = {pair: one for pair, one in decisions.items() if pair in pairs}
-            table = compare.table(found, metadata, metric=metric, within=within, decisions=told)
+            decisions = compare.decided(
+                run_data.selected, metadata, pairs, metric=metric, within=within
+            )
+            table = compare.table(
+                found, metadata, metric=metric, within=within, decisions=decisions
+            )
             tables.append(dataclasses.replace(table, heading=heading))
         try:
             spreads = variance.spreads(run_data.selected, metadata, metric)
