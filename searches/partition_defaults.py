@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
         ),
         metric="lml/per_example",
         passes=passes,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
+        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
         arms=tuple(
             Arm(
                 name=f"{kind}_{defaults}",

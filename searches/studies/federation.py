@@ -87,7 +87,7 @@ class Federation(Config):
             compare=("federated", "fedavg"),
             references=("oracle",),
             passes=self.passes,
-            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
+            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
             arms=self.arms(),
             figures=(
                 "communication:val/accuracy,10" if is_long else "communication",
