@@ -159,6 +159,7 @@ class Results:
         against: str | None = None,
         metric: str = "test/accuracy",
         within: float | None = None,
+        at: str | None = None,
     ) -> "list[Comparison]":
         """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
 
@@ -169,6 +170,8 @@ class Results:
                 the best validation score.
             metric: by which arms are compared.
             within: margin of equivalence, in units of the metric; that of the search when None.
+            at: a cost on the way instead of the end, as in `weight_steps=1200`; trials are selected
+                by what validation said there.
         """
         from tuneparts.reports import compare
 
@@ -184,7 +187,16 @@ class Results:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
-        return compare.compare(self.data.selected, metadata, pairs, metric=metric, within=within)
+        selected = self._compared(metric, at).selected
+        return compare.compare(selected, metadata, pairs, metric=metric, within=within)
+
+    def _compared(self, metric: str, at: str | None) -> "RunData":
+        """The run at its end, or as it stood at a cost."""
+        if at is None:
+            return self.data
+        from tuneparts.reports.on_the_way import at_cost, parse
+
+        return at_cost(self.data, *parse(at), needs=metric)
 
     def decide(
         self,

@@ -105,6 +105,7 @@ def compare(
     against: str | None,
     metric: str,
     within: float | None,
+    at: str | None = None,
     form: Form = Form.TABLE,
 ) -> None:
     """Print verdicts on pairs of arms."""
@@ -113,19 +114,27 @@ def compare(
         asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
     results = load(name)
     from tuneparts.reports import compare as comparing
-    from tuneparts.reports import rendering
+    from tuneparts.reports import on_the_way, rendering
 
-    found = results.compare(asked, against=against, metric=metric, within=within)
+    found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     data = results.data
     margin = data.metadata.within if within is None else within
     compared = [(one.one, one.other) for one in found]
+    remark = ""
+    if at is not None:
+        cost, count = on_the_way.parse(at)
+        data = on_the_way.at_cost(data, cost, count, needs=metric)
+        arms = list(dict.fromkeys(name for pair in compared for name in pair))
+        remark = on_the_way.told(data, arms, cost, count)
     told = comparing.decided(data.selected, data.metadata, compared, metric=metric, within=margin)
     if form is not Form.TABLE:
         rows = [_flat(one, told.get((one.one, one.other))) for one in found]
-        facts = {"run": results.name, "metric": metric, "within": margin}
+        facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         write_rows(form, "comparisons", rows, **facts)
         return
-    table = comparing.table(found, data.metadata, metric=metric, within=margin, decisions=told)
+    table = comparing.table(
+        found, data.metadata, metric=metric, within=margin, decisions=told, remark=remark
+    )
     rendering.show(terminal(), table)
 
 

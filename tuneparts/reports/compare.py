@@ -206,6 +206,7 @@ def table(
     metric: str,
     within: float | None = None,
     decisions: Mapping[tuple[str, str], Decision] | None = None,
+    remark: str = "",
 ) -> Table:
     """The comparisons for people, one row each.
 
@@ -215,6 +216,7 @@ def table(
         metric: by which arms were compared.
         within: margin of equivalence.
         decisions: as `decided` gives them.
+        remark: a note of its own, where there is something to say.
     """
     decimals = schema.lookup(metric).decimals
     rows = []
@@ -247,6 +249,7 @@ def table(
         "effect: standard deviations of the paired differences; P(better): share of replicates in "
         "which the first arm is better.",
     ]
+    notes += [remark] if remark else []
     for (one_arm, other_arm), found in (decisions or {}).items():
         span = found.interval
         notes.append(

@@ -57,6 +57,14 @@ def compare(
         float | None,
         typer.Option(help="Margin within which two arms count as equivalent, as in 0.005."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare trials as they stood at a cost, as in weight_steps=1200 or passes=2000, "
+            "instead of at their end.",
+            metavar="COST=COUNT",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -65,7 +73,7 @@ def compare(
     from tuneparts.cli.output import Form
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    verb.compare(run, pairs=pairs, against=against, metric=metric, within=within, form=form)
+    verb.compare(run, pairs=pairs, against=against, metric=metric, within=within, at=at, form=form)
 
 
 @app.command(epilog=words("arm", "scale"))

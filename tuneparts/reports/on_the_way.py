@@ -1,0 +1,94 @@
+"""A run as it stood at an earlier cost, so that arms can be compared at another count than the end.
+
+A method that takes two passes for each update of its weights has made half as many updates at equal
+passes; `at_cost(data, "cost/weight_steps", 1200)` sets it beside others at equal updates.
+"""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.frames import STEP_COLUMNS
+from tuneparts.reports.run_data import RunData
+from tuneparts.reports.select import column
+
+COSTS = ("passes", "weight_steps", "seconds")
+"""What trials report of their cost, without its family."""
+
+
+def parse(text: str) -> tuple[str, float]:
+    """Read a cost and a count.
+
+    Example:
+        >>> parse("weight_steps=1200")
+        ('cost/weight_steps', 1200.0)
+    """
+    name, separator, count = text.partition("=")
+    name = name.strip().removeprefix("cost/")
+    try:
+        value = float(count)
+    except ValueError:
+        value = -1.0
+    if not separator or name not in COSTS or not 0 < value < float("inf"):
+        raise ConfigError(
+            f"a cost is written as `NAME=COUNT` with one of {', '.join(COSTS)} and a count above "
+            f"0, as in weight_steps=1200, but got `{text}`."
+        )
+    return f"cost/{name}", value
+
+
+def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
+    """The run as if every trial had been read at its last report of at most this cost.
+
+    Trials are selected anew, by what validation said at that report. What a trial reports at its
+    end only is missing.
+
+    Args:
+        data: the run.
+        cost: `cost/passes`, `cost/weight_steps` or `cost/seconds`.
+        count: of it.
+        needs: the metric that is asked about.
+
+    Raises:
+        DataMissingError: The run has no steps with these numbers.
+    """
+    reports = _reports(data)
+    for name in (cost, needs, data.metadata.metric):
+        if name not in reports:
+            raise DataMissingError(
+                f"arms are compared on the way by what trials report there, but no step of "
+                f"{data.metadata.name} has `{name}`. Scores of test data are reported on the way "
+                "where the search has `score_test_always`."
+            )
+    reached = reports[reports[cost] <= count].groupby(level="trial").tail(1)
+    reached = reached.reset_index("step", drop=True)
+    columns = map(str, data.trials.columns)
+    ends = [name for name in columns if "/" in name and not name.startswith("param.")]
+    kept = data.trials.drop(columns=ends)
+    trials = kept.merge(reached, how="left", left_on="trial", right_index=True)
+    return replace(data, trials=trials)
+
+
+def told(found: RunData, arms: list[str], cost: str, count: float) -> str:
+    """A sentence on where each arm was read, and what that does not mean."""
+    chosen = found.selected
+    places = []
+    for arm in arms:
+        counts = column(chosen[chosen["arm"] == arm], cost).dropna()
+        low, high = (f"{value:,.0f}" for value in (counts.min(), counts.max()))
+        places.append(f"{arm} {low}" if low == high else f"{arm} {low} to {high}")
+    unit = cost.removeprefix("cost/").replace("_", " ")
+    return (
+        f"Every trial is read at its last report of at most {count:,.0f} {unit}: "
+        f"{', '.join(places)}. Where a learning rate is annealed or a last stage follows, a run of "
+        "that length would have ended elsewhere."
+    )
+
+
+def _reports(data: RunData) -> pd.DataFrame:
+    """A row per trial and step, a column per metric."""
+    if data.steps.empty:
+        return pd.DataFrame(columns=list(STEP_COLUMNS))
+    steps = data.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
+    return steps.pivot_table(index=["trial", "step"], columns="metric", values="value", sort=True)
