@@ -68,10 +68,11 @@ def _judged(claim: dict[str, Any]) -> tuple[str, str]:
     if "verdict" in claim:
         return claim["verdict"], claim["evidence"]
     verdicts, parts = [], []
-    for name, pair in claim["pairs"]:
-        said, gap = _said(name, pair)
+    for name, pair, *at in claim["pairs"]:
+        said, gap = _said(name, pair, *at)
         verdicts.append(_verdict(said, claim["expects"]))
-        parts.append(f"`{name}`: {pair.replace(':', ' - ')} {gap} ({said})")
+        where = "".join(f" at {_count(one)}" for one in at)
+        parts.append(f"`{name}`: {pair.replace(':', ' - ')} {gap} ({said}){where}")
     agreed = verdicts[0] if len(set(verdicts)) == 1 else ", ".join(verdicts)
     return agreed, "; ".join(parts)
 
@@ -88,10 +89,21 @@ def _verdict(said: str, expected: str) -> str:
     return "holds" if word == expected else "does not hold"
 
 
-def _said(name: str, pair: str) -> tuple[str, str]:
+def _count(at: str) -> str:
+    """A cost in words.
+
+    Example:
+        >>> _count("weight_steps=1200")
+        '1,200 weight steps'
+    """
+    name, _, count = at.partition("=")
+    return f"{int(count):,} {name.replace('_', ' ')}"
+
+
+def _said(name: str, pair: str, at: str | None = None) -> tuple[str, str]:
     """Verdict on a pair among all of its section, and its difference with the interval."""
     (section,) = [one for one in _told()["sections"] if one["run"] == name]
-    found = _compared(section)[pair]
+    found = _compared(section, at)[pair]
     low, high, said = found.interval, found.interval, found.verdict
     if section.get("until_decided") == pair:
         sequential = _decided(section)
@@ -106,11 +118,12 @@ def _told() -> dict[str, Any]:
     return tomllib.loads((HERE / "results.toml").read_text("utf-8"))
 
 
-def _compared(section: dict[str, Any]) -> dict[str, Comparison]:
-    """All comparisons of a section, adjusted for each other."""
+def _compared(section: dict[str, Any], at: str | None = None) -> dict[str, Comparison]:
+    """All comparisons of a section at the end, or at a cost on the way, adjusted for each other."""
     pairs = section["pairs"]
     both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
-    found = results(section["run"]).compare(both, within=section.get("within"), metric=METRIC)
+    within = section.get("within")
+    found = results(section["run"]).compare(both, within=within, metric=METRIC, at=at)
     return dict(zip(pairs, found, strict=True))
 
 
@@ -139,6 +152,9 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
         lines = [f"`tuneparts compare docs/results/{name} {' '.join(given)}`:", ""]
         lines += [f"- {difference(one, METRIC)}." for one in _compared(section).values()]
         lines += _until_decided(section)
+        if at := section.get("at"):
+            lines += ["", f"The same with `--at {at}`, that is, at {_count(at)} of each:", ""]
+            lines += [f"- {difference(one, METRIC)}." for one in _compared(section, at).values()]
         yield "\n".join(lines)
     if "words" in section:
         yield section["words"].strip()

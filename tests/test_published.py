@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from tuneparts import api, executors, settings
 from tuneparts.api import extending
 from tuneparts.api.published import MOST_BYTES, Published, is_published
+from tuneparts.api.published import _csv as published_csv
+from tuneparts.api.published import _steps as released_steps
 from tuneparts.bench.null import NullConfig
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, DataError, DataMissingError
@@ -224,3 +226,20 @@ def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
     names = ["ranks", str(source), str(tmp_path / "rotated_digits")]
     with pytest.raises(ConfigError, match="names of their own"):
         CliRunner().invoke(app, names, catch_exceptions=False)
+
+
+def test_steps_are_released_as_far_as_they_fit(
+    results: api.Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, sizes = results.data, []
+    chosen = set(data.selected["trial"])
+    scores = {"val/accuracy", data.answer_metric, "cost/weight_steps", "cost/seconds"}
+    for fits in (10**6, len(published_csv(data.steps)) - 1, 0):
+        monkeypatch.setattr("tuneparts.api.published.MOST_BYTES", fits)
+        found = released_steps(data)
+        sizes.append(len(found))
+        if fits == 0:
+            assert set(found["trial"]) <= chosen
+            assert set(found["metric"]) <= scores
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == len(data.steps) > sizes[-1] > 0

@@ -91,6 +91,21 @@ def test_a_run_without_steps_is_refused(run: RunData) -> None:
         at_cost(bare, "cost/passes", 200, needs="test/accuracy")
 
 
+def test_a_run_with_steps_of_selected_trials_only_is_refused(run: RunData) -> None:
+    steps = run.steps[run.steps["trial"].isin(run.selected["trial"])]
+    with pytest.raises(DataMissingError, match="8 of 16 have no steps, as `searched/0/"):
+        at_cost(RunData(run.metadata, run.trials, steps), "cost/passes", 200, needs="test/accuracy")
+
+
+def test_passes_need_no_column_of_their_own(run: RunData) -> None:
+    steps = run.steps[run.steps["metric"] != "cost/passes"]
+    bare = RunData(run.metadata, run.trials, steps)
+    found = [
+        at_cost(one, "cost/passes", 250, needs="test/accuracy").selected for one in (run, bare)
+    ]
+    pd.testing.assert_frame_equal(*found, check_like=True)
+
+
 def test_before_the_first_report_there_is_nothing_to_compare(run: RunData) -> None:
     early = at_cost(run, "cost/passes", 99, needs="test/accuracy")
     with pytest.raises(ConfigError, match="no selected trial of `alternating`"):

@@ -24,7 +24,7 @@ from tuneparts.search.drawn import DRAWN_COLUMNS
 if TYPE_CHECKING:
     from tuneparts.reports.run_data import RunData
 
-MOST_BYTES = 300_000
+MOST_BYTES = 450_000
 """Size up to which steps are written, as many as fit: see `_steps`."""
 _PROVENANCE = (
     "created", "digest", "command", "commit", "versions", "machine", "packages", "repository",
@@ -73,14 +73,19 @@ def write(results: Results, folder: Path) -> list[Path]:
 
 
 def _steps(data: "RunData") -> pd.DataFrame:
-    """All steps; those of selected trials; of these the scores and costs; whatever fits first."""
+    """As many steps as fit.
+
+    All; or those of selected trials, from which figures are drawn; or scores and costs of all
+    trials; or the same of selected ones.
+    """
     steps = data.steps
-    if len(_csv(steps)) > MOST_BYTES:  # figures need those of selected trials only
-        steps = steps[steps["trial"].isin(data.selected["trial"])]
-    if len(_csv(steps)) > MOST_BYTES:
-        needed = {data.answer_metric, data.metadata.metric, "cost/passes", "cost/seconds"}
-        steps = steps[steps["metric"].isin(needed)]
-    return steps
+    chosen = steps["trial"].isin(data.selected["trial"])
+    scores = {data.answer_metric, data.metadata.metric, "cost/weight_steps", "cost/seconds"}
+    is_score = steps["metric"].isin(scores)  # passes are the step itself
+    for found in (steps, steps[chosen], steps[is_score]):
+        if len(_csv(found)) <= MOST_BYTES:
+            return found
+    return steps[is_score & chosen]
 
 
 class Published(Results):

@@ -61,6 +61,13 @@ def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
                 f"{data.metadata.name} has `{name}`. Scores of test data are reported on the way "
                 "where the search has `score_test_always`."
             )
+    finished = data.trials[data.trials["outcome"] == "finished"]
+    silent = sorted(set(finished["trial"]) - set(reports.index.get_level_values("trial")))
+    if silent:
+        raise DataMissingError(
+            f"trials are selected anew on the way, but {len(silent)} of {len(finished)} have no "
+            f"steps, as `{silent[0]}`. Released files of large runs hold those of selected trials."
+        )
     reached = reports[reports[cost] <= count].groupby(level="trial").tail(1)
     reached = reached.reset_index("step", drop=True)
     columns = map(str, data.trials.columns)
@@ -91,4 +98,5 @@ def _reports(data: RunData) -> pd.DataFrame:
     if data.steps.empty:
         return pd.DataFrame(columns=list(STEP_COLUMNS))
     steps = data.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
-    return steps.pivot_table(index=["trial", "step"], columns="metric", values="value", sort=True)
+    found = steps.pivot_table(index=["trial", "step"], columns="metric", values="value", sort=True)
+    return found.assign(**{"cost/passes": found.index.get_level_values("step").astype(float)})
