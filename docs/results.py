@@ -119,8 +119,20 @@ def _told() -> dict[str, Any]:
 
 
 def _compared(section: dict[str, Any], at: str | None = None) -> dict[str, Comparison]:
-    """All comparisons of a section at the end, or at a cost on the way, adjusted for each other."""
-    pairs = section["pairs"]
+    """All comparisons of a section at the end, or at a cost on the way."""
+    found: dict[str, Comparison] = {}
+    for family in _families(section):
+        found |= _family(section, family, at)
+    return found
+
+
+def _families(section: dict[str, Any]) -> list[list[str]]:
+    """Sets of pairs; those of one set are adjusted for each other."""
+    pairs = section.get("pairs", [])
+    return pairs if pairs and isinstance(pairs[0], list) else [pairs] if pairs else []
+
+
+def _family(section: dict[str, Any], pairs: list[str], at: str | None) -> dict[str, Comparison]:
     both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
     within = section.get("within")
     found = results(section["run"]).compare(both, within=within, metric=METRIC, at=at)
@@ -145,19 +157,25 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
     yield f"`{command}` (digest {digest}, {raw}). {section['setting'].strip()}"
     yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
     yield _table(section)
-    pairs = section.get("pairs", [])
-    if pairs:
-        given = [f"--pairs {','.join(pairs)}"]
-        given += [f"--within {section['within']}"] if "within" in section else []
-        lines = [f"`tuneparts compare docs/results/{name} {' '.join(given)}`:", ""]
-        lines += [f"- {difference(one, METRIC)}." for one in _compared(section).values()]
-        lines += _until_decided(section)
+    for family in _families(section):
+        yield "\n".join(_verdicts(section, family, None))
         if at := section.get("at"):
-            lines += ["", f"The same with `--at {at}`, that is, at {_count(at)} of each:", ""]
-            lines += [f"- {difference(one, METRIC)}." for one in _compared(section, at).values()]
-        yield "\n".join(lines)
+            yield "\n".join(_verdicts(section, family, at))
+    if decided := list(_until_decided(section)):
+        yield "\n".join(decided)
     if "words" in section:
         yield section["words"].strip()
+
+
+def _verdicts(section: dict[str, Any], pairs: list[str], at: str | None) -> Iterator[str]:
+    """A command, and what it says of a set of pairs."""
+    given = [f"--pairs {','.join(pairs)}"]
+    given += [f"--within {section['within']}"] if "within" in section else []
+    command = f"`tuneparts compare docs/results/{section['run']} {' '.join(given)}`:"
+    yield command if at is None else f"The same with `--at {at}`, at {_count(at)} of each:"
+    yield ""
+    for one in _family(section, pairs, at).values():
+        yield f"- {difference(one, METRIC)}."
 
 
 def _until_decided(section: dict[str, Any]) -> Iterator[str]:
