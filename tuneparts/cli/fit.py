@@ -1,6 +1,7 @@
 """`tuneparts fit`: one learner in this process."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rich.progress import Progress
@@ -31,10 +32,11 @@ def fit(
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
     keep_freed_memory()
-    learner = config.build(Context(task=task, seed=seed, device=available_device()))
+    context = Context(task=task, seed=seed, device=available_device())
+    learner = config.build(context)
     console = terminal(form)
     rows = []
-    with Progress(console=console, transient=True) as progress:
+    with _threads(learner, config, context), Progress(console=console, transient=True) as progress:
         bar = progress.add_task(f"{method} on {data}", total=config.passes)
         while not learner.finished:
             rows.append(dict(learner.advance()))
@@ -43,6 +45,16 @@ def fit(
         show(console, _table(rows))
     else:
         write(form, "rows", rows, method=method, data=data, seed=seed)
+
+
+def _threads(learner: Any, config: Any, context: Any) -> AbstractContextManager[None]:
+    """One thread for small passes of a method with one net."""
+    from tuneparts.training.threads import threads_for
+
+    if not hasattr(learner, "net") or not hasattr(config, "hypers"):
+        return nullcontext()
+    num = config.batch_size * config.hypers.samples
+    return threads_for([learner.net], context.task.in_shape, num, context.device)
 
 
 def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -27,6 +27,7 @@ from tuneparts.training.hyper import Hypers
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.threads import threads_for
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -120,7 +121,8 @@ def fit(
 ) -> Fitted:
     """Train a net and learn its hypers in one run, on all the data.
 
-    Settings that are not given are chosen from the size of the data, and stand in `settings`.
+    Settings that are not given are chosen from the size of the data, and stand in `settings`. A net
+    whose passes are small trains on one thread (see `training.threads`).
 
     Args:
         net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
@@ -152,7 +154,8 @@ def fit(
     at = device or next(iter(net.parameters())).device
     context = Context(task=task, seed=seed, device=torch.device(at))
     settings = {"form": form, "retrain": retrain, **_used(config), **note}
-    with modes_kept(net):
+    num = config.batch_size * config.hypers.samples
+    with modes_kept(net), threads_for([net], task.in_shape, num, context.device):
         learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
         history = run_through(learner, what=form, passes=config.passes, report=report)
         found = _values(learner.hypers)

@@ -28,6 +28,7 @@ from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import outputs_of
+from tuneparts.training.threads import threads_for
 
 EXPOSURE = 1.0
 """How far deviations are pulled if nothing else is asked for: about as far as the authors' were on
@@ -139,7 +140,8 @@ def compress_on(
     config = _config(own, fields)
     of = next((part for part in (task.test, task.val) if len(part)), task.train)
     before = _scores(net, of, task, at)
-    with seeding.isolated(seed, "given net"):
+    threads = threads_for([net], task.in_shape, config.batch_size, at)
+    with threads, seeding.isolated(seed, "given net"):
         learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
         kept = _Kept.beside(file, task, net, config, seed)
         history = run_through(

@@ -30,6 +30,7 @@ from tuneparts.superweights.private import left_for_templates, named, unshared_w
 from tuneparts.training.learner import Context
 from tuneparts.training.members.anytime import Anytime
 from tuneparts.training.progress import Report, run_through
+from tuneparts.training.threads import threads_for
 
 if TYPE_CHECKING:  # imported where a table or a figure is made
     import pandas as pd
@@ -232,7 +233,8 @@ def fit(
         members=tuple(GivenNet(partial(deepcopy, net)) for net in own),
     )
     at = torch.device(device or home)
-    with seeding.isolated(seed, "given nets"):
+    threads = threads_for(own, task.in_shape, config.batch_size, at)
+    with threads, seeding.isolated(seed, "given nets"):
         context = Context(task=task, seed=seed, device=at)
         try:
             learner = _GivenLearner(config, context, [found.layers for found in surveys])

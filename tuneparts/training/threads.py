@@ -1,0 +1,58 @@
+"""How many threads a net trains on where no search has given it a share of the machine.
+
+Threads wait for each other in every layer. A second one gains up to a fourth where a pass is small,
+and 1.2 to 1.9 times where it is large; but on a machine that does other things too, small passes
+took six to thirteen times as long on two threads as on one (docs/log.md). The rule looks at sizes
+and not at the clock, so that numbers stay the same: threads add in another order.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from tuneparts.models.sizes import count_flops
+
+SMALL = 1_000_000_000
+"""Operations of a forward pass over one batch below which one thread trains a net."""
+
+
+@contextmanager
+def threads_for(
+    nets: Sequence[nn.Module],
+    in_shape: tuple[int, ...],
+    num_examples: int,
+    device: torch.device,
+) -> Iterator[None]:
+    """Train on one thread where passes are small, and on as many as there were elsewhere.
+
+    Args:
+        nets: those of one pass.
+        in_shape: of one input.
+        num_examples: of a pass, every augmentation sample counted.
+        device: where they train; nothing is changed where it is no CPU.
+    """
+    before = torch.get_num_threads()
+    if before > 1 and device.type == "cpu" and _is_small(nets, in_shape, num_examples):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _is_small(nets: Sequence[nn.Module], in_shape: tuple[int, ...], num_examples: int) -> bool:
+    """Whether a pass is small; a net that cannot be counted is not called so."""
+    each = [_operations(net, in_shape) for net in nets]
+    return all(each) and sum(each) * num_examples < SMALL
+
+
+def _operations(net: nn.Module, in_shape: tuple[int, ...]) -> int:
+    """Of one example; 0 where the net runs only with real numbers in it."""
+    for is_whole in (False, True):
+        try:
+            return count_flops(net, in_shape, is_whole=is_whole)
+        except Exception:
+            continue
+    return 0
