@@ -45,8 +45,7 @@ def page() -> str:
 
 def _number(match: re.Match[str]) -> str:
     """A mean with its standard error, in the place of its name."""
-    summary = results(match[1]).data.summary.set_index("arm")
-    return _cell(summary.loc[match[2]], match[3])
+    return _score(results(match[1]), match[2], match[3])
 
 
 def _claims(papers: list[dict[str, Any]]) -> Iterator[str]:
@@ -199,11 +198,21 @@ def _table(section: dict[str, Any]) -> str:
     ]
     for arm, words in section["arms"].items():
         row = summary.loc[arm]
-        cells = [_cell(row, column) for column in columns]
+        cells = [_score(results(section["run"]), arm, column) for column in columns]
         failed = f" ({row['failed']} of {row['expected']} trials failed)" if row["failed"] else ""
         cost = f"{row['passes_with_leader']:,.0f} | {row['seconds_with_leader']:,.0f}"
         lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {cost} |")
     return "\n".join(lines)
+
+
+def _score(found: Published, arm: str, column: str) -> str:
+    """Mean and standard error of an arm, also of what the summary of a run leaves out."""
+    row = found.data.summary.set_index("arm").loc[arm]
+    if column not in row:
+        chosen = found.data.selected
+        values = chosen.loc[chosen["arm"] == arm].get(column, pd.Series(dtype=float))
+        row = pd.Series({column: values.mean(), f"{column}:se": values.sem()})
+    return _cell(row, column)
 
 
 def _cell(row: "pd.Series[Any]", column: str) -> str:
