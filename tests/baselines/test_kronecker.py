@@ -15,7 +15,7 @@ from tuneparts.baselines.curvature import (
     log_evidence,
 )
 from tuneparts.baselines.kronecker import check_factors, check_layers, kronecker_ggn
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.training.hyper import HypersConfig
 
 NETS = {
@@ -222,3 +222,25 @@ def test_layers_without_factors_are_refused_by_name():
     net = nn.Sequential(twice, twice)
     with pytest.raises(ConfigError, match="`0` is called again"):
         kronecker_ggn(net, lambda f: f(torch.ones(3, 2)), 3)
+
+
+def test_eigenvalues_that_are_no_numbers_are_found_another_way(monkeypatch) -> None:
+    """Some LAPACKs return NaN, without an error, for a factor of low rank."""
+    torch.manual_seed(0)
+    root = torch.randn(8, 3, dtype=torch.float64)
+    factor = root @ root.T
+    want = torch.linalg.eigvalsh(factor).flip(0)
+
+    def broken(matrix):
+        return torch.full(matrix.shape[:1], torch.nan), torch.full(matrix.shape, torch.nan)
+
+    monkeypatch.setattr(torch.linalg, "eigh", broken)
+    (found,) = decomposed((factor,)).factors
+    torch.testing.assert_close(found, want.clamp_min(0), atol=1e-12, rtol=0)
+    basis = decomposed((factor,)).bases[0]
+    torch.testing.assert_close(basis @ torch.diag(found) @ basis.T, factor)
+
+
+def test_a_curvature_that_is_not_finite_is_called_diverged() -> None:
+    with pytest.raises(DivergedError, match="curvature is not finite"):
+        decomposed((torch.full((3, 3), torch.nan),))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.models.reweighted import reweighted
 
 Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
@@ -174,9 +174,15 @@ def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of a symmetric matrix without negative eigenvalues."""
     try:
         values, basis = torch.linalg.eigh(factor)
+        is_found = bool(values.isfinite().all())
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        # Factors with many inputs that are always 0 do that. Their singular values are the same.
+        is_found = False
+    if not is_found and factor.isfinite().all():
+        # Factors with many inputs that are always 0 do that: by an error, or, in some LAPACKs, by
+        # eigenvalues that are no numbers. Their singular values are the same.
         basis, values, _ = torch.linalg.svd(factor)
+    elif not is_found:
+        raise DivergedError("the curvature is not finite: the net or its hypers have diverged.")
     return values, basis
 
 
