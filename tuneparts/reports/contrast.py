@@ -78,7 +78,8 @@ def _worth(
     if worth is None:
         return ""
     bounds = f" ({worth.interval})" if worth.interval else f", but {nothing_said(worth.num)}"
-    return f"one run of {one} is worth {worth.says} trials of {other}{bounds}"
+    noun = "trial" if worth.says.split()[-1] == "1" else "trials"
+    return f"one run of {one} is worth {worth.says} {noun} of {other}{bounds}"
 
 
 def _found(selected: pd.DataFrame, metadata: ReportMetadata, name: str) -> str:
