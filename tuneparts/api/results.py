@@ -187,11 +187,16 @@ class Results:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
-        selected = self._compared(metric, at).selected
+        selected = self.data_at(at, metric=metric).selected
         return compare.compare(selected, metadata, pairs, metric=metric, within=within)
 
-    def _compared(self, metric: str, at: str | None) -> "RunData":
-        """The run at its end, or as it stood at a cost."""
+    def data_at(self, at: str | None, *, metric: str) -> "RunData":
+        """The frames of the run at its end, or as it stood at a cost.
+
+        Args:
+            at: as in `compare`.
+            metric: what is asked about; refused where trials do not report it on the way.
+        """
         if at is None:
             return self.data
         from tuneparts.reports.on_the_way import at_cost, parse

@@ -117,15 +117,13 @@ def compare(
     from tuneparts.reports import on_the_way, rendering
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
-    data = results.data
+    data = results.data_at(at, metric=metric)
     margin = data.metadata.within if within is None else within
     compared = [(one.one, one.other) for one in found]
     remark = ""
     if at is not None:
-        cost, count = on_the_way.parse(at)
-        data = on_the_way.at_cost(data, cost, count, needs=metric)
         arms = list(dict.fromkeys(name for pair in compared for name in pair))
-        remark = on_the_way.told(data, arms, cost, count)
+        remark = on_the_way.told(data, arms, *on_the_way.parse(at))
     told = comparing.decided(data.selected, data.metadata, compared, metric=metric, within=margin)
     if form is not Form.TABLE:
         rows = [_flat(one, told.get((one.one, one.other))) for one in found]

@@ -100,7 +100,7 @@ def decided(
 ) -> dict[tuple[str, str], Decision]:
     """What holds of those pairs to which replicates were added until they were decided."""
     found = {}
-    for pair in set(metadata.until_decided) & set(pairs):
+    for pair in (pair for pair in metadata.until_decided if pair in pairs):
         differences, is_up = paired_scores(selected, metadata, pair, metric)
         found[pair] = decide(differences, within=within, is_up=is_up)
     return found
