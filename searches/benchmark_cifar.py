@@ -1,11 +1,12 @@
 """With its own settings tuned at equal cost, which way to the hypers is best on photographs?
 
-As `benchmark_digits`, on 5,000 photographs of CIFAR-10: motions (shifts stand for crops),
-brightness and contrast are what is learnt or searched.
+As `benchmark_digits`, on 5,000 photographs of CIFAR-10: mirror images, motions (shifts stand for
+crops), brightness and contrast are what is learnt or searched.
 """
 
 from studies.tuning import Tuned, affine_space
 from tuneparts.augment.affine import lila
+from tuneparts.augment.flip import Flip
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
 from tuneparts.search.space import Uniform
@@ -14,8 +15,8 @@ from tuneparts.search.spec import Scale, Search
 COLOUR = ("brightness", "contrast")
 NOTES = """
 At `cpu` scale 5,000 training and 1,000 validation images of 16 x 16 pixels, 2,000 test images, a
-small net, one augmentation sample in training and four in scoring. Flips are not among the hypers
-that can be learnt, so no arm has them. There is no oracle.
+small net, one augmentation sample in training and four in scoring. Searching arms mirror images with
+a probability of up to one half. There is no oracle.
 """
 
 
@@ -24,6 +25,7 @@ def search(scale: Scale) -> Search:
     passes = scale.pick(smoke=16, cpu=1600, paper=60_000)
     small = MnistCnn(channels=(16, 32), hidden=(64, 32))
     samples = {"samples": scale.pick(smoke=1, cpu=1, paper=20), "eval_samples": 4}
+    flips = {"hypers.flip.probability": Uniform(low=0.0, high=0.5)}
     colours = {f"hypers.colour.{name}": Uniform(low=0.0, high=0.6) for name in COLOUR}
     setting = Tuned(
         shared={
@@ -36,9 +38,10 @@ def search(scale: Scale) -> Search:
         learnt={
             "affine": dict.fromkeys(lila.NAMES, 0.1),
             "colour": dict.fromkeys(COLOUR, 0.1),
+            "flip": Flip(probability=0.1),
             **samples,
         },
-        space={**affine_space(lila.NAMES, 0.5), **colours},
+        space={**affine_space(lila.NAMES, 0.5), **colours, **flips},
     )
     data = DataConfig(
         name="cifar10",

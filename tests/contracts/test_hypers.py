@@ -2,6 +2,7 @@
 
 from tuneparts.augment.affine import BentonConfig, LilaConfig, SchwoebelConfig
 from tuneparts.augment.concrete import DropoutConfig, MaskConfig
+from tuneparts.augment.flip import Flip
 from tuneparts.augment.label_smoothing import LabelSmoothing
 from tuneparts.augment.pixels import ColourConfig, InputNoise
 from tuneparts.augment.temperature import Temperature
@@ -30,6 +31,10 @@ class TestSchwoebel(HyperContract):
 class TestColour(HyperContract):
     hyper = ColourConfig(brightness=0.2, contrast=0.3)
     name = "colour"
+
+
+class TestFlip(HyperContract):
+    hyper = Flip(probability=0.3)
 
 
 class TestMask(HyperContract):

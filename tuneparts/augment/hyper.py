@@ -379,17 +379,18 @@ class NumberedPart(Part):
         return {
             name: value
             for field, names in self._names.items()
-            for name, value in zip(names, self._parameter(field).numbers(), strict=True)
+            for name, value in zip(names, self.parameter(field).numbers(), strict=True)
         }
 
     def tensor(self, field: str) -> Tensor:
         """A number (), or (K,) where there is one for each."""
-        if field not in self._names:
-            raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
-        found = self._parameter(field).tensor()
+        found = self.parameter(field).tensor()
         return found if self.hyper.numbers()[field].each else found[0]
 
-    def _parameter(self, field: str) -> ConstrainedParameter:
+    def parameter(self, field: str) -> ConstrainedParameter:
+        """What holds the number, or the numbers, of a field."""
+        if field not in self._names:
+            raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
         found = self.get_submodule(field)
         assert isinstance(found, ConstrainedParameter)
         return found
@@ -409,6 +410,10 @@ class Call:
     def __getitem__(self, field: str) -> Tensor:
         """A number () as a tensor, or (K,) where there is one for each; carries gradients."""
         return self._part.tensor(field)
+
+    def learns(self, field: str) -> bool:
+        """Whether the run learns this number, so that draws must let its gradient through."""
+        return self._part.parameter(field).raw is not None
 
     @property
     def generator(self) -> torch.Generator:

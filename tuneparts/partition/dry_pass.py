@@ -18,7 +18,7 @@ from tuneparts.models.reweighted import reweighted, under_all_names
 from tuneparts.models.survey import PROBE, check_logits, copied, is_lent, outputs, precision_cure
 from tuneparts.partition.assign import roles_of
 
-_IMAGE_HYPERS = ("affine", "colour")
+_IMAGE_HYPERS = ("affine", "colour", "flip")
 _CHANNELS = (1, 3, 4)
 _LARGEST = 100.0
 """Pixels of images that are brighter than this were hardly scaled."""

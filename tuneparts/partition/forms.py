@@ -36,6 +36,7 @@ START = 0.3
 _STARTS: Mapping[str, Any] = {
     "affine": dict.fromkeys(lila.NAMES, START),
     "colour": {},
+    "flip": {"kind": "flip"},
     "noise": 0.1,
     "mask": {},
     "temperature": 1.0,
@@ -108,7 +109,7 @@ def read_hypers(given: Any) -> dict[str, Any]:
                 f"{', '.join(motions)}, and `affine`. Put them into `affine`."
             )
         found["affine"] = {**dict.fromkeys(lila.NAMES, 0.0), **motions}
-    is_random = any(name in found for name in ("affine", "colour", "noise"))
+    is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
     if is_random and not {"samples", "eval_samples"} & set(found):
         found |= {"samples": 4, "eval_samples": 8}
     return found

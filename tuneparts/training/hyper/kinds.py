@@ -9,6 +9,7 @@ from tuneparts.augment.hyper import Hyper
 from tuneparts.errors import ConfigError, UnknownNameError
 
 KINDS: dict[str, str] = {
+    "flip": "tuneparts.augment.flip:Flip",
     "label_smoothing": "tuneparts.augment.label_smoothing:LabelSmoothing",
     "weight_prior": "tuneparts.augment.weight_prior:WeightPrior",
     "weight_decay": "tuneparts.augment.weight_decay:WeightDecay",
