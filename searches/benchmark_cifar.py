@@ -22,7 +22,7 @@ a probability of up to one half. There is no oracle.
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=1600, paper=60_000)
+    passes = scale.pick(smoke=16, cpu=1200, paper=60_000)
     small = MnistCnn(channels=(16, 32), hidden=(64, 32))
     samples = {"samples": scale.pick(smoke=1, cpu=1, paper=20), "eval_samples": 4}
     flips = {"hypers.flip.probability": Uniform(low=0.0, high=0.5)}

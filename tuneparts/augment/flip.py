@@ -36,9 +36,9 @@ class Flip(Hyper):
     is_random = True
     needs_images = True
 
-    probability: Annotated[
-        float, Number(UNIT, "probability of a mirrored image", identity=0.0)
-    ] = 0.1
+    probability: Annotated[float, Number(UNIT, "probability of a mirrored image", identity=0.0)] = (
+        0.1
+    )
     tau: float = Field(0.1, gt=0)
     """Temperature of the relaxation; not used at a fixed probability."""
 
