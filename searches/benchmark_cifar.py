@@ -15,8 +15,8 @@ from tuneparts.search.spec import Scale, Search
 COLOUR = ("brightness", "contrast")
 NOTES = """
 At `cpu` scale 5,000 training and 1,000 validation images of 16 x 16 pixels, 2,000 test images, a
-small net, one augmentation sample in training and four in scoring. Searching arms mirror images with
-a probability of up to one half. There is no oracle.
+small net, one augmentation sample in training and four in scoring. Searching arms mirror images
+with a probability of up to one half. There is no oracle.
 """
 
 
