@@ -1,12 +1,13 @@
 """Several runs as one benchmark."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tuneparts.cli.report import refuse_mixed_scales
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.benchmark import Benchmark, collect, interquartile_mean
 from tuneparts.reports.figures import benchmarks
 from tuneparts.reports.page import benchmark_page
@@ -25,11 +26,11 @@ def run_data(scored):
     return make
 
 
-def of(*scores: list[list[float]], larger: bool = True) -> Benchmark:
+def of(*scores: list[list[float]], larger: bool = True, **fields: Any) -> Benchmark:
     arrays = tuple(np.array(one) for one in scores)
     names = tuple("abcdefghij"[: arrays[0].shape[1]])
     tasks = tuple(f"t{i}" for i in range(len(arrays)))
-    return Benchmark(METRIC, tasks, names, arrays, is_normalised=False, larger_is_better=larger)
+    return Benchmark(METRIC, tasks, names, arrays, larger_is_better=larger, **fields)
 
 
 def test_ranks_by_hand() -> None:
@@ -49,9 +50,56 @@ def test_scores_lie_between_the_references(run_data) -> None:
     found = collect([("one", run_data(scores, references=("none", "oracle")))], METRIC)
     assert found.is_normalised
     assert found.arms == ("a", "b")
-    np.testing.assert_allclose(found.means, [[0.2, 0.8]])
+    np.testing.assert_allclose(found.scaled[0].mean(axis=0), [0.2, 0.8])
     raw = collect([("one", run_data({"a": 0.3, "b": 0.6}))], METRIC)
     assert not raw.is_normalised
+
+
+def test_a_task_without_references_counts_by_rank_and_not_on_their_scale(run_data) -> None:
+    scores = {"none": 0.2, "a": 0.3, "b": 0.6, "oracle": 0.7}
+    runs = [
+        ("one", run_data(scores, references=("none", "oracle"))),
+        ("two", run_data({"none": 0.1, "a": 0.6, "b": 0.3}, references=("none",))),
+    ]
+    found = collect(runs, METRIC)
+    assert found.scaled_tasks == ("one",)
+    alone = collect(runs[:1], METRIC)
+    assert found.interquartile_means() == alone.interquartile_means()
+    np.testing.assert_array_equal(found.ranks, [[2, 1], [1, 2]])
+    text = to_markdown([table(runs, found)])
+    assert "the tasks that have both (1 of 2)" in text
+    assert "0.6050 ± 0.0029 (1)" in text
+    drawn = benchmarks.draw(runs, found)
+    assert all("the 1 of 2 that have two references" in one.caption for one in drawn.values())
+    budget = benchmarks.draw(runs[:1], alone)["budget"]
+    assert drawn["budget"].data.equals(budget.data)
+
+
+def test_improvement_is_counted_within_replicates_and_every_task_counts_alike() -> None:
+    """Against a slow count: two of four replicates and a tie, then one of one."""
+    first = [[0.5, 0.6], [0.5, 0.4], [0.5, 0.6], [0.5, 0.5]]
+    found = of(first, [[0.1, 0.9]], against="a").improvements()
+    assert set(found) == {"b"}
+    assert found["b"][0] == pytest.approx((2.5 / 4 + 1) / 2)
+    assert found["b"][1].low <= found["b"][0] <= found["b"][1].high
+    by_loss = of(first, [[0.1, 0.9]], against="a", larger=False).improvements()
+    assert by_loss["b"][0] == pytest.approx((1.5 / 4 + 0) / 2)
+    assert of(first).improvements() == {}
+
+
+def test_improvement_is_over_the_arm_that_all_searches_compare_with(run_data) -> None:
+    scores = {"a": 0.5, "b": 0.7, "c": 0.6}
+    runs = [(task, run_data(scores, compare=("b", "a"))) for task in ("one", "two")]
+    found = collect(runs, METRIC)
+    assert found.against == "a"
+    assert found.improvements()["b"][0] == 1.0
+    assert "better than a" in to_markdown([table(runs, found)])
+    assert collect(runs, METRIC, against="c").against == "c"
+    with pytest.raises(UnknownNameError, match="arm that all tasks share"):
+        collect(runs, METRIC, against="d")
+    other = ("three", run_data(scores, compare=("a", "b")))
+    assert collect([*runs, other], METRIC).against is None
+    assert collect([*runs, ("three", run_data(scores))], METRIC).against is None
 
 
 def test_references_in_the_wrong_order_are_no_scale(run_data) -> None:

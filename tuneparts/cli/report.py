@@ -172,6 +172,7 @@ def ranks(
     *,
     metric: str,
     plot: Path | None,
+    against: str | None = None,
     out: Path | None = None,
     mix_scales: bool = False,
     form: Form = Form.TABLE,
@@ -197,12 +198,17 @@ def ranks(
     setting, values = difference({name: facts["data"] for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
-    together = benchmark.collect(named, metric)
+    together = benchmark.collect(named, metric, against=against)
     table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
     else:
-        facts = {"runs": list(searches), "metric": metric, "normalised": together.is_normalised}
+        facts = {
+            "runs": list(searches),
+            "metric": metric,
+            "normalised": list(together.references),
+            "against": together.against,
+        }
         write_rows(form, "arms", _ranked(named, together), **facts)
     if out is not None:
         text = benchmark_page(table, benchmarks.draw(named, together))
@@ -228,20 +234,23 @@ def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[
     """The arms of a benchmark as rows of numbers, the best first."""
     from tuneparts.reports.compare import FEWEST
 
-    ranks_TA, middle = found.ranks, found.interquartile_means()
+    ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
     rows = []
     for position, arm in enumerate(found.arms):
         mean, span = middle[arm]
         says = found.fewest_replicates >= FEWEST
         row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
         row |= _bounds("", span if says else None)
+        if found.against is not None:
+            better, around = improved.get(arm, (None, None))
+            row |= {"p_better": better, **_bounds("p_better_", around if says else None)}
         row["mean_rank"] = float(ranks_TA[:, position].mean())
         for number, (task, data) in enumerate(named):
             own = data.summary.set_index("arm").loc[arm]
             row |= {task: own[found.metric], f"{task}:se": own[f"{found.metric}:se"]}
             row[f"{task}:rank"] = float(ranks_TA[number, position])
         rows.append(row)
-    sign = -1 if found.larger_is_better else 1
+    sign = -1 if found.prefers_larger else 1
     return sorted(rows, key=lambda row: sign * row["interquartile_mean"])
 
 

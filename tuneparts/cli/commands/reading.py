@@ -86,6 +86,14 @@ def ranks(
         ),
     ],
     metric: Annotated[str, typer.Option(help="What is compared.")] = "test/accuracy",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="How probably others are better than this arm; by default the second of the two "
+            "that all the searches compare.",
+            metavar="ARM",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write a page with figures into this folder.", metavar="DIR"),
@@ -102,15 +110,24 @@ def ranks(
 ) -> None:
     """Compare arms over several runs as one benchmark: which one is good on every task?
 
-    Scores are put between the references of each task where all have two, and summarised by their
-    interquartile mean with an interval over tasks and replicates. `--out` adds profiles, score over
-    budget, and a critical-difference diagram where there are enough tasks.
+    Scores are put between the references of each task that has two, and summarised by their
+    interquartile mean with an interval over tasks and replicates; the probability of improvement
+    over one arm is of all tasks. `--out` adds profiles, score over budget, and a
+    critical-difference diagram where there are enough tasks.
     """
     from tuneparts.cli import report as verb
     from tuneparts.cli.output import Form
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    verb.ranks(names, metric=metric, out=out, mix_scales=mix_scales, plot=plot, form=form)
+    verb.ranks(
+        names,
+        metric=metric,
+        against=against,
+        out=out,
+        mix_scales=mix_scales,
+        plot=plot,
+        form=form,
+    )
 
 
 @app.command(epilog=words("arm", "trial"))

@@ -35,6 +35,13 @@ def score_name(found: Benchmark) -> str:
     return label(found.metric, arrow=True)
 
 
+def _tasks(found: Benchmark) -> str:
+    """How many tasks are taken together, and why not all."""
+    if len(found.scaled_tasks) == len(found.tasks):
+        return str(len(found.tasks))
+    return f"the {len(found.scaled_tasks)} of {len(found.tasks)} that have two references"
+
+
 def _dots(figure: go.Figure, rows: pd.DataFrame, styles: dict[str, ArmStyle]) -> None:
     for row in rows.to_dict("records"):
         style = styles[str(row["arm"])]
@@ -63,12 +70,12 @@ def _means(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
         for arm, (mean, span) in found.interquartile_means().items()
     ]
     data = pd.DataFrame(rows, columns=["arm", "mean", "low", "high"])
-    data = data.sort_values("mean", ascending=not found.larger_is_better, kind="stable")
+    data = data.sort_values("mean", ascending=not found.prefers_larger, kind="stable")
     figure = canvas()
     _dots(figure, data, styles)
     figure.update_xaxes(title_text=score_name(found))
     caption = (
-        f"Interquartile mean over tasks ({len(found.tasks)}) and replicates (Agarwal et al. "
+        f"Interquartile mean over tasks ({_tasks(found)}) and replicates (Agarwal et al. "
         "2021), with 95 % intervals from a bootstrap over tasks, then replicates. With few tasks "
         "they say how much the tasks differ, not what further tasks would show."
     )
@@ -76,7 +83,7 @@ def _means(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
 
 
 def _profile(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
-    scores = np.concatenate(found.scores_SA)
+    scores = np.concatenate(found.scaled)
     thresholds = np.linspace(float(scores.min()), float(scores.max()), 101)
     shares = found.profile(thresholds)
     figure, rows = canvas(), []
@@ -95,9 +102,9 @@ def _profile(found: Benchmark, styles: dict[str, ArmStyle]) -> Drawing:
     figure.update_xaxes(title_text=score_name(found))
     figure.update_yaxes(title_text="share of tasks and replicates", range=[0, 1.02])
     caption = (
-        "Share of tasks and replicates in which an arm is at least as good as the score on the "
-        "axis; every task counts alike. An arm whose line is nowhere below another's is never "
-        "behind it."
+        f"Share of tasks ({_tasks(found)}) and replicates in which an arm is at least as good as "
+        "the score on the axis; every task counts alike. An arm whose line is nowhere below "
+        "another's is never behind it."
     )
     data = pd.DataFrame(rows, columns=["arm", "score", "share"])
     return Drawing("Performance profiles", figure, caption, data)
@@ -121,8 +128,9 @@ def _budget(
     figure.update_xaxes(title_text=f"share of the {spent} of the dearest arm", tickformat=".0%")
     figure.update_yaxes(title_text=score_name(found))
     caption = (
-        "Mean over tasks and replicates of the score that an arm would give after so many "
-        f"{spent}, those of its leaders included; from where it has one in every task."
+        f"Mean over tasks ({_tasks(found)}) and replicates of the score that an arm would give "
+        f"after so many {spent}, those of its leaders included; from where it has one in every "
+        "task."
     )
     return Drawing(f"Score over {spent}", figure, caption, data)
 
