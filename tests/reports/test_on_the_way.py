@@ -77,6 +77,11 @@ def test_the_whole_run_at_its_last_count_is_the_run(run: RunData) -> None:
     pd.testing.assert_frame_equal(found[columns], run.selected[columns], check_dtype=False)
 
 
+def test_a_cost_before_the_first_report_is_refused_with_it(run: RunData) -> None:
+    with pytest.raises(DataMissingError, match="first report of .* is at 50"):
+        at_cost(run, "cost/weight_steps", 49, needs="test/accuracy")
+
+
 def test_what_is_known_at_the_end_only_is_kept_apart(run: RunData) -> None:
     found = at_cost(run, "cost/weight_steps", 200, needs="test/accuracy")
     assert set(found.trials["cost/passes"]) == {200.0, 400.0}

@@ -51,7 +51,7 @@ def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
         needs: the metric that is asked about.
 
     Raises:
-        DataMissingError: The run has no steps with these numbers.
+        DataMissingError: The run has no steps with these numbers, or none so early.
     """
     reports = _reports(data)
     for name in (cost, needs, data.metadata.metric):
@@ -69,6 +69,12 @@ def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
             f"steps, as `{silent[0]}`. Released files of large runs hold those of selected trials."
         )
     reached = reports[reports[cost] <= count].groupby(level="trial").tail(1)
+    if reached.empty:
+        raise DataMissingError(
+            f"trials are read at their last report of at most this cost, but the first report of "
+            f"{data.metadata.name} is at {reports[cost].min():,.0f} and `{cost}` is asked for at "
+            f"{count:,.0f}. Ask for more."
+        )
     reached = reached.reset_index("step", drop=True)
     columns = map(str, data.trials.columns)
     ends = [name for name in columns if "/" in name and not name.startswith("param.")]
