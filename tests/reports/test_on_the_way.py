@@ -111,9 +111,9 @@ def test_passes_need_no_column_of_their_own(run: RunData) -> None:
     pd.testing.assert_frame_equal(*found, check_like=True)
 
 
-def test_before_the_first_report_there_is_nothing_to_compare(run: RunData) -> None:
-    early = at_cost(run, "cost/passes", 99, needs="test/accuracy")
-    with pytest.raises(ConfigError, match="no selected trial of `alternating`"):
+def test_before_the_first_report_of_an_arm_there_is_nothing_to_compare(run: RunData) -> None:
+    early = at_cost(run, "cost/weight_steps", 60, needs="test/accuracy")
+    with pytest.raises(ConfigError, match="no selected trial of `searched`"):
         compare.compare(early.selected, run.metadata, [("alternating", "searched")])
 
 
