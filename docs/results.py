@@ -17,6 +17,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.api.published import Published
+from tuneparts.reports import benchmark, ranks, rendering
 from tuneparts.reports.always_valid import Decision
 from tuneparts.reports.compare import Comparison
 from tuneparts.reports.contrast import difference
@@ -39,7 +40,7 @@ def page() -> str:
     told = _told()
     parts = ["# Results", told["opening"].strip(), *_claims(told["claims"])]
     for section in told["sections"]:
-        parts += _section(section)
+        parts += _together(section) if "runs" in section else _section(section)
     return NUMBER.sub(_number, "\n\n".join([*parts, told["closing"].strip()])) + "\n"
 
 
@@ -101,7 +102,7 @@ def _count(at: str) -> str:
 
 def _said(name: str, pair: str, at: str | None = None) -> tuple[str, str]:
     """Verdict on a pair among all of its section, and its difference with the interval."""
-    (section,) = [one for one in _told()["sections"] if one["run"] == name]
+    (section,) = [one for one in _told()["sections"] if one.get("run") == name]
     found = _compared(section, at)[pair]
     low, high, said = found.interval, found.interval, found.verdict
     if section.get("until_decided") == pair:
@@ -164,6 +165,18 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
         yield "\n".join(decided)
     if "words" in section:
         yield section["words"].strip()
+
+
+def _together(section: dict[str, Any]) -> Iterator[str]:
+    """Several runs as one benchmark."""
+    runs = [(name, results(name).data) for name in section["runs"]]
+    yield f"## {section['title']}"
+    yield section["setting"].strip()
+    folders = " ".join(f"docs/results/{name}" for name in section["runs"])
+    yield f"`tuneparts ranks {folders}`:"
+    table = ranks.table(runs, benchmark.collect(runs, METRIC))
+    yield rendering.to_markdown([table]).strip()
+    yield section["words"].strip()
 
 
 def _verdicts(section: dict[str, Any], pairs: list[str], at: str | None) -> Iterator[str]:

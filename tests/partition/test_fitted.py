@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -185,6 +187,28 @@ def test_a_retrained_net_is_an_ordinary_one_at_the_hypers_found():
     assert again.learner.parts.num_partitions == 1
     for mine, its in zip(again.net.parameters(), again.learner.net.parameters(), strict=True):
         assert torch.equal(mine, its)
+
+
+@pytest.mark.parametrize("retrain", [False, True])
+def test_what_was_fitted_can_be_pickled(retrain):
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers="rotation", retrain=retrain, **SETTINGS)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.hypers == found.hypers
+    assert again.history == found.history
+    assert torch.equal(again.predict(images), found.predict(images))
+    weights = again.net.state_dict()
+    assert all(torch.equal(weights[name], one) for name, one in found.net.state_dict().items())
+
+
+def test_mirror_images_are_learnt_by_name_and_refused_for_vectors():
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers=["flip", "rotation"], **SETTINGS)
+    assert 0 < found.hypers["flip"] < 1
+    assert found.hypers["flip"] != 0.1
+    assert "flip" in repr(found)
+    with pytest.raises(ConfigError, match="`flip` acts on images"):
+        fit(_net(), images.reshape(60, 64), labels, hypers="flip", **SETTINGS)
 
 
 def test_the_second_run_has_the_runtime_of_the_first_and_says_what_it_changed():

@@ -78,7 +78,7 @@ def test_the_whole_run_at_its_last_count_is_the_run(run: RunData) -> None:
 
 
 def test_a_cost_before_the_first_report_is_refused_with_it(run: RunData) -> None:
-    with pytest.raises(DataMissingError, match="first report of .* is at 50"):
+    with pytest.raises(DataMissingError, match=r"first report of .* is at 50"):
         at_cost(run, "cost/weight_steps", 49, needs="test/accuracy")
 
 

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,7 @@ def _configured(
     """The config of the first run, and a note where the net decided on it."""
     kind = ReleasedConfig if form == "released" else PartitionedConfig
     chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
-    given = GivenNet(lambda: net)
+    given = GivenNet(partial(_itself, net))
     config = given_config(kind, chosen, net=given)
     if config.defaults == "seed":
         raise ConfigError(
@@ -190,6 +191,11 @@ def _configured(
     if reason is not None:
         return config, {"note": f"single weights are dealt out: {reason}"}
     return given_config(kind, {**chosen, "scheme": "node", "mixed": True}, net=given), {}
+
+
+def _itself(net: nn.Module) -> nn.Module:
+    """The net, by a function that can be pickled."""
+    return net
 
 
 def _why_not_mixed(
@@ -236,7 +242,7 @@ def _ordinary(
     fields["optimiser"] = config.optimiser.replaced({"schedule": "cosine"})
     hypers = config.hypers.at(found)
     given = {**fields, "hypers": hypers, "proportions": (1.0,)}
-    return given_config(PartitionedConfig, given, net=GivenNet(lambda: net))
+    return given_config(PartitionedConfig, given, net=GivenNet(partial(_itself, net)))
 
 
 def _used(config: PartitionedConfig) -> dict[str, Any]:

@@ -86,6 +86,21 @@ Tempering = Annotated[
 ]
 
 
+def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
+    """Refuse a hyper that acts on images where inputs are none.
+
+    Args:
+        name: of the hyper in its config.
+        hyper: what it is.
+        in_shape: shape of one input.
+    """
+    if hyper.needs_images and len(in_shape) != 3:
+        raise ConfigError(
+            f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
+            f"Remove `{name}`; vectors can have mask, noise, dropout and temperature."
+        )
+
+
 class HypersConfig(Config):
     """What a prediction depends on besides the net. A hyper that is None is not there.
 
@@ -282,11 +297,7 @@ class HypersConfig(Config):
         shapes = Shapes(tuple(in_shape), len(layers), num_outputs, num_tensors)
         parts: dict[str, tuple[Place, Part]] = {}
         for name, hyper in self.parts.items():
-            if hyper.needs_images and len(in_shape) != 3:
-                raise ConfigError(
-                    f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
-                    f"Remove `{name}`; vectors can have mask, noise, dropout and temperature."
-                )
+            check_images(name, hyper, in_shape)
             learns = learnable and name not in self.frozen
             parts[name] = hyper.place(), hyper.part(shapes, name=name, learnable=learns)
         # A dropout layer of the net would draw from the global generator; driven by the

@@ -10,7 +10,7 @@ import torch
 from tuneparts.augment.hyper import Each, Hyper, Place, Shapes
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
-from tuneparts.training.hyper.config import HypersConfig
+from tuneparts.training.hyper.config import HypersConfig, check_images
 
 _EXAMPLES = 2
 
@@ -28,6 +28,7 @@ def try_hypers(config: HypersConfig, task: Task, *, learnable: bool) -> None:
     """
     for name, hyper in config.parts.items():
         place = hyper.place()
+        check_images(name, hyper, task.in_shape)
         if hyper.needs_classes and not task.num_classes:
             raise ConfigError(
                 f"`{name}` acts on the logits of classes, but the target of this data is "
