@@ -25,6 +25,7 @@ LEVELS = {
     "bench": 8,
     "api": 8, "ray": 8,
     "cli": 9, "testing": 9,
+    "__main__": 10,
 }  # fmt: skip
 IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
 """A string in a table that is imported later, such as those of the catalog."""

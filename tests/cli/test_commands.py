@@ -107,6 +107,13 @@ def test_help_and_listings_import_nothing_heavy() -> None:
     assert done.stdout.count("Did you mean `standard`") == 2
 
 
+def test_the_package_can_be_called_where_its_command_is_not_on_the_path() -> None:
+    command = [sys.executable, "-m", "tuneparts", "fit", "standart"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("tuneparts: `standart` is not a known method")
+
+
 def test_methods_lists_the_catalog() -> None:
     output = invoke("methods")
     assert all(name in output for name in catalog.METHODS)
