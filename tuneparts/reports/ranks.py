@@ -63,7 +63,7 @@ def _notes(runs: Sequence[tuple[str, RunData]], found: Benchmark) -> tuple[str, 
     num_scaled = f"{len(found.scaled_tasks)} of {len(found.tasks)}"
     scale = (
         "Interquartile means are of scores with 0 and 1 at the references of each task, over the "
-        f"tasks that have both ({num_scaled})"
+        f"tasks that have both ({num_scaled}), whose means are taken as known"
         if found.is_normalised
         else "Interquartile means are of scores as they are, because no task has two references "
         "(`none` and `oracle`) of which the second is better, so tasks of larger scores weigh more"
