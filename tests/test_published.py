@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from tuneparts import api, executors, settings
 from tuneparts.api import extending
+from tuneparts.api import published as published_module
 from tuneparts.api.published import MOST_BYTES, Published, is_published
 from tuneparts.api.published import _csv as published_csv
 from tuneparts.api.published import _steps as released_steps
@@ -119,8 +121,35 @@ def test_where_it_comes_from_is_beside_it(published: api.Results, tmp_path: Path
     assert published.name == "null"
 
 
+def test_what_an_arm_holds_is_written_once_and_read_back_to_the_letter(
+    results: api.Results, published: api.Results, tmp_path: Path
+) -> None:
+    trials = results.data.trials.drop(columns="run_id")
+    whole = published_module._as_text(published_csv(trials))
+    written = published_module._as_text(tmp_path / "null" / "trials.csv")
+    assert "param.method" in whole
+    assert "param.method" not in written
+    assert "param.x" in written  # drawn by one arm, held by the other
+    again = published._texts()  # type: ignore[attr-defined]
+    pd.testing.assert_frame_equal(again["trials"], whole)
+    for name in ("steps", "drawn"):
+        frame = getattr(results.data, name)
+        assert len(frame)
+        assert "arm" not in published_module._as_text(tmp_path / "null" / f"{name}.csv")
+        pd.testing.assert_frame_equal(
+            again[name], published_module._as_text(published_csv(frame)), check_dtype=False
+        )
+
+
 def test_damaged_files_are_refused(published: api.Results, tmp_path: Path) -> None:
     assert is_published(tmp_path / "null")
+    constants = tmp_path / "null" / "constants.json"
+    kept = constants.read_text()
+    for damaged in ("{", "{}", '{"columns": ["arm"], "arms": {}}', "[]"):
+        constants.write_text(damaged)
+        with pytest.raises(DataError):
+            assert Published(tmp_path / "null").data
+    constants.write_text(kept)
     (tmp_path / "null" / "metadata.json").write_text("{")
     with pytest.raises(DataError):
         assert Published(tmp_path / "null").data

@@ -3,8 +3,12 @@
 `export --to results` writes them: the resolved search, one row per trial, the steps where they are
 small, and where all of it comes from. Tables, figures and verdicts are made from these files alone,
 without the journal, the checkpoints or MLflow.
+
+What is the same in all trials of each arm is written once, into `constants.json`, and a row of
+steps names its trial and nothing else of it; reading puts both back.
 """
 
+import io
 import json
 import math
 from functools import cached_property
@@ -12,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from tuneparts import atomic, redaction, settings
 from tuneparts.api.results import Results
@@ -34,6 +40,17 @@ _EMPTY = {"steps": list(STEP_COLUMNS), "schedules": SCHEDULE_COLUMNS, "drawn": D
 _TEXT = {"trial", "arm", "outcome", "error", "metric", "path", "trained_as", "name"}
 """Columns that are text even where they are empty."""
 _TIMES = ("start", "end")
+_OF_TRIAL = ["arm", "seed", "index"]
+"""What a row of another frame repeats of its trial."""
+
+
+class _Constants(TypedDict):
+    """What trials have in common."""
+
+    columns: list[str]
+    """All columns of the trials, in order."""
+    arms: dict[str, dict[str, str]]
+    """By arm and column; what is empty is left out."""
 
 
 def is_published(name: str | Path) -> bool:
@@ -54,15 +71,17 @@ def write(results: Results, folder: Path) -> list[Path]:
             {k: v for k, v in step.items() if k not in ("before", "user") and tree.get(k) != v}
             for step in tree["history"]
         ]
+    trials, constants = _without_constants(data.trials.drop(columns="run_id"))
     texts = {
         "metadata.json": data.metadata.to_json(),
         "search.json": _json(redactor.tree(card["search"])),
         "provenance.json": _json(redactor.tree({"run": results.run.name, **tree})),
-        "trials.csv": _csv(data.trials.drop(columns="run_id")),
+        "constants.json": _json(constants),
+        "trials.csv": _csv(trials),
     }
     frames = {"steps": _steps(data), "schedules": data.schedules, "drawn": data.drawn}
     for name, frame in frames.items():
-        text = _csv(frame)
+        text = _csv(frame.drop(columns=_OF_TRIAL))
         if len(frame) and len(text) <= MOST_BYTES:
             texts[f"{name}.csv"] = text
     for name in frames:
@@ -83,9 +102,37 @@ def _steps(data: "RunData") -> pd.DataFrame:
     scores = {data.answer_metric, data.metadata.metric, "cost/weight_steps", "cost/seconds"}
     is_score = steps["metric"].isin(scores)  # passes are the step itself
     for found in (steps, steps[chosen], steps[is_score]):
-        if len(_csv(found)) <= MOST_BYTES:
+        if len(_csv(found.drop(columns=_OF_TRIAL))) <= MOST_BYTES:
             return found
     return steps[is_score & chosen]
+
+
+def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, _Constants]:
+    """The columns that vary within an arm as text, and what the others are in each."""
+    text = _as_text(_csv(trials))
+    columns = [str(column) for column in text]
+    free = [column for column in columns if column not in ("trial", *_OF_TRIAL)]
+    counts = text.groupby("arm")[free].nunique().max()
+    held = [column for column in free if counts[column] <= 1]
+    arms = {}
+    for row in text.drop_duplicates("arm")[["arm", *held]].to_dict("records"):
+        arms[str(row["arm"])] = {column: row[column] for column in held if row[column]}
+    return text.drop(columns=held), _Constants(columns=columns, arms=arms)
+
+
+def _with_constants(text: pd.DataFrame, constants: _Constants) -> pd.DataFrame:
+    """The trials as they were before `_without_constants`."""
+    held = {
+        column: [constants["arms"][arm].get(column, "") for arm in text["arm"]]
+        for column in constants["columns"]
+        if column not in text
+    }
+    return text.assign(**held)[constants["columns"]]
+
+
+def _as_text(csv: str | Path) -> pd.DataFrame:
+    source = csv if isinstance(csv, Path) else io.StringIO(csv)
+    return pd.read_csv(source, dtype=str, keep_default_na=False)
 
 
 class Published(Results):
@@ -129,8 +176,9 @@ class Published(Results):
 
         try:
             found = ReportMetadata.from_json((self.folder / "metadata.json").read_text("utf-8"))
-            frames = {name: self._frame(name) for name in ("trials", *_EMPTY)}
-        except (OSError, ValueError) as error:
+            texts = self._texts()
+            frames = {name: _typed_frame(text) for name, text in texts.items()}
+        except (OSError, ValueError, KeyError) as error:
             raise DataError(f"{self.folder} holds no results that can be read: {error}") from error
         return RunData(
             found,
@@ -149,14 +197,27 @@ class Published(Results):
         folder = settings.current().results_dir / "published" / self.name / "report"
         return write_to(self.data, folder) | static_export.write(folder)
 
-    def _frame(self, name: str) -> pd.DataFrame:
-        path = self.folder / f"{name}.csv"
-        if name in _EMPTY and not path.is_file():
-            return pd.DataFrame(columns=_EMPTY[name])
-        text = pd.read_csv(path, dtype=str, keep_default_na=False)
-        typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
-        typed |= {c: pd.to_datetime(text[c], utc=True) for c in _TIMES if c in text}
-        return pd.DataFrame(typed)
+    def _texts(self) -> dict[str, pd.DataFrame]:
+        """All frames, every cell as it is written."""
+        trials = _as_text(self.folder / "trials.csv")
+        constants = self.folder / "constants.json"
+        if constants.is_file():  # earlier releases have every column
+            read = TypeAdapter(_Constants).validate_json(constants.read_bytes())
+            trials = _with_constants(trials, read)
+        found = {"trials": trials}
+        for name, columns in _EMPTY.items():
+            path = self.folder / f"{name}.csv"
+            text = _as_text(path) if path.is_file() else pd.DataFrame(columns=columns)
+            if "arm" not in text:
+                text = text.merge(trials[["trial", *_OF_TRIAL]], on="trial", validate="m:1")
+            found[name] = text[columns]
+        return found
+
+
+def _typed_frame(text: pd.DataFrame) -> pd.DataFrame:
+    typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
+    typed |= {c: pd.to_datetime(text[c], utc=True) for c in _TIMES if c in text}
+    return pd.DataFrame(typed)
 
 
 def _typed(column: "pd.Series[str]") -> Any:
