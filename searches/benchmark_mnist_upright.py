@@ -18,7 +18,7 @@ no oracle: nobody knows the best augmentation of digits as they are written.
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=800, paper=60_000)
+    passes = scale.pick(smoke=16, cpu=600, paper=60_000)
     samples = mnist.samples(scale, cpu=2)
     setting = Tuned(
         shared={
