@@ -150,6 +150,12 @@ def test_damaged_files_are_refused(published: api.Results, tmp_path: Path) -> No
         with pytest.raises(DataError):
             assert Published(tmp_path / "null").data
     constants.write_text(kept)
+    steps = tmp_path / "null" / "steps.csv"
+    whole = steps.read_text()
+    steps.write_text(whole.replace("one/seed0/00000", "one/seed9/00000"))
+    with pytest.raises(DataError, match=r"steps.csv has trials that trials.csv does not have"):
+        assert Published(tmp_path / "null").data
+    steps.write_text(whole)
     (tmp_path / "null" / "metadata.json").write_text("{")
     with pytest.raises(DataError):
         assert Published(tmp_path / "null").data

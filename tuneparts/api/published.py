@@ -209,7 +209,10 @@ class Published(Results):
             path = self.folder / f"{name}.csv"
             text = _as_text(path) if path.is_file() else pd.DataFrame(columns=columns)
             if "arm" not in text:
-                text = text.merge(trials[["trial", *_OF_TRIAL]], on="trial", validate="m:1")
+                known = trials[["trial", *_OF_TRIAL]]
+                if not set(text["trial"]) <= set(known["trial"]):
+                    raise ValueError(f"{path.name} has trials that trials.csv does not have")
+                text = text.merge(known, on="trial", validate="m:1")
             found[name] = text[columns]
         return found
 

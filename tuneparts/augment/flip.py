@@ -51,5 +51,5 @@ class Flip(Hyper):
             )
         else:
             u = torch.rand(shape, generator=now.generator, device=x.device)
-            mirrored = (u < probability).to(x.dtype)
+            mirrored = u < probability
         return torch.lerp(x, x.flip(3), mirrored.to(x.dtype))
