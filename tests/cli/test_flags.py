@@ -9,17 +9,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from tests.conftest import empty_results
 from tuneparts import api
 from tuneparts.cli.main import app
+from tuneparts.models import DigitsCnn
 
 pytestmark = pytest.mark.mlflow
 FILE = '''
 import os
 from pathlib import Path
-from tuneparts import Arm, Float, ObjectiveConfig, RandomSearch, Scale, Search
+from tuneparts import Arm, ObjectiveConfig, RandomSearch, Scale, Search, Uniform
 
 def loss(config, report):
     if config["x"] > 2 and not Path(os.environ["TUNEPARTS_RESULTS"], "mended").exists():
@@ -32,7 +34,7 @@ def search(scale: Scale) -> Search:
     """Which range is lower?"""
     reports = {"val/loss": "min", "test/loss": "min"}
     config = ObjectiveConfig(function=loss, reports=reports, passes=4, interval=1)
-    space = {"params.x": Float(low=-1, high=1.5)}
+    space = {"params.x": Uniform(low=-1, high=1.5)}
     drawn = {"config": config, "space": space, "algorithm": RandomSearch(num_trials=4)}
     arms = [Arm(name=name, **drawn) for name in NAMES]
     arms.append(Arm(name="held", config=config.replaced({"params": {"x": 3.0}})))
@@ -150,26 +152,37 @@ def test_a_run_is_resumed_extended_and_stopped(folder: Path) -> None:
     invoke("resume", name, *here, "--retry-failed")
     assert outcomes()["held", "finished"] == 2
 
-    more = ("extend", name, "--trials", "two=3", "--seeds", "2", "--arms", "three")
-    assert "three" in invoke(*more, "--search", "wider.py", *here, "--dry-run")
-    assert "three" not in outcomes()
-    invoke(*more, "--search", "wider.py", *here)
+    more = ("extend", name, "--trials", "two=3", "--seeds", "2", *here)
+    assert "two" in invoke(*more, "--dry-run")
+    assert outcomes()["two", "finished"] == 4
+    invoke(*more, "--arms", "three", "--search", "wider.py")
     counts = api.load(name).trials.groupby("arm").size().to_dict()
     assert counts == {"one": 6, "two": 9, "held": 3, "three": 12}
 
     decided = ("--until-decided", "one:two", "--within", "1000", "--at-most", "4")
     said = invoke("extend", name, *decided, "--metric", "val/loss", *here)
     assert "3 replicates: val/loss of one - two" in said
-    assert "has nothing left to stop" in invoke("stop", name, "--arm", "one")
+    assert "has nothing left to stop" in invoke("stop", name)
 
 
-def test_one_learner_is_trained_for_programs(folder: Path) -> None:
+def test_one_learner_is_trained_for_programs() -> None:
     words = ("fit", "standard", "--data", "digits", "--set", "passes=4", "--set", "interval=2")
-    found = [invoke(*words, "--set", "net=digits_cnn", "--seed", seed, "--json") for seed in "011"]
-    first, second, again = ({**json.loads(text), "seconds": 0} for text in found)
-    assert str(first) != str(second)
-    assert [*second] == [*again]
+    found = [json.loads(invoke(*words, "--seed", seed, "--json")) for seed in "01"]
+    assert found[0] != found[1]
     assert table(invoke(*words, "--csv"))
-    arms = {scale: invoke("searches", "rotated_digits", "--scale", scale, "--json")
-            for scale in ("smoke", "cpu")}  # fmt: skip
-    assert arms["smoke"] != arms["cpu"]
+    scales = [invoke("searches", "rotated_digits", "--scale", one, "--json") for one in SCALES]
+    assert scales[0] != scales[1]
+
+
+SCALES = ("smoke", "cpu")
+
+
+def test_a_net_is_compressed_for_programs(folder: Path) -> None:
+    torch.save(DigitsCnn().build((1, 8, 8), 10).state_dict(), folder / "weights.pt")
+    words = ["compress", "weights.pt", "--out", "net.code", "--data", "digits", "--seed", "3"]
+    for change in ("net=digits_cnn", "passes=8", "interval=4", "data.num_train=100"):
+        words += ["--set", change]
+    found = json.loads(invoke(*words, "--json"))
+    (folder / "net.code").unlink()
+    assert table(invoke(*words, "--csv"))
+    assert str((folder / "net.code").stat().st_size) in str(found)
