@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ class TrialSetting:
     """Task and variants of each draw of the data, where replicates have data of their own."""
     seeds: Mapping[str, ArmSeeds] = field(default_factory=dict)
     """Arm -> which seed each source of randomness has."""
+    search: str = ""
+    """Name of the search."""
 
     def task_of(self, trial: TrialId, config: Mapping[str, Any]) -> Task:
         """The data that a trial of this config learns from."""
@@ -117,6 +120,7 @@ class TrialSetting:
             variants=variants,
             draws=drawn,
             seeds={arm.name: search.arm_seeds(arm) for arm in search.arms},
+            search=search.name,
         )
 
 
@@ -202,7 +206,8 @@ class SegmentExecution:
             with self.log.listen(), self._setting.code.importable():
                 learner = self._learner or self.build()
                 if not self.is_over:
-                    self._advance(learner)
+                    with self._context.seeded_globals(learner.passes):
+                        self._advance(learner)
             self.log.keep()
             if self.is_over:
                 self.close()
@@ -265,15 +270,21 @@ class SegmentExecution:
         self._learner = learner
         return learner
 
-    def fresh(self) -> Learner:
-        """Build the learner at its start; in several processes where the trial has several GPUs."""
-        context = Context(
-            task=self._setting.task_of(self._segment.trial, self._segment.config),
-            seed=self._setting.learner_seed(self._segment.trial),
+    @cached_property
+    def _context(self) -> Context:
+        trial = self._segment.trial
+        return Context(
+            task=self._setting.task_of(trial, self._segment.config),
+            seed=self._setting.learner_seed(trial),
             device=available_device(self._gpus),
             score_test_always=self._setting.score_test_always,
             tasks=self._tasks,
+            stream=stream_of(self._setting.search, trial),
         )
+
+    def fresh(self) -> Learner:
+        """Build the learner at its start; in several processes where the trial has several GPUs."""
+        context = self._context
         if self._gpus <= 1 or not method_config(self._segment.config).takes_runtime:
             return build_learner(self._segment.config, context)
         self._ranked = RankedLearner(
@@ -367,7 +378,13 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
 
     What the config says of the data is in the context already.
     """
-    return method_config(config).build(context)
+    with context.seeded_globals():
+        return method_config(config).build(context)
+
+
+def stream_of(search: str, trial: TrialId) -> tuple[str | int, ...]:
+    """What names the random streams of a trial of a search among those of its seed."""
+    return search, trial.arm, trial.index
 
 
 def restore_learner(
@@ -387,7 +404,8 @@ def restore_learner(
         )
     task = trial_data(search, trial, config)
     seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
-    context = Context(task=task, seed=seed, device=torch.device("cpu"))
+    stream = stream_of(search.name, trial)
+    context = Context(task=task, seed=seed, device=torch.device("cpu"), stream=stream)
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner

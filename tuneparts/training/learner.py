@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -9,7 +10,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from tuneparts import import_path, schema
+from tuneparts import import_path, schema, seeding
 from tuneparts.config import Config
 from tuneparts.data.task import Task
 from tuneparts.errors import DivergedError
@@ -133,6 +134,17 @@ class Context:
     """Where parts of the work can run beside the learner; None where there is no such place."""
     ranks: Ranks | None = None
     """Processes that the trial shares its batches with; None where it is alone."""
+    stream: tuple[str | int, ...] = ()
+    """What names the trial among others of its seed: search, arm and index."""
+
+    def seeded_globals(self, passes: int | None = None) -> AbstractContextManager[None]:
+        """Seed the global generators for one interval of the trial, and restore them after it.
+
+        Args:
+            passes: where the interval starts; None while the learner is built.
+        """
+        part = "build" if passes is None else passes
+        return seeding.seeded_globals(self.seed, "globals", *self.stream, part)
 
 
 def available_device(gpus: float = 1.0) -> torch.device:
