@@ -378,8 +378,9 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
 
     What the config says of the data is in the context already.
     """
+    made = method_config(config)  # its import may draw, but only the first in a process
     with context.seeded_globals():
-        return method_config(config).build(context)
+        return made.build(context)
 
 
 def stream_of(search: str, trial: TrialId) -> tuple[str | int, ...]:
