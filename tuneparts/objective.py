@@ -62,7 +62,6 @@ class ObjectiveConfig(MethodConfig):
     interval: int = Field(default=1, gt=0)
     """Of so many reports in a row the last is kept."""
     needs_data: ClassVar[bool] = False
-    most_gpus: ClassVar[float] = math.inf  # what it does with them is its own affair
 
     @field_validator("function", mode="before")
     @classmethod

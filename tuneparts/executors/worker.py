@@ -30,7 +30,6 @@ from tuneparts.errors import (
     TunepartsError,
 )
 from tuneparts.executors.logs import TrialLog
-from tuneparts.executors.ranked import RankedLearner
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
@@ -188,7 +187,6 @@ class SegmentExecution:
         # Made by the first step, so that what they raise becomes a report.
         self._log: TrialLog | None = None
         self._learner: Learner | None = None
-        self._ranked: RankedLearner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
         """All rows of the trial, also of earlier rounds."""
@@ -209,10 +207,7 @@ class SegmentExecution:
                     with self._context.seeded_globals(learner.passes):
                         self._advance(learner)
             self.log.keep()
-            if self.is_over:
-                self.close()
         except Exception as error:
-            self.close()
             return self.failed(error)
         return self.reported()
 
@@ -283,18 +278,8 @@ class SegmentExecution:
         )
 
     def fresh(self) -> Learner:
-        """Build the learner at its start; in several processes where the trial has several GPUs."""
-        context = self._context
-        if self._gpus <= 1 or not method_config(self._segment.config).takes_runtime:
-            return build_learner(self._segment.config, context)
-        self._ranked = RankedLearner(
-            self._segment.config,
-            context,
-            size=int(self._gpus),
-            code=self._setting.code,
-            threads=self._threads,
-        )
-        return self._ranked
+        """Build the learner at its start."""
+        return build_learner(self._segment.config, self._context)
 
     def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
         """What this trial has reported so far; a donor's state holds the rows of the donor."""
@@ -359,12 +344,6 @@ class SegmentExecution:
         assert self._learner is not None
         is_reached = self._learner.passes >= self._segment.until
         return self._learner.finished or is_reached or self._is_behind
-
-    def close(self) -> None:
-        """End the processes that share the trial's batches, if there are any."""
-        if self._ranked is not None:
-            self._ranked.close()
-            self._ranked = None
 
     def _log_traceback(self, error: Exception) -> None:
         if self._log is not None:

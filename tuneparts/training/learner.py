@@ -16,7 +16,6 @@ from tuneparts.data.task import Task
 from tuneparts.errors import DivergedError
 from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.ranks import Ranks
 from tuneparts.training.runtime import Runtime
 
 
@@ -132,8 +131,6 @@ class Context:
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None
     """Where parts of the work can run beside the learner; None where there is no such place."""
-    ranks: Ranks | None = None
-    """Processes that the trial shares its batches with; None where it is alone."""
     stream: tuple[str | int, ...] = ()
     """What names the trial among others of its seed: search, arm and index."""
 
@@ -175,12 +172,10 @@ class MethodConfig(Config):
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
     runtime: Runtime | None = None
-    """Precision, layout and memory of the passes; None for that of the search."""
+    """Precision and layout of the passes; None for that of the search."""
     later_fields: ClassVar[tuple[str, ...]] = ("runtime",)
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
-    most_gpus: ClassVar[float] = 1.0
-    """How many GPUs its learner can use; an arm that asks for more is refused."""
     takes_runtime: ClassVar[bool] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
     a `runtime`."""
