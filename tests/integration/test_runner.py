@@ -86,7 +86,7 @@ def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file,
     search = resolved(null_file)
     greedy = search.arms[0].replaced({"resources.cpus": 9, "resources.custom": {"tpu": 1}})
     with pytest.raises(
-        PlacementError, match=r"needs tpu 1, CPU 9 and the cluster has tpu 0, CPU 2"
+        PlacementError, match=r"needs CPU 9, tpu 1 and the cluster has CPU 2, tpu 0"
     ):
         execute(search.model_copy(update={"arms": (greedy,)}), folder=tmp_path / "run")
 
