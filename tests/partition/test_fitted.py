@@ -128,6 +128,33 @@ def test_what_cannot_be_fitted_is_refused():
             fit(_net(), images, labels, passes=wrong)
 
 
+@pytest.mark.parametrize("form", ["released", "joint", "published"])
+def test_few_examples_are_enough_by_default(form):
+    images, labels = _data()
+    found = fit(_net(), images[:30], labels[:30], form=form, passes=8, interval=4)
+    assert found.settings["batch_size"] == 30
+    assert found.history[-1]["cost/passes"] == 8
+
+
+def test_a_batch_that_is_larger_than_the_data_is_refused_before_training():
+    images, labels = _data()
+    net, seen = nn.Sequential(*_net(), nn.Dropout(0.1)), []
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ConfigError, match="`batch_size` = 61: .* 60 examples"):
+        fit(net, images, labels, passes=8, interval=4, batch_size=61, report=seen.append)
+    assert not seen
+    assert all(map(torch.equal, before, net.parameters()))
+    assert type(net[-1]) is nn.Dropout
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+def test_images_of_whole_numbers_are_refused_in_predictions_as_in_training(kind):
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers="noise", **SETTINGS)
+    with pytest.raises(ConfigError, match=f"{np.dtype(kind)}.*`images / 255`"):
+        found.predict((images * 255).astype(kind))
+
+
 def test_a_run_that_diverges_says_so():
     images, labels = _data()
     with pytest.raises(DivergedError, match="must stay finite"):

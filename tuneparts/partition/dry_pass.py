@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -34,12 +35,7 @@ def check_arrays(inputs: Arrays, labels: Arrays, target: Target, hypers: Mapping
         hypers: by name; some need images.
     """
     x = plain(inputs)
-    name = "images" if x.ndim > 2 else "inputs"
-    if x.dtype == np.uint8:
-        raise ConfigError(
-            f"inputs are scaled as the net wants them, but got bytes {x.shape}, from {x.min()} to "
-            f"{x.max()}. Use `{name} / 255`, or `{name}.astype(int)` where they are tokens."
-        )
+    check_scaled(x, takes_tokens=True)
     if x.ndim == 4 and x.dtype.kind == "f" and x.size and np.nanmax(x) > _LARGEST:
         warnings.warn(
             f"images are scaled as the net wants them, mostly to about 1, but these go up to "
@@ -61,6 +57,17 @@ def check_arrays(inputs: Arrays, labels: Arrays, target: Target, hypers: Mapping
     y = plain(labels)
     if isinstance(target, Classes) and y.dtype.kind in "iu" and y.size and y.min() < 0:
         raise ConfigError(f"labels count from 0, but got {y.min()} to {y.max()}.")
+
+
+def check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
+    """Refuse bytes, and images of other whole numbers where the net takes real ones."""
+    name = "images" if x.ndim > 2 else "inputs"
+    is_unscaled = x.dtype.kind in "iu" and name == "images" and not takes_tokens
+    if x.dtype == np.uint8 or is_unscaled:
+        raise ConfigError(
+            f"inputs {x.shape} of type {x.dtype}: the net takes them scaled as it wants them. Use "
+            f"`{name} / 255`, or, where they are tokens in training too, `{name}.astype(int)`."
+        )
 
 
 def check_net(net: nn.Module, task: Task, *, num_held: int) -> None:

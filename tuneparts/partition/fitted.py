@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tuneparts import schema
 from tuneparts.augment.dropout_slot import DropoutSlot
+from tuneparts.data.arrays import plain
 from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
@@ -20,7 +21,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
 from tuneparts.models.given import GivenNet, given_config, modes_kept
 from tuneparts.models.survey import PROBE, copied
-from tuneparts.partition.dry_pass import check_arrays, check_net
+from tuneparts.partition.dry_pass import check_arrays, check_net, check_scaled
 from tuneparts.partition.forms import Form, read_hypers, settings_of, why_not_mixed
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.partition.released import ReleasedConfig
@@ -68,6 +69,7 @@ class Fitted:
         device = learner.context.device
         generator = learner.generator("predict")
         samples = learner.hypers.num_samples(training=False)
+        check_scaled(plain(inputs), takes_tokens=learner.context.task.has_tokens)
         x = torch.as_tensor(given_inputs(inputs))
         with modes_kept(learner.net):
             learner.net.eval()

@@ -62,7 +62,9 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
     found = {**_FIELDS[form], **fields}
     if "hyper_every" in fields:
         found.pop("hyper_share", None)
-    batch_size = found.setdefault("batch_size", 50 if num_examples < 10_000 else 128)
+    batch_size = found.setdefault(
+        "batch_size", min(num_examples, 50) if num_examples < 10_000 else 128
+    )
     if not _is_count(batch_size) or not _is_count(found.get("passes", 1)):
         return found  # the config refuses it, with the reason
     passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // batch_size)))
