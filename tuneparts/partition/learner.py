@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
-from tuneparts.models.survey import PROBE
+from tuneparts.models.survey import PROBE, is_known
 from tuneparts.partition.assign import check_division
-from tuneparts.partition.isolation import check_isolation
-from tuneparts.partition.mixable import check_mixable, is_known
+from tuneparts.partition.isolation import check_buffers, check_mixable
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
@@ -230,7 +229,7 @@ class PartitionedLearner(
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
         self._calibrated: dict[int, View] = {}
-        check_isolation(self.net, self._first(2))
+        check_buffers(self.net, self._first(2))
         if config.mixed and not is_known(self.net):
             check_mixable(self.parts, self._first(PROBE))
 

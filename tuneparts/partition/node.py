@@ -40,7 +40,7 @@ class MixedBatch:
     """A forward in which each example has its own subnetwork.
 
     The net must treat every row of a batch by itself, and read weights in the calls of their layers
-    only: `tuneparts.partition.mixable.check_mixable` refuses one that does not.
+    only: `tuneparts.partition.isolation.check_mixable` refuses one that does not.
 
     Args:
         parts: under the node scheme; norms over the batch are refused.

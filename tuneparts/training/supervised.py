@@ -10,11 +10,10 @@ from tuneparts import schema, seeding
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
+from tuneparts.models.survey import draws_globally
 from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
-from tuneparts.training.hyper.global_draws import draws_globally
-from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
@@ -53,7 +52,7 @@ class SupervisedConfig(MethodConfig):
 
     def try_hypers(self, task: Task) -> None:
         """Build and call the hypers once, so that a wrong one is refused in the driver."""
-        try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+        fitness.try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())
