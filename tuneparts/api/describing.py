@@ -114,7 +114,7 @@ def _figures(search: "Search") -> tuple[str, ...]:
     if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
         found += ["parallel", "importance", "slices"]
     if search.objectives:
-        found += ["pareto", "hypervolume"]
+        found.append("pareto")
     return tuple(dict.fromkeys(found))
 
 
