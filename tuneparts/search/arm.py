@@ -110,9 +110,7 @@ class Arm(Config):
     fresh_seed: bool = False
     """Train a follower under a seed that its leader did not select by; the data is the same."""
     varies: tuple[Source, ...] = SOURCES
-    """What the replicates of this arm draw anew; the rest is held at the search's first seed. Arms
-    that vary less than all show how much spread each source makes: `tuneparts report --variance`.
-    """
+    """What the replicates of this arm draw anew; the rest is held at the search's first seed."""
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
