@@ -25,7 +25,6 @@ from tuneparts.search.algorithms import (
 from tuneparts.search.prior import Prior
 from tuneparts.search.replication import SOURCES, Source
 from tuneparts.search.space import Dimension, Value
-from tuneparts.search.stopping import Stop
 from tuneparts.training.learner import MethodConfig
 
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -78,8 +77,7 @@ class Arm(Config):
     """
 
     later_fields = (
-        "points", "warm_start", "constraint", "data", "stop", "packed", "varies", "fresh_seed",
-        "adopts",
+        "points", "warm_start", "constraint", "data", "packed", "varies", "fresh_seed", "adopts",
     )  # fmt: skip
 
     name: str = Field(pattern=NAME)
@@ -116,8 +114,6 @@ class Arm(Config):
     """As of the search, for this arm; None takes that of the search."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
-    stop: Stop | None = None
-    """Limits of each replicate, in the place of those that the search has for all."""
     packed: int = Field(default=1, ge=1)
     """Most trials of a seed that are trained together as lanes of one model. It changes how fast
     they are trained and how numbers are rounded; a pack counts as one trial in `at_once`."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts import journal
-from tuneparts.journal import ReplicateStopped, StopLifted, TrialId
+from tuneparts.journal import ReplicateStopped, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
@@ -207,7 +207,7 @@ class Replay:
                 if journal.header(text) is not None:
                     continue
                 event = journal.decode(text)
-                if isinstance(event, ReplicateStopped | StopLifted):
+                if isinstance(event, ReplicateStopped):
                     continue  # the ends of its trials say what there is to show
                 run = self._runs.setdefault(event.trial, TrialRun(event.trial))
                 run.fold(event, self.calls.problems, is_open=self._card.is_open)
@@ -317,7 +317,7 @@ class Replay:
                 line = file.readline().decode("utf-8", "replace")
                 with suppress(Exception):  # an odd line was told of when it was first read
                     event = journal.decode(line)
-                    if isinstance(event, ReplicateStopped | StopLifted):
+                    if isinstance(event, ReplicateStopped):
                         continue
                     self._tally.fold(event)
                     run = self._runs.setdefault(event.trial, TrialRun(event.trial))
