@@ -17,7 +17,7 @@ import tuneparts
 from tuneparts.cli.main import app
 
 HERE = Path(__file__).parent / "snapshots"
-PASSING = ("mlflow.user", "mlflow.source.git", "mlflow.parentRunId", "tuneparts.commit")
+PASSING = ("mlflow.user", "mlflow.source", "mlflow.parentRunId", "tuneparts.commit")
 """Tags whose values differ from run to run, or from checkout to checkout."""
 
 
