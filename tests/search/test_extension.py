@@ -158,6 +158,14 @@ def test_asking_again_changes_nothing(search, tmp_path) -> None:
     assert again.card == once.card
 
 
+def test_a_dry_run_writes_nothing(search, tmp_path) -> None:
+    made = begin(tmp_path, search(RANDOM))
+    before = (made.folder / "run.json").read_bytes()
+    _, news = grow(made, LOCAL, trials=4, dry_run=True)
+    assert news
+    assert (made.folder / "run.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("stop", [None, Stop(target=0.75), Stop(target=0.9)])
 @pytest.mark.parametrize("die_after", range(1, 9, 2))
 def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int, stop) -> None:

@@ -64,9 +64,10 @@ def grow(
     arms: "Sequence[str | Arm]" = (),
     search: str | Path | None = None,
     why: str = "",
+    dry_run: bool = False,
     **more: Any,
 ) -> tuple[runs.Run, tuple[str, ...]]:
-    """Write down what a run shall have besides what it has; nothing runs yet.
+    """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
     New arms will run at `place` (arguments of `running.fitted`). `arms` and `search` are those of
     `extend`, `more` arguments of `extended`, and `why` is kept beside what is new.
@@ -86,14 +87,15 @@ def grow(
         if names:
             file = search_files.load(str(search or old.name), scale=str(old.scale), arms=names)
             fresh = [*file.arms, *fresh]
-        code.add(fresh, run.folder / "code")
+        if not dry_run:
+            code.add(fresh, run.folder / "code")
         with code.Code.of(run.folder / "code").importable():
             grown, news = extended(old, arms=fresh, **more)
             # What old arms propose depends on the width that the run began with.
             grown = fitted(grown, **place)
             check(grown)
             check_journal(grown, run.folder / "journal.jsonl")
-        if news:
+        if news and not dry_run:
             run = runs.extend(run, grown, [*news, *filter(None, [why])], **origin())
     return run, news
 
@@ -105,6 +107,7 @@ def until_decided(
     *,
     within: float | None = None,
     at_most: int = 20,
+    metric: str = "test/accuracy",
 ) -> "Iterator[tuple[Results, Decision]]":
     """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
 
@@ -117,7 +120,7 @@ def until_decided(
     """
     results, num = Results(run), -1
     while True:
-        decision = results.decide(pair, within=within, metric=results.data.answer_metric)
+        decision = results.decide(pair, within=within, metric=metric)
         if decision.num <= num:
             raise DataMissingError(
                 f"{pair[0]}:{pair[1]}: the replicate that was added has not finished in both arms. "

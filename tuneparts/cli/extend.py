@@ -4,50 +4,49 @@ import math
 from typing import Any
 
 from tuneparts import settings
-from tuneparts.cli import search as searching
+from tuneparts.api import extending
 from tuneparts.cli.output import terminal
 from tuneparts.cli.report import parse_pair
+from tuneparts.cli.search import Place, execute, parse_seeds, refuse_temporary_results
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
 
 
 def extend(
     name: str,
+    place: Place,
     *,
     trials: str | None,
     seeds: str | None,
     arms: str | None,
     search: str | None,
-    place: searching.Place,
+    dry_run: bool,
 ) -> None:
     """Say what is new in a run, and run it; arguments are the words of the command line."""
-    numbers, replicates = parse_trials(trials), searching.parse_seeds(seeds) or ()
+    numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
     run, where = _opened(name, place)
     names = [] if arms is None else arms.split(",")
-    from tuneparts.api import extending
-
     run, news = extending.grow(
-        run, where, trials=numbers, seeds=replicates, arms=names, search=search
+        run, where, arms=names, search=search, dry_run=dry_run, trials=numbers, seeds=replicates
     )
     console = terminal()
     for line in news or ["nothing is new"]:
         console.print(line, highlight=False, soft_wrap=True)
-    searching.execute(run, place, console=console)
+    if not dry_run:
+        execute(run, place, console=console)
 
 
 def until_decided(
-    name: str, pair: str, *, within: float | None, at_most: int, place: searching.Place
+    name: str, pair: str, place: Place, *, metric: str, within: float | None, at_most: int
 ) -> None:
     """Add replicates of two arms until their difference is decided, and say so after each."""
     one, other = parse_pair(pair)
     run, where = _opened(name, place)
-    from tuneparts.api import extending
-
     console = terminal()
-    for results, step in extending.until_decided(
-        run, (one, other), where, within=within, at_most=at_most
+    for _, step in extending.until_decided(
+        run, (one, other), where, metric=metric, within=within, at_most=at_most
     ):
-        span, metric = step.interval, results.data.answer_metric
+        span = step.interval
         bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
         said = f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, "
         said += bounds if math.isfinite(span.low) else "no interval yet"
@@ -59,9 +58,9 @@ def until_decided(
     console.print(words.get(step.verdict, f"{one} is {step.verdict} than {other}"), highlight=False)
 
 
-def _opened(name: str, place: searching.Place) -> tuple[runs.Run, dict[str, Any]]:
+def _opened(name: str, place: Place) -> tuple[runs.Run, dict[str, Any]]:
     """The run of this name, and where its trials run."""
-    searching.refuse_temporary_results()
+    refuse_temporary_results()
     run = runs.named(settings.current().results_dir, name)
     executor = place.executor(run.search)
     return run, {"executor": executor, "address": place.address, "cpus": place.cpus}

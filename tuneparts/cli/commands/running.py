@@ -109,6 +109,7 @@ def extend(
     local: LocalOption = False,
     ray: RayOption = False,
     cpus: CpusOption = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
     until_decided: Annotated[
         str | None,
         typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
@@ -118,6 +119,7 @@ def extend(
         typer.Option(help="With it: margin within which the two count as equivalent."),
     ] = None,
     at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
+    metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
 ) -> None:
     """Add trials, seeds and arms to a run, and run only what is new.
 
@@ -131,16 +133,16 @@ def extend(
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     if until_decided is not None:
-        if trials or seeds or arms or search:
+        if trials or seeds or arms or search or dry_run:
             from tuneparts.errors import ConfigError
 
             raise ConfigError(
                 "`--until-decided` adds replicates of two arms and nothing else, but got more. "
                 "Extend the run twice."
             )
-        verb.until_decided(run, until_decided, within=within, at_most=at_most, place=place)
+        verb.until_decided(run, until_decided, place, metric=metric, within=within, at_most=at_most)
         return
-    verb.extend(run, trials=trials, seeds=seeds, arms=arms, search=search, place=place)
+    verb.extend(run, place, trials=trials, seeds=seeds, arms=arms, search=search, dry_run=dry_run)
 
 
 @app.command()
