@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import AcquireReturnProxy, BaseFileLock, FileLock, SoftFileLock, Timeout
+from filelock import AcquireReturnProxy, FileLock, SoftFileLock, Timeout
 
 from tuneparts.errors import BusyError, SecurityError
 
@@ -50,7 +50,7 @@ def lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _acquire(file: Path) -> AcquireReturnProxy[BaseFileLock]:
+def _acquire(file: Path) -> AcquireReturnProxy[FileLock]:
     try:
         return FileLock(file, blocking=False, is_singleton=True, fallback_to_soft=False).acquire()
     except OSError as error:  # `filelock` itself falls back for ENOSYS only
