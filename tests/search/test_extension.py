@@ -254,7 +254,7 @@ PBT = arm("pbt", algorithm=Pbt(population=4, num_rounds=2))
         ),
     ],
 )
-def test_what_would_change_a_run_is_refused(search, asked, error, words: str) -> None:
+def test_what_would_change_old_trials_is_refused(search, asked, error, words: str) -> None:
     small = search(RANDOM, NONE, HALVING, PBT, GRID)
     with pytest.raises(error, match=words):
         extended(small, **asked)
