@@ -28,6 +28,7 @@ from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 
 ROOT = Path(__file__).parent.parent
+LOCAL = {"executor": "local"}
 RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 
@@ -166,13 +167,13 @@ def test_only_two_arms_get_more_replicates(results: api.Results) -> None:
     search = results.search
     arms = (*search.arms, Arm(name="more", config=NullConfig(passes=8, interval=2)))
     wider = search.replaced({"arms": [arm.model_dump() for arm in arms]})
-    found = extended(wider, seeds=[3], only=("one", "random"))
-    assert {arm.name: found.search.seeds_of(arm) for arm in found.search.arms} == {
+    found, news = extended(wider, seeds=[3], only=("one", "random"))
+    assert {arm.name: found.seeds_of(arm) for arm in found.arms} == {
         "random": (0, 1, 2, 3),
         "one": (0, 1, 2, 3),
         "more": (0, 1, 2),
     }
-    assert found.news == (
+    assert news == (
         "random has more seeds of its own: 3",
         "one has more seeds of its own: 3",
     )
@@ -191,7 +192,7 @@ def test_replicates_are_added_until_a_pair_is_decided(
         return api.Results(run)
 
     monkeypatch.setattr(extending, "execute", execute)
-    steps = list(extending.until_decided(made.name, ("one", "random"), at_most=5))
+    steps = list(extending.until_decided(made, ("one", "random"), LOCAL, at_most=5))
     assert [step.num for _, step in steps] == list(range(3, 3 + len(steps)))
     last = steps[-1][1]
     assert last.verdict or last.num == 5

@@ -31,7 +31,7 @@ from tuneparts.errors import CheckpointError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.pwfn import codefile
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
-from tuneparts.search import data_record, load, locks, runs
+from tuneparts.search import data_record, load, runs
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
 from tuneparts.search.storage import Folder
@@ -40,7 +40,7 @@ from tuneparts.training import checkpoint
 
 Attempt = Callable[[random.Random], None]
 TRIAL = journal.TrialId("a", 0, 1)
-NEVER_REFUSED = {"data records", "locks", "logs", "requests to a page", "texts with secrets"}
+NEVER_REFUSED = {"data records", "logs", "requests to a page", "texts with secrets"}
 """Readers that take anything, and make the best of it."""
 
 
@@ -371,20 +371,6 @@ def stored_images(folder: Path) -> Attempt:
     return attempt
 
 
-def lock_files(folder: Path) -> Attempt:
-    path = folder / "lock.holder"
-    good = {**locks._myself(), "key": "1"}
-
-    def attempt(rng: random.Random) -> None:
-        path.write_bytes(broken_json(rng, good))
-        holder = locks._read(path)
-        assert holder is not None
-        locks._is_alive(holder, path)
-        str(locks._busy(folder, holder))
-
-    return attempt
-
-
 def data_records(folder: Path) -> Attempt:
     good = {"name": "digits", "in_shape": [1, 8, 8], "digest": "x"}
 
@@ -467,7 +453,6 @@ READERS: dict[str, Callable[[Path], Attempt]] = {
     "images": images,
     "journals": journals,
     "label files": label_files,
-    "locks": lock_files,
     "logins": logins,
     "logs": trial_logs,
     "maps of MLflow runs": run_maps,

@@ -31,7 +31,6 @@ CASES = {
     "images": 7_000,
     "journals": 14_000,
     "label files": 4_000,
-    "locks": 4_000,
     "logins": 2_000,
     "logs": 3_000,
     "maps of MLflow runs": 4_000,

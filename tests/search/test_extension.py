@@ -25,13 +25,15 @@ from tuneparts.search.algorithms import (
     Tpe,
 )
 from tuneparts.search.algorithms.base import draw, whole_trial
-from tuneparts.search.extension import extended, refuse_changed_trials
+from tuneparts.search.extension import check_journal, extended
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Search
+from tuneparts.search.stopping import Stop
 
 CONFIG = NullConfig(passes=4, interval=2)
+LOCAL = {"executor": "local"}
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
 
 
@@ -74,8 +76,8 @@ def table(made: runs.Run) -> pd.DataFrame:
 def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> None:
     made = run(begin(tmp_path / "a", search(RANDOM, TPE, NONE, FOLLOWER)))
     first = records(made.folder / "journal.jsonl")
-    made, extension = grow(made, trials=8, seeds=[0, 3], arms=[GRID], search=None)
-    assert extension.news == (
+    made, news = grow(made, LOCAL, trials=8, seeds=[0, 3], arms=[GRID])
+    assert news == (
         "random has 8 trials a seed instead of 3",
         "tpe has 8 trials a seed instead of 5",
         "tpe has more seeds of its own: 3",
@@ -111,7 +113,7 @@ def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path,
     arms = [arm(name, algorithm=own.replaced({"timing": timing})) for name, own in JUDGED.items()]
     made = run(begin(tmp_path / "a", search(*arms)))
     first = records(made.folder / "journal.jsonl")
-    made, _ = grow(made, trials=12, seeds=[], arms=[], search=None)
+    made, _ = grow(made, LOCAL, trials=12)
     run(made)
     later = records(made.folder / "journal.jsonl")
     assert {trial: later[trial].rows for trial in first} == {t: r.rows for t, r in first.items()}
@@ -131,8 +133,8 @@ def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path,
 def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
     made = run(begin(tmp_path, search(RANDOM)))
     name, digest = made.name, made.digest
-    made, _ = grow(made, trials={"random": 4}, seeds=[], arms=[], search=None)
-    made, _ = grow(made, trials=None, seeds=[9], arms=[], search=None)
+    made, _ = grow(made, LOCAL, trials={"random": 4})
+    made, _ = grow(made, LOCAL, seeds=[9])
     assert made.name == name
     steps = made.card["history"]
     assert [step["news"] for step in steps] == [
@@ -150,27 +152,28 @@ def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
 def test_asking_again_changes_nothing(search, tmp_path) -> None:
     """After a crash the same command may be given again."""
     made = begin(tmp_path, search(RANDOM))
-    once, _ = grow(made, trials=4, seeds=[1], arms=[NONE], search=None)
-    again, extension = grow(once, trials=4, seeds=[1], arms=[NONE], search=None)
-    assert extension.news == ()
+    once, _ = grow(made, LOCAL, trials=4, seeds=[1], arms=[NONE])
+    again, news = grow(once, LOCAL, trials=4, seeds=[1], arms=[NONE])
+    assert news == ()
     assert again.card == once.card
 
 
 def test_a_dry_run_writes_nothing(search, tmp_path) -> None:
     made = begin(tmp_path, search(RANDOM))
     before = (made.folder / "run.json").read_bytes()
-    _, extension = grow(made, trials=4, seeds=[], arms=[], search=None, dry_run=True)
-    assert extension.news
+    _, news = grow(made, LOCAL, trials=4, dry_run=True)
+    assert news
     assert (made.folder / "run.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("stop", [None, Stop(target=0.75), Stop(target=0.9)])
 @pytest.mark.parametrize("die_after", range(1, 9, 2))
-def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int) -> None:
+def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int, stop) -> None:
     """The leader grows, so its follower trains again; whenever the driver dies."""
-    small = search(RANDOM, FOLLOWER)
+    small = search(RANDOM, FOLLOWER, stop=stop)
     path = tmp_path / "journal.jsonl"
     play(small, path)
-    grown = extended(small, trials=6).search
+    grown = extended(small, trials=6)[0]
     play(grown, path, die_after=die_after)
     assert facts(play(grown, path)) == facts(play(grown, tmp_path / "at_once.jsonl"))
 
@@ -208,7 +211,7 @@ def test_a_follower_whose_leader_found_better_trains_again(search, tmp_path) -> 
     assert records(path)[former].end.outcome == "finished"
     plan = Plan(small, Journal(path))
     best = plan.selected("random", 0)
-    grown = extended(small, trials=20).search
+    grown = extended(small, trials=20)[0]
     journal = play(grown, path)
     assert Plan(grown, journal).selected("random", 0) != best
     assert journal.trials[former].end.outcome == "stopped"
@@ -224,7 +227,7 @@ def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) ->
     small = search(RANDOM, FOLLOWER)
     play(small, path)
     journal = Journal(path)
-    plan = Plan(extended(small, trials=4).search, journal)
+    plan = Plan(extended(small, trials=4)[0], journal)
     segment = plan.next()
     plan.report(segment, [{"val/accuracy": -1.0, "hyper/rotation": 0.0, "cost/passes": 4}])
     plan.complete(segment, finished=True)
@@ -233,36 +236,29 @@ def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) ->
     assert TrialId("follower", 0, 1) not in journal.trials
 
 
-def test_what_would_change_old_trials_is_refused(search) -> None:
-    halving = SuccessiveHalving(num_trials=4, min_passes=2)
-    small = search(RANDOM, arm("other", algorithm=halving))
-    words = "would have treated the first 4 of `other` in another way. Use `--trials random=8`"
-    with pytest.raises(ConfigError, match=words):
-        extended(small, trials=8)
-    assert extended(small, trials={"random": 8}, seeds=[4]).search.seeds == (0, 4)
-
-
-def test_a_population_has_no_number_of_trials(search) -> None:
-    small = search(RANDOM, arm("pbt", algorithm=Pbt(population=4, num_rounds=2)), GRID)
-    with pytest.raises(ConfigError, match=r"`grid` runs as many trials as its settings say"):
-        extended(small, trials={"grid": 8})
+HALVING = arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_passes=2))
+PBT = arm("pbt", algorithm=Pbt(population=4, num_rounds=2))
 
 
 @pytest.mark.parametrize(
     ("asked", "error", "words"),
     [
-        ({"trials": 2}, ConfigError, "`random` has 3 and shall have 2"),
+        ({"trials": 8}, ConfigError, "would have treated the first 4 in another way. .*ARM=8"),
+        ({"trials": {"grid": 8}}, ConfigError, "`grid` runs as many as its settings say"),
+        ({"trials": {"random": 2}}, ConfigError, "`random` shall have 2 trials, but it has 3"),
         ({"trials": {"nothing": 2}}, UnknownNameError, "`nothing` is not a known arm"),
         (
             {"arms": [arm("none", algorithm=RandomSearch(num_trials=2))]},
             ConfigError,
-            "`none` is another one there. Give the new arm another name",
+            "`none` is another arm in the run. Choose another name",
         ),
     ],
 )
-def test_what_is_no_extension_is_refused(search, asked, error, words: str) -> None:
+def test_what_would_change_old_trials_is_refused(search, asked, error, words: str) -> None:
+    small = search(RANDOM, NONE, HALVING, PBT, GRID)
     with pytest.raises(error, match=words):
-        extended(search(RANDOM, NONE), **asked)
+        extended(small, **asked)
+    assert extended(small, trials={"random": 8}, seeds=[4])[0].seeds == (0, 4)
 
 
 class Spread(Algorithm):
@@ -287,9 +283,9 @@ def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> 
     small = search(arm("spread", algorithm=Spread(num_trials=2)))
     play(small, tmp_path / "journal.jsonl")
     before = (tmp_path / "journal.jsonl").read_bytes()
-    grown = extended(small, trials=4).search
+    grown = extended(small, trials=4)[0]
     with pytest.raises(ConfigError, match=r"spread/seed0/00001 would have had another config"):
-        refuse_changed_trials(grown, tmp_path / "journal.jsonl")
+        check_journal(grown, tmp_path / "journal.jsonl")
     assert (tmp_path / "journal.jsonl").read_bytes() == before
 
 
@@ -315,14 +311,14 @@ def test_new_arms_bring_their_code(search, tmp_path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FILE)
     made = run(begin(tmp_path / "runs", search(RANDOM)))
-    made, extension = grow(made, trials=None, seeds=[], arms=["mine"], search=file)
-    assert extension.news == ("arm mine is new, with 1 trial a seed",)
+    made, news = grow(made, LOCAL, arms=["mine"], search=file)
+    assert news == ("arm mine is new, with 1 trial a seed",)
     assert (made.folder / "code" / "mine.py").read_text() == FILE
     assert made.card["code"] == made.code.digest != ""
     assert set(api.Results(run(made)).trials["arm"]) == {"random", "mine"}
     file.write_text(FILE + "# edited")
     with pytest.raises(ConfigError, match=r"mine.py is not what the run began with"):
-        grow(made, trials=None, seeds=[], arms=["more"], search=file)
+        grow(made, LOCAL, arms=["more"], search=file)
 
 
 @pytest.mark.mlflow

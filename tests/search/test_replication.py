@@ -103,7 +103,7 @@ def test_a_run_that_grows_adds_its_draws_and_keeps_the_old_ones(tmp_path: Path) 
     search = asked()
     TrialSetting.of(search, str(tmp_path), folder=tmp_path)
     before = json.loads((tmp_path / data_record.FILE).read_text())["draws"]
-    TrialSetting.of(extended(search, seeds=[7]).search, str(tmp_path), folder=tmp_path)
+    TrialSetting.of(extended(search, seeds=[7])[0], str(tmp_path), folder=tmp_path)
     after = json.loads((tmp_path / data_record.FILE).read_text())["draws"]
     assert list(after) == ["0", "1", "7"]
     assert {seed: after[seed] for seed in before} == before

@@ -202,8 +202,8 @@ def test_a_run_that_nothing_drives_is_stopped_for_good(
     assert stop_notes(metadata(made))[0].startswith("The search was stopped: asked for by ")
     verb.stop("null")
     assert "has nothing left to stop" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"was stopped \(asked for by .*Start a new run"):
-        grow(made, trials=None, seeds=[7], arms=[], search=None)
+    with pytest.raises(ConfigError, match=r"run was stopped \(asked for by .*Start a new run"):
+        grow(made, {"executor": "local"}, seeds=[7])
 
 
 def test_the_report_says_what_stopped_and_what_never_started(

@@ -1,6 +1,5 @@
 """Add trials, seeds and arms to a run, and run what is new."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,7 @@ from tuneparts.search import load as search_files
 
 if TYPE_CHECKING:  # brings torch
     from tuneparts.reports.always_valid import Decision
-    from tuneparts.search.extension import Extension
-    from tuneparts.search.spec import Arm, Search
+    from tuneparts.search.spec import Arm
 
 
 def extend(
@@ -50,143 +48,90 @@ def extend(
         console: As of `run`.
 
     Raises:
-        ConfigError: It would change what the run already has, with the cure; nothing is written.
+        ConfigError: It would change what the run already has; nothing is written.
         InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
     """
     run = runs.named(settings.current().results_dir, name)
-    place = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
-    made, _ = grow(run, trials=trials, seeds=seeds, arms=arms, search=search, place=place)
-    return execute(
-        made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
-    )
+    place: Any = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
+    run, _ = grow(run, place, trials=trials, seeds=seeds, arms=arms, search=search)
+    return execute(run, **place, console=console)
 
 
 def grow(
     run: runs.Run,
+    place: Mapping[str, Any],
     *,
-    trials: int | Mapping[str, int] | None,
-    seeds: Sequence[int],
-    arms: "Sequence[str | Arm]",
-    search: str | Path | None,
-    only: Sequence[str] = (),
+    arms: "Sequence[str | Arm]" = (),
+    search: str | Path | None = None,
     why: str = "",
-    place: Mapping[str, Any] | None = None,
     dry_run: bool = False,
-) -> "tuple[runs.Run, Extension]":
-    """Write down what a run shall have besides what it has; nothing runs yet.
+    **more: Any,
+) -> tuple[runs.Run, tuple[str, ...]]:
+    """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
-    Args:
-        run: As it is.
-        trials: As of `extend`.
-        seeds: As of `extend`.
-        arms: As of `extend`.
-        search: As of `extend`.
-        only: Arms that get the seeds; all when empty.
-        why: What is written down beside what is new.
-        place: Where new arms will run: arguments of `running.fitted`.
-        dry_run: Write nothing.
+    New arms will run at `place` (arguments of `running.fitted`). `arms` and `search` are those of
+    `extend`, `more` arguments of `extended`, and `why` is kept beside what is new.
 
     Returns:
-        The run as it is then, and what is new in it.
+        The run as it is then, and a sentence for each thing that is new.
     """
-    from tuneparts.search.extension import extended, refuse_changed_trials, refuse_stopped
+    from tuneparts.search.extension import check_journal, extended
 
+    names = [arm for arm in arms if isinstance(arm, str)]
+    fresh = [arm for arm in arms if not isinstance(arm, str)]
+    if search is not None and not names:
+        raise ConfigError(f"`{search}`: no arm of it was named. Add `--arms NAME`.")
     with executors.lock(run.folder):
-        run = runs.Run(run.root, run.name)  # as it is now that nobody else can change it
-        refuse_stopped(run.name, run.folder / "journal.jsonl")
+        run = runs.Run(run.root, run.name)  # as it is now that no other process can change it
         old = run.search
-        fresh = _arms(old, arms, search)
-        kept, journal = run.folder / "code", run.folder / "journal.jsonl"
+        if names:
+            file = search_files.load(str(search or old.name), scale=str(old.scale), arms=names)
+            fresh = [*file.arms, *fresh]
         if not dry_run:
-            code.add(fresh, kept)
-        with code.Code.of(kept).importable():
-            extension = extended(old, trials=trials, seeds=seeds, arms=fresh, only=only)
+            code.add(fresh, run.folder / "code")
+        with code.Code.of(run.folder / "code").importable():
+            grown, news = extended(old, arms=fresh, **more)
             # What old arms propose depends on the width that the run began with.
-            wide = fitted(extension.search, **(place or {"executor": "local"}))
-            extension = dataclasses.replace(extension, search=wide)
-            check(extension.search)
-            refuse_changed_trials(extension.search, journal)
-        if extension.news and not dry_run:
-            news = [*extension.news, *([why] if why else [])]
-            run = runs.extend(run, extension.search, news, **origin())
-    return run, extension
+            grown = fitted(grown, **place)
+            check(grown)
+            check_journal(grown, run.folder / "journal.jsonl")
+        if news and not dry_run:
+            run = runs.extend(run, grown, [*news, *filter(None, [why])], **origin())
+    return run, news
 
 
 def until_decided(
-    name: str | None,
+    run: runs.Run,
     pair: tuple[str, str],
+    place: Mapping[str, Any],
     *,
     within: float | None = None,
     at_most: int = 20,
     metric: str = "test/accuracy",
-    executor: Executor = "local",
-    address: str | None = None,
-    workers: int | None = None,
-    cpus: float | None = None,
-    console: Console | None = None,
 ) -> "Iterator[tuple[Results, Decision]]":
-    """Add paired replicates of two arms until their difference is decided.
+    """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
 
     It is decided by a confidence sequence (`reports.always_valid`), which may be looked at after
-    each replicate, and which assumes no more than normal differences.
-
-    Args:
-        name: As of `resume`.
-        pair: Two arms of the run.
-        within: Margin within which they count as equivalent; None for whichever is better only.
-        at_most: Replicates in all after which it stops undecided.
-        metric: By which they are compared.
-        executor: As of `run`.
-        address: As of `run`.
-        workers: As of `run`.
-        cpus: As of `run`.
-        console: As of `run`.
+    each replicate, and which assumes no more than normal differences: which arm is better, or that
+    they are equivalent within a margin. Trials run at `place` (arguments of `running.fitted`).
 
     Yields:
-        The results so far and what they allow to say, before anything is added and after each
-        replicate.
+        The results and what they allow to say, at first and after each replicate.
     """
-    run = runs.named(settings.current().results_dir, name)
-    place = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
-    results = Results(run)
+    results, num = Results(run), -1
     while True:
         decision = results.decide(pair, within=within, metric=metric)
+        if decision.num <= num:
+            raise DataMissingError(
+                f"{pair[0]}:{pair[1]}: the replicate that was added has not finished in both arms. "
+                f"See `tuneparts report {run.name}`."
+            )
         yield results, decision
         if decision.verdict or decision.num >= at_most:
             return
+        num = decision.num
         taken = [seed for arm in run.search.arms for seed in run.search.seeds_of(arm)]
-        margin = "" if within is None else f" within {within:g}"
-        made = grow(
-            run,
-            trials=None,
-            seeds=[max(taken) + 1],
-            arms=[],
-            search=None,
-            only=pair,
-            why=f"{UNTIL_DECIDED} {pair[0]}:{pair[1]}{margin}",
-            place=place,
-        )[0]
-        results = execute(
-            made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
-        )
-        if results.decide(pair, within=within, metric=metric).num <= decision.num:
-            raise DataMissingError(
-                f"a replicate is added when both arms finish it, but seed {max(taken) + 1} of "
-                f"{pair[0]} or {pair[1]} failed. See `tuneparts report {run.name}`."
-            )
-        run = made
-
-
-def _arms(old: "Search", arms: "Sequence[str | Arm]", search: str | Path | None) -> "list[Arm]":
-    """The arms that are asked for, with those that they follow; data and metric are the run's."""
-    names = [arm for arm in arms if isinstance(arm, str)]
-    given = [arm for arm in arms if not isinstance(arm, str)]
-    if not names:
-        if search is not None:
-            raise ConfigError(
-                f"a search file gives new arms to a run, but none of `{search}` was named. Add "
-                "`--arms NAME`."
-            )
-        return given
-    file = search_files.load(str(search or old.name), scale=str(old.scale), arms=names)
-    return [*file.arms, *given]
+        why = f"{UNTIL_DECIDED} {pair[0]}:{pair[1]}"
+        why += "" if within is None else f" within {within:g}"
+        run, _ = grow(run, place, seeds=[max(taken) + 1], only=pair, why=why)
+        results = execute(run, **place)

@@ -140,19 +140,9 @@ def extend(
                 "`--until-decided` adds replicates of two arms and nothing else, but got more. "
                 "Extend the run twice."
             )
-        verb.until_decided(
-            run, until_decided, within=within, at_most=at_most, metric=metric, place=place
-        )
+        verb.until_decided(run, until_decided, place, metric=metric, within=within, at_most=at_most)
         return
-    verb.extend(
-        run,
-        trials=trials,
-        seeds=seeds,
-        arms=arms,
-        search=search,
-        place=place,
-        dry_run=dry_run,
-    )
+    verb.extend(run, place, trials=trials, seeds=seeds, arms=arms, search=search, dry_run=dry_run)
 
 
 @app.command()
