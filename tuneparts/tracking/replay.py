@@ -459,9 +459,9 @@ class Replay:
 
     def _send_artifact(self, path: Path) -> None:
         """Send a file or a folder; links in it are left out, wherever they lead."""
-        below = (Path(at, name) for at, _, names in os.walk(path) for name in sorted(names))
-        for file in (path, *below):
-            if path.is_symlink() or file.is_symlink() or not file.is_file():
+        below = [Path(at, name) for at, _, names in os.walk(path) for name in sorted(names)]
+        for file in below if path.is_dir() else [path]:
+            if path.is_symlink() or file.is_symlink():
                 continue
             folder = None if file == path else str(file.parent.relative_to(path.parent))
             self.calls.make(
