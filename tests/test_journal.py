@@ -177,15 +177,6 @@ def test_a_trial_starts_when_a_worker_first_takes_it_up(tmp_path) -> None:
     journal.close()
 
 
-def test_a_trial_of_an_older_journal_starts_when_it_was_queued(tmp_path) -> None:
-    journal = Journal(tmp_path / "j.jsonl")
-    journal.append(EVENTS[0])
-    journal.append(Row(A, 10, {}, 2.0))
-    assert not journal.append(TrialRunning(A, 9.0))  # it ran before
-    assert journal.trials[A].start == 1.0
-    journal.close()
-
-
 def test_half_a_line_at_the_end_is_dropped_and_overwritten(tmp_path) -> None:
     path = tmp_path / "j.jsonl"
     journal = Journal(path)
