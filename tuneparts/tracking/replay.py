@@ -464,11 +464,7 @@ class Replay:
             if path.is_symlink() or file.is_symlink():
                 continue
             folder = None if file == path else str(file.parent.relative_to(path.parent))
-            self.calls.make(
-                lambda file=file, folder=folder: self._client.log_artifact(
-                    self.parent, str(file), folder
-                )
-            )
+            self.calls.make(partial(self._client.log_artifact, self.parent, str(file), folder))
 
 
 def _params(values: Mapping[str, Any]) -> list[store.Entry]:
