@@ -1,11 +1,10 @@
-import json
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
-from tuneparts.config import Config, parse
+from tuneparts.config import Config, differing, parse
 from tuneparts.errors import ConfigError
 
 
@@ -89,24 +88,24 @@ def test_a_config_cannot_be_changed() -> None:
         Outer().num_epochs = 5
 
 
-class _Grown(Config):
+class _Kind(Config):
+    kind: str = "plain"
     old: int = 1
     new: tuple[int, ...] = ()
 
-    later_fields = ("new",)
-
 
 class _Holder(Config):
-    grown: _Grown = _Grown()
+    one: _Kind = _Kind()
+    many: tuple[_Kind, ...] = ()
+    named: dict[str, _Kind] = Field(default_factory=dict)
 
 
-def test_fields_that_came_later_leave_json_alone_until_they_are_used() -> None:
-    assert _Holder().model_dump(mode="json") == {"grown": {"old": 1}}
-    used = _Holder(grown=_Grown(new=(2,)))
-    assert json.loads(used.model_dump_json()) == {"grown": {"old": 1, "new": [2]}}
-    assert parse(_Holder, used.model_dump(mode="json")) == used
-    assert _Holder().model_dump(exclude={"grown": {"old"}}) == {"grown": {}}
+def test_what_differs_is_told_with_the_kind_of_each_part() -> None:
+    def found(holder: _Holder) -> Any:
+        return differing(holder, holder.model_dump(mode="json"))
 
-
-def test_fields_that_came_later_can_be_replaced() -> None:
-    assert _Holder().replaced({"grown.new": (3,)}).grown.new == (3,)
+    assert found(_Holder(one=_Kind(old=1))) == {}
+    assert found(_Holder(many=(_Kind(), _Kind(new=(2,))), named={"a": _Kind(old=3)})) == {
+        "many": [{"kind": "plain"}, {"kind": "plain", "new": [2]}],
+        "named": {"a": {"kind": "plain", "old": 3}},
+    }

@@ -2,15 +2,12 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -18,31 +15,11 @@ from tuneparts.errors import ConfigError
 
 C = TypeVar("C", bound=BaseModel)
 
-_WHOLE: dict[str, bool] = {"whole": True}
-"""Asks for every field, also for those that JSON leaves out."""
-
 
 class Config(BaseModel):
     """A frozen pydantic model that refuses unknown keys and names the nearest known one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    later_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that came after searches had been published. JSON leaves them out at their default,
-    so that the digests of searches that do not know them stay as they were. Their default must
-    mean what was done before there was the field. Those of base classes count too."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_later_fields(
-        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
-    ) -> dict[str, Any]:
-        tree: dict[str, Any] = handler(self)
-        if info.context is not _WHOLE:
-            for name in {name for cls in type(self).__mro__ for name in _later_fields(cls)}:
-                field = type(self).model_fields[name]
-                if getattr(self, name) == field.get_default(call_default_factory=True):
-                    tree.pop(name, None)
-        return tree
 
     @model_validator(mode="before")
     @classmethod
@@ -64,7 +41,7 @@ class Config(BaseModel):
         Args:
             changes: dotted path (`"optimiser.lr"`) to the new value.
         """
-        tree = self.model_dump(context=_WHOLE)
+        tree = self.model_dump()
         for path, value in changes.items():
             *parents, leaf = path.split(".")
             node = tree
@@ -83,9 +60,36 @@ class Config(BaseModel):
         return parse(type(self), tree)
 
 
-def _later_fields(cls: type) -> tuple[str, ...]:
-    own: tuple[str, ...] = vars(cls).get("later_fields", ())
-    return own
+def differing(value: Any, tree: Any) -> Any:
+    """What of a config differs from its defaults, so that a field that is new changes no digest.
+
+    Args:
+        value: a config, or anything in one.
+        tree: the same as JSON has it.
+    """
+    if isinstance(value, BaseModel) and isinstance(tree, dict):
+        return {
+            name: differing(getattr(value, name, None), part)
+            for name, part in tree.items()
+            if name in _TAGS or not _is_default(value, name)
+        }
+    if isinstance(value, Mapping) and isinstance(tree, dict):
+        return {str(key): differing(one, tree[str(key)]) for key, one in value.items()}
+    if isinstance(value, tuple | list) and isinstance(tree, list):
+        return [differing(*pair) for pair in zip(value, tree, strict=True)]
+    return tree
+
+
+_TAGS = ("kind", "method", "name")
+"""Fields that say what a config is of; they count also at their defaults."""
+
+
+def _is_default(value: BaseModel, name: str) -> bool:
+    field = type(value).model_fields.get(name)
+    fields = dict(value)
+    return field is not None and fields[name] == field.get_default(
+        call_default_factory=True, validated_data=fields
+    )
 
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:

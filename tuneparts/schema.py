@@ -35,7 +35,7 @@ class Metric:
     decimals: int
     meaning: str
     low: float | None = field(default=None, compare=False)
-    """The least that it can be; None where there is no bound, and in runs of earlier releases."""
+    """The least that it can be; None where there is no bound."""
     high: float | None = field(default=None, compare=False)
 
     def bounded(self, low: float, high: float) -> tuple[float, float]:

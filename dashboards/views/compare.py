@@ -23,7 +23,7 @@ def show() -> None:
 def _half(place: str, run: "pd.Series[Any]", key: str) -> None:
     told = source.metadata(place, str(run["parent_run_id"]))
     if told is None:
-        st.warning("This run has no metadata: it began with an older version and never ended.")
+        st.warning("The store has no metadata of this run.")
         return
     st.subheader(told.question)
     metric = "test/accuracy"

@@ -29,7 +29,7 @@ def show() -> None:
     run = parts.chosen(runs)
     told = source.metadata(place, str(run["parent_run_id"]))
     if told is None:
-        st.warning("This run has no metadata: it began with an older version and never ended.")
+        st.warning("The store has no metadata of this run.")
         return
     st.header(told.question)
     is_running = run["status"] == source.RUNNING

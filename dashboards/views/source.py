@@ -46,16 +46,11 @@ def runs(place: str) -> pd.DataFrame:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _metadata(place: str, parent: str) -> str | None:
-    # Runs of earlier versions kept it under the second name.
-    names = ("metadata.json", "outline.json")
-    paths = [f"{folder}{name}" for name in names for folder in ("", "report/")]
-    return next(
-        (text for path in paths if (text := store.artifact_text(place, parent, path))), None
-    )
+    return store.artifact_text(place, parent, "metadata.json") or None
 
 
 def metadata(place: str, parent: str) -> ReportMetadata | None:
-    """The search as its report tells it; None for runs of older versions that never ended."""
+    """The search as its report tells it; None where the store has none."""
     found = _metadata(place, parent)
     if found is None:
         _metadata.clear(place, parent)

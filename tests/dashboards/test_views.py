@@ -190,9 +190,11 @@ def big_search(num_trials: int) -> ReportMetadata:
 
 def journalled(num_trials: int, ended: int | None = None) -> None:
     """A finished search whose folder lies here, while the store has its parent run only."""
-    folder = settings.current().results_dir / "big" / "20260101-000000-0123456789ab"
+    folder = settings.current().results_dir / "big" / "20260101-000000Z-0123456789ab"
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text('{"search": {}, "storage": null}')
+    (folder / "run.json").write_text(
+        '{"version": 2, "created": 0.0, "digest": "", "search": {}, "storage": null}'
+    )
     _, parent = parent_run(num_trials, run=folder.name)
     tracked = record.create(folder, 0.0)
     tracked.parent = parent

@@ -334,15 +334,6 @@ class TestNames:
             DataConfig(name="mien")
 
 
-def test_the_digest_of_a_search_counts_what_it_brings_and_nothing_else() -> None:
-    plain = DataConfig(name="digits").facts()
-    assert not {"arguments", "standardise", "target"} & plain.keys()
-    assert "root" in plain
-    own_facts = DataConfig(name=made, arguments={"form": "a"}, target="values").facts()
-    assert own_facts["arguments"] == {"form": "a"}
-    assert own_facts["target"] == {"kind": "values"}
-
-
 def test_two_packages_cannot_give_one_name_to_their_data(monkeypatch) -> None:
     made = [metadata.EntryPoint("taken", f"{who}:data", own.GROUP) for who in ("one", "two")]
     monkeypatch.setattr(metadata, "entry_points", lambda group: made)

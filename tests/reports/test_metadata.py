@@ -1,5 +1,3 @@
-import json
-
 from tuneparts import schema
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.schema import Direction, Metric
@@ -23,9 +21,3 @@ def test_metrics_of_methods_are_declared_for_readers_without_the_methods(monkeyp
     assert schema.find("val/regret") is None
     assert ReportMetadata.from_json(told.to_json()) == told
     assert schema.selection_metric("val/regret") == own
-
-
-def test_what_earlier_versions_wrote_is_read(metadata):
-    tree = json.loads(metadata.to_json())
-    del tree["metrics"]
-    assert ReportMetadata.from_json(json.dumps(tree)) == metadata

@@ -44,11 +44,3 @@ def test_a_failure_leaves_the_old_file_whole(trials, steps, metadata, tmp_path, 
         write(RunData(replace(metadata, question="Another?"), trials, steps), tmp_path)
     assert {n: (tmp_path / n).read_text() for n in old} == old
     assert not list(tmp_path.rglob("*.part*"))
-
-
-def test_figure_pages_of_an_earlier_version_go(trials, steps, metadata, tmp_path):
-    old = tmp_path / "figures" / "accuracy.html"
-    old.parent.mkdir()
-    old.write_text("4.8 MB of plotly")
-    write(RunData(metadata, trials, steps), tmp_path)
-    assert not old.exists()

@@ -18,7 +18,7 @@ from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
-from tuneparts.search.space import Choice, Dimension, Uniform
+from tuneparts.search.space import Choice, Dimension
 from tuneparts.search.spec import Arm, GridSearch, Search, Tpe
 from tuneparts.testing import AlgorithmContract
 
@@ -241,19 +241,3 @@ def test_trials_on_the_command_line_are_up_to_the_algorithm(tmp_path) -> None:
     search = load.load("random_vs_partitioned", scale="smoke", trials=5)
     trials = {arm.algorithm.kind: arm.trials_per_seed for arm in search.arms}
     assert trials == {"fixed": 1, "random": 5, "optuna": 5, "asha": 5, "pbt": 4}
-
-
-def test_a_digest_is_that_of_the_closed_lists() -> None:
-    """It was computed when kinds were a closed union, and data was fixed."""
-    name, digest = "partition_sensitivity", "5e682b1ebc33"
-    assert load.load(name, scale="smoke", changes=["data.seed=0"]).digest == digest
-    assert load.load(name, scale="smoke").digest != digest
-
-
-def test_fields_stay_in_json_as_they_were() -> None:
-    assert Uniform(low=0.0, high=1.0).model_dump() == {
-        "kind": "uniform", "low": 0.0, "high": 1.0, "log": False,
-    }  # fmt: skip
-    assert Tpe(num_trials=2, batch=4).model_dump() == {
-        "kind": "tpe", "num_trials": 2, "batch": 4, "num_startup": 10,
-    }  # fmt: skip

@@ -17,7 +17,7 @@ from tuneparts.search.check import check
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Search
+from tuneparts.search.spec import Arm, RandomSearch
 from tuneparts.training.learner import MethodConfig
 from tuneparts.training.packed.pack import exactly
 from tuneparts.training.runtime import Runtime
@@ -157,15 +157,6 @@ def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs(null_search
     )
     with pytest.raises(ConfigError, match=r"`own` cannot be packed.*packed=1"):
         check(null_search(one, metric="val/nll"))
-
-
-def test_unpacked_searches_keep_their_digest(null_search: Any) -> None:
-    def digest(**fields: Any) -> str:
-        made: Search = null_search(arm(**fields), metric="val/nll")
-        return made.digest
-
-    assert "packed" not in arm(packed=1).model_dump(mode="json")
-    assert digest(packed=1) != digest(packed=2)
 
 
 def test_more_trials_fill_the_last_pack_and_leave_what_has_ended(

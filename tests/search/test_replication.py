@@ -160,11 +160,6 @@ def test_only_what_was_drawn_can_be_adopted() -> None:
         asked(leader, Arm(name="b", config=SHORT, follows="a", adopts="config"))
 
 
-def test_new_fields_leave_the_json_of_older_searches_alone() -> None:
-    tree = asked().model_dump(mode="json")["arms"][0]
-    assert not {"varies", "fresh_seed", "adopts"} & set(tree)
-
-
 def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Path) -> None:
     def said(data: DataConfig) -> str:
         run = runs.create(

@@ -46,14 +46,13 @@ def test_names_are_in_utc_and_the_newest_is_so_by_its_card(
         monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
         first = begun(runs.create(tmp_path, search))
         assert first.name == f"null/20231114-221320Z-{search.digest}"
-        second = tmp_path / f"null/20231114-180000-{search.digest}"  # local time: 23:00 UTC
+        second = tmp_path / f"null/20231114-230000Z-{search.digest}"
         shutil.copytree(first.folder, second)
         card = json.loads((second / "run.json").read_text())
-        del card["version"], card["created"]
-        (second / "run.json").write_text(json.dumps(card))
+        (second / "run.json").write_text("damaged")  # its name says when
         third = tmp_path / f"null/20200101-000000Z-{search.digest}"
         shutil.copytree(first.folder, third)
-        (third / "run.json").write_text(json.dumps(card | {"version": 2, "created": 1.8e9}))
+        (third / "run.json").write_text(json.dumps(card | {"created": 1.8e9}))
         assert [run.folder for run in runs.listing(tmp_path)] == [first.folder, second, third]
         assert runs.named(tmp_path, "null").folder == third
         found = runs.newest_of(tmp_path, search)

@@ -193,7 +193,7 @@ def _data_facts(data: "DataConfig", folder: Path) -> "DataFacts":
         known = data_record.read(folder)
         if known is not None:
             return str(known["digest"])
-        return hashlib.sha256(config.encode()).hexdigest()[:12]  # of a run of an earlier release
+        return hashlib.sha256(config.encode()).hexdigest()[:12]  # data.json cannot be read
 
     name = f"rotated_{data.name}" if data.rotated else data.name
     return DataFacts(name=name, digest=digest, config=config)

@@ -36,8 +36,6 @@ class FixedConfig(Config):
     """Least share of the area that a random crop keeps, which is then scaled to the old size; 0 for
     no such crop. That of Inception is 0.08 (Szegedy et al. 2015)."""
 
-    later_fields = ("resized_crop",)
-
     def __call__(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
         """Augment images; without any step switched on, they are returned as they are."""
         if self.resized_crop:

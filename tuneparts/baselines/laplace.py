@@ -73,7 +73,6 @@ class LaplaceConfig(SupervisedConfig):
     max_gb: float = Field(default=2.0, gt=0)
     """Refuse to start if the Jacobians, or the factors, of one evidence step need more."""
 
-    later_fields = ("curvature", "precision_lr")
     classes_only = "its curvature is that of a softmax"
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:

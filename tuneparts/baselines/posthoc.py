@@ -41,7 +41,6 @@ class PosthocConfig(StandardConfig):
     max_gb: float = Field(default=4.0, gt=0)
     """Refuse to start if the Jacobians of one batch need more."""
     classes_only = "its evidence is that of a softmax"
-    later_fields = ("select_by_lml",)
 
     @model_validator(mode="after")
     def _check_has_prior(self) -> Self:

@@ -56,7 +56,6 @@ class ValidationConfig(SupervisedConfig):
     """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
     steps costs four passes instead of two."""
     penalises_weights = True
-    later_fields = ("through_step", "hyper_every")
 
     @model_validator(mode="after")
     def _check_step_is_differentiable(self) -> Self:

@@ -65,8 +65,6 @@ class DataConfig(Config):
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
     over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
 
-    later_fields = ("corrupted",)
-
     @field_validator("name", mode="before")
     @classmethod
     def _name_function(cls, value: Any) -> Any:
@@ -109,19 +107,6 @@ class DataConfig(Config):
         if self.input_selection is not None and self.name != "input_selection":
             raise ValueError(f"`input_selection` is not a part of the set `{self.name}`.")
         return self
-
-    def facts(self) -> dict[str, Any]:
-        """The fields as JSON has them, for digests.
-
-        Those of own data count only where they are used, so that the digest of a search is the
-        same as before there were any.
-        """
-        tree = self.model_dump(mode="json")
-        unused = {"arguments": {}, "standardise": False, "target": {"kind": "classes"}}
-        for name, value in unused.items():
-            if tree[name] == value:
-                del tree[name]
-        return tree
 
     @property
     def truth(self) -> dict[str, float]:

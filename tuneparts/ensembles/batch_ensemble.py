@@ -44,8 +44,6 @@ class BatchEnsembleConfig(MembersConfig):
     """What fast weights start as: random signs (Wen et al. 2020), or draws from N(1, 0.5), by which
     the published figures of a Wide ResNet were made (Nado et al. 2021)."""
 
-    later_fields = ("fast_start",)
-
     def build(self, context: Context) -> Learner:
         return BatchEnsembleLearner(self, context)
 

@@ -37,7 +37,6 @@ class DeepEnsembleConfig(MembersConfig):
     batches: Literal["shared", "own"] = "shared"
     """Whether members see the same batches, or each its own: another order and other draws of the
     augmentation, as nets that are trained apart do."""
-    later_fields = ("batches",)
 
     def build(self, context: Context) -> Learner:
         return DeepEnsembleLearner(self, context)

@@ -4,8 +4,7 @@ The driver appends one line per event. The journal is the truth that everything 
 rebuilt from: after a crash the plan is replayed against it, and what the MLflow server missed
 while it was away is sent again from it. Appending the same row twice changes nothing.
 
-Its first line says in which version of the format the others are written; a file without such a
-line is of version 1. Lines of older versions are migrated while they are read.
+Its first line says in which version of the format the others are written.
 """
 
 from tuneparts.journal.events import (
@@ -32,7 +31,7 @@ from tuneparts.journal.file import (
     records,
     stops,
 )
-from tuneparts.journal.lines import VERSION, decode, encode, header
+from tuneparts.journal.lines import VERSION, decode, encode, is_header
 from tuneparts.journal.record import TrialRecord
 
 __all__ = [
@@ -56,7 +55,7 @@ __all__ = [
     "TrialVoided",
     "decode",
     "encode",
-    "header",
+    "is_header",
     "read",
     "records",
     "stops",

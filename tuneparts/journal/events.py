@@ -38,15 +38,15 @@ class TrialStarted:
     trial: TrialId
     config: Mapping[str, Any]
     time: float
-    passes: int | None = 0
-    """From where on it has the config; None in files of version 1, where it follows from rows."""
+    passes: int = 0
+    """From where on it has the config."""
     donor: str | None = None
     """The trial whose state it copies here, as text."""
 
 
 @dataclass(frozen=True)
 class TrialRunning:
-    """A worker took up a trial for the first time. Journals of older versions have none."""
+    """A worker took up a trial for the first time."""
 
     trial: TrialId
     time: float

@@ -5,12 +5,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tuneparts import atomic
 from tuneparts.errors import DataError, StorageError
 from tuneparts.journal.events import Event, Stops, TrialId
-from tuneparts.journal.lines import VERSION, decode, encode, header
+from tuneparts.journal.lines import VERSION, decode, encode, is_header
 from tuneparts.journal.record import TrialRecord, take
 
 _SECONDS_BETWEEN_SYNCS = 1.0
@@ -40,17 +40,14 @@ class Journal:
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
-        version = 0
-        for line in _lines(path) if path.exists() else ():
-            version = line.version
-            if line.event is not None:
-                self._apply(line.event)
+        for event in read(path) if path.exists() else ():
+            self._apply(event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
         self._file = open(path, "ab", buffering=0, opener=_opener)  # noqa: SIM115
         self._synced_at = time.monotonic()
         self._is_synced = True
-        if version < VERSION:
+        if path.stat().st_size == 0:
             self._write(json.dumps({"kind": "version", "version": VERSION}).encode() + b"\n")
 
     def append(self, event: Event) -> bool:
@@ -147,29 +144,16 @@ def read(path: Path) -> Iterator[Event]:
     """Read the events of a journal file, oldest first; half a line at its end is left out.
 
     Raises:
-        DataError: A line is damaged, or the file is of a version that is not known here.
+        DataError: A line is damaged, or the file is of another version of the format.
     """
-    return (line.event for line in _lines(path) if line.event is not None)
-
-
-class _Line(NamedTuple):
-    version: int
-    event: Event | None
-    """None for a header."""
-
-
-def _lines(path: Path) -> Iterator[_Line]:
-    """Read the whole lines; a journal that a newer version continued has headers in its middle."""
-    version = 1
     with path.open("rb") as lines:
         for number, raw in enumerate(lines, start=1):
             if not raw.endswith(b"\n"):
                 return
             try:
                 line = raw.decode()
-                named = header(line)
-                version = version if named is None else named
-                yield _Line(version, decode(line, version) if named is None else None)
+                if not is_header(line):
+                    yield decode(line)
             except DataError as error:
                 raise DataError(f"{path}: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

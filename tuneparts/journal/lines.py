@@ -1,4 +1,4 @@
-"""How an event is written as one line of a file, and read from a file of any version."""
+"""How an event is written as one line of a file, and read again."""
 
 import json
 from collections.abc import Callable
@@ -21,10 +21,7 @@ from tuneparts.journal.events import (
 )
 
 VERSION = 4
-"""Of the format that is written. 2: a start says at which passes, and whose state it copies; the
-moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
-result, where the order of arrival could matter; trials that no longer count, and replicates that
-were stopped. 4: the same events."""
+"""Of the format; a file of another one is refused."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -45,33 +42,29 @@ def encode(event: Event) -> str:
     return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
-def header(line: str) -> int | None:
-    """The version that a file's first line names; None for any other line.
+def is_header(line: str) -> bool:
+    """Whether a line is the first of a file, which names the version of the format.
 
     Raises:
-        DataError: The version is newer than this code.
+        DataError: The version is not that of this code.
     """
     if not line.startswith('{"kind": "version"'):
-        return None
-    version = int(json.loads(line)["version"])
-    if version > VERSION:
+        return False
+    version = json.loads(line)["version"]
+    if version != VERSION:
         raise DataError(
-            f"a journal has at most format {VERSION} here, but this one has {version}: a newer "
-            "tuneparts wrote it. Read it with that one."
+            f"journal format {version}: another version of tuneparts wrote it, and this one reads "
+            f"format {VERSION}. Read it with that version."
         )
-    return version
+    return True
 
 
-def decode(line: str, version: int = VERSION) -> Event:
-    """Read one line of a journal as its event; raises a builtin error for anything else.
+def decode(line: str) -> Event:
+    """Read one line of a journal, other than the header, as its event.
 
-    Args:
-        line: not the header.
-        version: of the format that it is written in.
+    It raises a builtin error for anything else.
     """
     values = json.loads(line)
-    for old in range(version, VERSION):
-        values = _MIGRATIONS[old](values)
     cls = _KINDS[values.pop("kind")]
     for name, value in values.items():
         if not _FIELDS[name](value):
@@ -101,21 +94,3 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "is_all": lambda value: isinstance(value, bool),
 }
 """What a line of a file may hold in each field; files come from anywhere."""
-
-
-def _from_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Starts did not say at which passes they were."""
-    return {"passes": None, **values} if values["kind"] == "start" else values
-
-
-def _as_it_is(values: dict[str, Any]) -> dict[str, Any]:
-    """Only kinds of events are new."""
-    return values
-
-
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: _from_1,
-    2: _as_it_is,
-    3: _as_it_is,
-}
-"""Version -> how a line of it becomes one of the next."""

@@ -67,8 +67,7 @@ class TrialRecord:
     def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
         if isinstance(event, TrialRunning):
-            # One that has reported ran before, though an older version did not say since when.
-            return self.running is not None or bool(self.rows)
+            return self.running is not None
         if isinstance(event, Row):
             return event.step in self.rows
         if isinstance(event, RoundFailed):
@@ -82,7 +81,7 @@ class TrialRecord:
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
-        passes = event.passes if event.passes is not None else max(self.rows, default=0)
+        passes = event.passes
         before = self.starts.get(max((p for p in self.starts if p <= passes), default=-1))
         is_copy = event.donor is not None and passes not in self.starts
         if before is not None and before.config == event.config and not is_copy:
@@ -93,10 +92,7 @@ class TrialRecord:
 
     @property
     def start(self) -> float | None:
-        """When its work began; None while it waits for a worker.
-
-        Older versions knew no better than the time when it was queued.
-        """
+        """When its work began; None while it waits for a worker."""
         has_begun = bool(self.rows) or self.end is not None
         return self.queued if self.running is None and has_begun else self.running
 

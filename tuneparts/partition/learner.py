@@ -81,7 +81,6 @@ class PartitionedConfig(SupervisedConfig):
     """Intervals between two evaluations of L_ML; the last interval always has one."""
     select_by_lml: bool = False
     """End with the state of the interval that had the largest L_ML."""
-    later_fields = ("hyper_share",)
     metrics = (
         Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
         Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),

@@ -60,7 +60,6 @@ class PwfnConfig(SupervisedConfig):
     """Batches from which BatchNorm statistics are taken anew after each fixing."""
     ensemble: int = Field(default=0, ge=0)
     """Draws of the weights in a final ensemble on test data."""
-    later_fields = ("shares_pretraining", "habits")
 
     @field_validator("fractions")
     @classmethod

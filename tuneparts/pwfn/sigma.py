@@ -71,12 +71,9 @@ class SigmaConfig(Config):
         return self
 
     @model_serializer(mode="wrap")
-    def _leave_out_what_is_off(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # So that the digests of searches that do not know it stay as they were.
+    def _leave_out_what_follows(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = handler(self)
-        if self.exposure is None:
-            tree.pop("exposure", None)
-        else:
+        if self.exposure is not None:
             tree.pop("alpha", None)
         return tree
 

@@ -183,8 +183,7 @@ class ReportMetadata:
         """
         try:
             tree: dict[str, Any] = json.loads(text)
-            # Earlier versions wrote no metrics.
-            for metric in tree.setdefault("metrics", []):
+            for metric in tree["metrics"]:
                 metric["direction"] = schema.Direction[metric["direction"]]
             found = _adapter().validate_python(tree)
             for arm in found.arms:

@@ -141,8 +141,6 @@ def _facts(run_data: RunData) -> str:
 
 def _arms(metadata: ReportMetadata) -> str:
     """What each arm is, what its trials draw, and what they may spend."""
-    if not any(arm.what for arm in metadata.arms):
-        return ""  # of a run whose metadata was written by an earlier version
     rows = [
         [
             arm.name,

@@ -40,6 +40,4 @@ def write(run_data: RunData, folder: Path) -> dict[str, Path]:
             texts[f"figures/{name}.csv"] = drawing.data.to_csv(index=False, lineterminator="\n")
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
-    for old in (folder / "figures").glob("*.html"):
-        old.unlink()  # 4.8 MB each, written by an earlier version
     return {name: folder / name for name in texts}

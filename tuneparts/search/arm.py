@@ -76,10 +76,6 @@ class Arm(Config):
         8
     """
 
-    later_fields = (
-        "points", "warm_start", "constraint", "data", "packed", "varies", "fresh_seed", "adopts",
-    )  # fmt: skip
-
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""

@@ -58,7 +58,7 @@ def keep(
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The record of a run's data; None if it has not begun, or was begun by an earlier release."""
+    """The record of a run's data; None if it has not begun."""
     try:
         found: Any = json.loads((folder / FILE).read_text("utf-8"))
     except (OSError, ValueError):

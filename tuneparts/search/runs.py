@@ -1,7 +1,6 @@
 """The folder of one run of a search: the resolved search, its journal, checkpoints and reports.
 
-Its card, `run.json`, has a version; a card without one is of version 1. Older cards are migrated
-while they are read, and stay on disk as they are.
+Its card, `run.json`, says in which version of its format it is written.
 """
 
 import calendar
@@ -10,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +31,8 @@ if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
     from tuneparts.search.spec import Search
 
 VERSION = 2
-"""Of the card. 2: it says when the run was created, and names are in UTC."""
-_RUN = re.compile(r"[a-z][a-z0-9_]*/(\d{8}-\d{6})Z?-[0-9a-f]{12}")
+"""Of the card; one of another version is refused."""
+_RUN = re.compile(r"[a-z][a-z0-9_]*/(\d{8}-\d{6})Z-[0-9a-f]{12}")
 _STAMP = "%Y%m%d-%H%M%S"
 _MOST_AT_ONCE = 60
 """Runs of one search that can be started in the same second; each waits for those before it."""
@@ -68,7 +67,12 @@ class Run:
             card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
             if not isinstance(card, dict):
                 raise ValueError("it holds no search")
-            return _checked(_migrated(card, self.name))
+            if card.get("version") != VERSION:
+                raise ConfigError(
+                    f"run.json format {card.get('version')!r}: another version of tuneparts wrote "
+                    f"{self.name}, and this one reads format {VERSION}. Read it with that version."
+                )
+            return _checked(card)
         except ConfigError:
             raise
         except (OSError, ValueError, RecursionError) as error:
@@ -307,19 +311,6 @@ def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     raise ConfigError(f"`{name}` is not a run under {root}.{hint} The newest: {known}.")
 
 
-def _migrated(card: dict[str, Any], name: str) -> dict[str, Any]:
-    """A card in the form of this version."""
-    version = card.get("version", 1)
-    if not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise ConfigError(
-            f"a run's card has at most format {VERSION} here, but {name} has {version!r}: a newer "
-            "tuneparts wrote it. Read it with that one."
-        )
-    for old in range(version, VERSION):
-        card = _MIGRATIONS[old](card, name)
-    return card
-
-
 _FACTS: dict[str, tuple[type[Any], ...]] = {
     "search": (dict,),
     "created": (int, float),
@@ -351,19 +342,9 @@ def _checked(card: dict[str, Any]) -> dict[str, Any]:
     return card
 
 
-def _from_1(card: dict[str, Any], name: str) -> dict[str, Any]:
-    """Only the name said when a run began."""
-    return {**card, "version": 2, "created": _named_time(name)}
-
-
-_MIGRATIONS: dict[int, Callable[[dict[str, Any], str], dict[str, Any]]] = {1: _from_1}
-"""Version -> how a card of it becomes one of the next; given the run's name too."""
-
-
 def _named_time(name: str) -> float:
-    """When a run began by its name: in UTC with a Z, by this machine's clock without."""
+    """When a run began by its name."""
     match = _RUN.fullmatch(name)
     if match is None:
         return 0.0
-    parsed = time.strptime(match[1], _STAMP)
-    return float(calendar.timegm(parsed)) if f"{match[1]}Z" in name else time.mktime(parsed)
+    return float(calendar.timegm(time.strptime(match[1], _STAMP)))

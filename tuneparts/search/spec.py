@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from tuneparts import schema
-from tuneparts.config import Config
+from tuneparts.config import Config, differing
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
@@ -84,11 +84,6 @@ def _usual_metric(fields: Mapping[str, Any]) -> str:
 
 class Search(Config):
     """A question, and the arms that are compared to answer it."""
-
-    later_fields = (
-        "objectives", "selection", "stop", "runtime", "compare", "references", "answer", "within",
-        "found",
-    )  # fmt: skip
 
     name: str = Field(pattern=NAME)
     question: str
@@ -364,9 +359,7 @@ class Search(Config):
         )  # fmt: skip
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}
-        facts = self.model_dump(mode="json", exclude=exclude)
-        if self.data is not None:
-            facts["data"] = self.data.facts()
+        facts = differing(self, self.model_dump(mode="json", exclude=exclude))
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -53,8 +53,6 @@ RUN_COLUMNS = [
 ]
 TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
 """Those of `tuneparts.frames`, and MLflow's own word for how a run ended."""
-_OLD_RUN_TAG = "tuneparts.executors"
-"""What `RUN_TAG` was for a while."""
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 
 
@@ -157,7 +155,7 @@ def _run_row(run: Any) -> dict[str, Any]:
     tags: Mapping[str, str] = run.data.tags
     counts = json.loads(tags.get(COUNTS_TAG, "{}"))
     return {
-        "run": tags.get(RUN_TAG) or tags[_OLD_RUN_TAG],
+        "run": tags[RUN_TAG],
         **{name: tags[name] for name in ("search", "scale", "digest", "commit")},
         "status": run.info.status,
         "start": _time(run.info.start_time),

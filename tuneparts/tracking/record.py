@@ -40,7 +40,7 @@ class Record:
     key: str
     """Unique to the folder, also when two machines share a server and a folder name."""
     start: float | None = None
-    """When the parent run began, in seconds since 1970; None in files of older versions."""
+    """When the parent run began, in seconds since 1970."""
     ending: tuple[Status, float] | None = None
     """How and when the last process ended the search; None while one runs, or was killed."""
     answer: str | None = None
@@ -52,7 +52,7 @@ class Record:
     store: str = ""
     """Which store the rest of the fields is about; a password in its URI is masked."""
     experiment: str | None = None
-    """MLflow's id of the experiment; None in files of older versions."""
+    """MLflow's id of the experiment; None before the store was asked."""
     parent: str | None = None
     """MLflow's run id of the search."""
     trials: dict[TrialId, str] = field(default_factory=dict)
@@ -122,10 +122,7 @@ def load(folder: Path) -> Record | None:
 
 
 def _parse(folder: Path, content: dict[str, Any]) -> Record:
-    """Check every value: a file may be damaged, or written by someone who means harm.
-
-    Fields that files of older versions lack get their defaults.
-    """
+    """Check every value: a file may be damaged, or written by someone who means harm."""
     start, answer, ending = (content.get(name) for name in ("start", "answer", "ending"))
     experiment = content.get("experiment")
     if answer is not None and not isinstance(answer, str):

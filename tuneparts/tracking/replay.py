@@ -205,7 +205,7 @@ class Replay:
         for line in whole.splitlines():
             try:
                 text = line.decode("utf-8")
-                if journal.header(text) is not None:
+                if journal.is_header(text):
                     continue
                 event = journal.decode(text)
                 if isinstance(event, ReplicateStopped):
@@ -362,7 +362,7 @@ class Replay:
         self.created += 1
 
     def _find_start(self) -> float:
-        """When the search began; the first event says so where an older version did not."""
+        """When the search began; the first event says so where nothing was tracked yet."""
         if self._record.start is None and self._journal.exists():
             for event in journal.read(self._journal):
                 return event.time

@@ -173,7 +173,6 @@ class MethodConfig(Config):
     """Passes between two reports."""
     runtime: Runtime | None = None
     """Precision and layout of the passes; None for that of the search."""
-    later_fields: ClassVar[tuple[str, ...]] = ("runtime",)
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
     takes_runtime: ClassVar[bool] = False

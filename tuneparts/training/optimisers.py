@@ -40,8 +40,6 @@ class OptimiserConfig(Config):
     scalar_lr_factor: float = Field(default=0.1, gt=0)
     """Rate of FixUp's scalar biases and scales, relative to the others (Zhang et al. 2019)."""
 
-    later_fields = ("annealed_over",)
-
     @model_validator(mode="after")
     def _check_warmup(self) -> Self:
         if self.warmup >= self.annealed_over:

@@ -170,8 +170,6 @@ class Timed(Algorithm):
 
     is_adaptive = True
 
-    later_fields: ClassVar[tuple[str, ...]] = ("timing",)
-
     timing: Literal["exact", "free"] = "exact"
     """`exact`: decisions do not depend on which trial ends first, so a rerun gives the same trials.
     `free`: decisions are made as trials end. Their order is in the journal, so a resumed search is

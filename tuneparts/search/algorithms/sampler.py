@@ -62,7 +62,6 @@ class Sampled(Timed):
 
     takes_points = True
     keeps_first_trials = True  # a trial is asked for with what those before it found, however many
-    later_fields = ("timing", "window", "batch")  # in older runs `batch` is always said
 
     num_trials: int = Field(gt=0)
     window: int | None = Field(default=None, gt=0)

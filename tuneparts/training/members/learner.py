@@ -7,7 +7,7 @@ Legend: M members, B batch, N examples, K classes.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -61,8 +61,6 @@ class MembersConfig(MethodConfig):
     """Share of every training label that all classes have alike (Szegedy et al. 2016)."""
     decays_norms: bool = True
     """Whether the optimiser's weight decay acts on the parameters of norms too."""
-
-    later_fields: ClassVar[tuple[str, ...]] = ("label_smoothing", "decays_norms")
 
     @field_validator("interpolation_points")
     @classmethod
