@@ -67,29 +67,22 @@ class Wiring:
             seed: draws the labels.
         """
         weighted, held = _weighted_layers(net, roles)
-        probe = _Probe(net, weighted, {}, example, seed)
-        called = probe.run(level=None, with_biases=False)
+        probe = _Probe(net, weighted, example, seed)
+        called = probe.run(level=1, with_biases=False)  # nothing is masked without labels
         outputs = probe.output_layers(list(called))
-        out_labels: dict[str, Tensor] = {}
         for name in called:
             width = weighted[name].weight.shape[0]
-            is_hidden = name not in outputs and name not in held
-            out_labels[name] = (
-                random_labels(
-                    width,
-                    proportions,
-                    generator=seeding.torch_generator(seed, "assign", "units", width),
-                )
-                if is_hidden
-                else torch.ones(width, dtype=torch.uint8)
-            )
-        probe = _Probe(net, weighted, out_labels, example, seed)
+            labels_O = torch.ones(width, dtype=torch.uint8)
+            if name not in outputs and name not in held:
+                generator = seeding.torch_generator(seed, "assign", "units", width)
+                labels_O = random_labels(width, proportions, generator=generator)
+            probe.out_labels[name] = labels_O
         num_levels = len(proportions)
         quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
         loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
         has_norms = any(isinstance(module, NORMS) for module in net.modules())
         layers = {}
-        for name, labels_O in out_labels.items():
+        for name, labels_O in probe.out_labels.items():
             active_SI = torch.stack([seen[name] for seen in quiet])
             first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
             beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
@@ -128,16 +121,14 @@ class Wiring:
 class _Probe:
     """Runs a net at random positive weights and sees which units reach which layer."""
 
+    out_labels: dict[str, Tensor]
+    """Partition of each output unit by layer; units of later levels are masked."""
+
     def __init__(
-        self,
-        net: nn.Module,
-        weighted: Mapping[str, nn.Module],
-        out_labels: Mapping[str, Tensor],
-        example: Tensor,
-        seed: int,
+        self, net: nn.Module, weighted: Mapping[str, nn.Module], example: Tensor, seed: int
     ) -> None:
         generator = seeding.torch_generator(seed, "probe")
-        self._net, self._weighted, self._out_labels = net, weighted, out_labels
+        self._net, self._weighted, self.out_labels = net, weighted, {}
 
         def positive(like: Tensor) -> Tensor:
             drawn = torch.rand(like.shape, generator=generator) + 0.5
@@ -164,45 +155,32 @@ class _Probe:
         Args:
             names: of the layers that run, in order.
         """
-        found = set()
-        usual = self._outputs()
-        widths = {name: len(self._weighted[name].get_parameter("weight")) for name in names}
-        names = [name for name in names if widths[name] == usual.shape[1]]
-        for name in names:
-            units = bumped_units(widths[name])
-            if all(is_own_output(self._outputs((name, unit)) - usual, unit) for unit in units):
-                found.add(name)
-        is_last = bool(names) and names[-1] == list(widths)[-1]
-        return found or (set(names[-1:]) if is_last else set())
-
-    @torch.no_grad()
-    def _outputs(self, bump: tuple[str, int] | None = None) -> Tensor:
-        """Outputs (N, K) of the net, with one unit of one layer moved."""
-
-        def move(_: nn.Module, __: Any, out: Tensor) -> Tensor:
-            assert bump is not None
-            return bumped(out, self._weighted[bump[0]], bump[1])
-
-        handles = [self._weighted[bump[0]].register_forward_hook(move)] if bump else []
-        try:
-            found = reweighted(self._net, self._tensors[True]).eval()(self._x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        if not isinstance(found, Tensor) or found.dim() != 2:
+        usual = self._call({})
+        if not isinstance(usual, Tensor) or usual.dim() != 2:
             raise ConfigError(
                 "the node scheme looks for the layers that make the outputs (B, K), but the net "
-                f"returns {type(found).__name__}. Let it return one tensor of that shape."
+                f"returns {type(usual).__name__}. Let it return one tensor of that shape."
             )
-        return found
+        width = usual.shape[1]
+        wide = [n for n in names if len(self._weighted[n].get_parameter("weight")) == width]
 
-    @torch.no_grad()
-    def run(self, *, level: int | None, with_biases: bool) -> dict[str, Tensor]:
+        def moved(name: str, unit: int) -> Tensor:
+            layer = self._weighted[name]
+            return self._call({name: lambda _, __, out: bumped(out, layer, unit)}) - usual
+
+        found = {
+            name
+            for name in wide
+            if all(is_own_output(moved(name, unit), unit) for unit in bumped_units(width))
+        }
+        return found or set(wide[-1:]) & set(names[-1:])
+
+    def run(self, *, level: int, with_biases: bool) -> dict[str, Tensor]:
         """Units (I,) that are not zero, by layer, in the order in which the layers run."""
         seen: dict[str, Tensor] = {}
 
         def look(name: str, layer: nn.Module) -> Any:
-            def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            def hook(_: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
                 if name in seen:
                     raise ConfigError(
                         f"the node scheme needs layers that run once per pass, but `{name}` "
@@ -211,33 +189,26 @@ class _Probe:
                 x = inputs[0]
                 axis = x.dim() - 1 if isinstance(layer, nn.Linear) else 1
                 seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
-
-            return hook
-
-        def mask(name: str, layer: nn.Module) -> Any:
-            def hook(_: nn.Module, __: Any, out: Tensor) -> Tensor:
-                if level is None:
+                if not self.out_labels:
                     return out
-                axis = out.dim() - 1 if isinstance(layer, nn.Linear) else 1
-                hidden = (self._out_labels[name] > level).nonzero().view(-1)
+                hidden = (self.out_labels[name] > level).nonzero().view(-1)
                 return out.index_fill(axis, hidden.to(out.device), 0.0)
 
             return hook
 
-        handles = [
-            handle
-            for name, layer in self._weighted.items()
-            for handle in (
-                layer.register_forward_pre_hook(look(name, layer)),
-                layer.register_forward_hook(mask(name, layer)),
-            )
-        ]
+        hooks = {name: look(name, layer) for name, layer in self._weighted.items()}
+        self._call(hooks, with_biases=with_biases)
+        return seen
+
+    @torch.no_grad()
+    def _call(self, hooks: Mapping[str, Any], *, with_biases: bool = True) -> Any:
+        """Outputs (N, K) of the net, with forward hooks by layer."""
+        handles = [self._weighted[n].register_forward_hook(hook) for n, hook in hooks.items()]
         try:
-            reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
+            return reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
         finally:
             for handle in handles:
                 handle.remove()
-        return seen
 
 
 def _weighted_layers(

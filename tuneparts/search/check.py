@@ -158,10 +158,7 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
     try:
         check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
         config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
-    except TunepartsError as error:
-        raise ConfigError(f"{where}: {error}") from error
     except Exception as error:  # whatever somebody else's code raises
-        raise ConfigError(
-            f"{where}: {type(error).__name__}: {error}. Change the net, or give the arm another "
-            "method."
-        ) from error
+        reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
+        known = isinstance(error, TunepartsError)
+        raise ConfigError(f"{where}: {error if known else reason}") from error
