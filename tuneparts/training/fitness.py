@@ -22,13 +22,7 @@ _PROBE = 8
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
-    """Refuse every target but classes.
-
-    Args:
-        config: of the method or the part of it that cannot have another target.
-        task: what is to be learnt.
-        reason: why it cannot.
-    """
+    """Refuse every target but classes, for a reason of the method or of a part of it."""
     if not isinstance(task.target, Classes):
         name = getattr(config, "method", type(config).__name__)
         raise ConfigError(
@@ -65,9 +59,6 @@ def try_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
         hypers: of a method.
         task: the data.
         learnable: whether the method learns those that are not frozen.
-
-    Raises:
-        ConfigError: A hyper fails, starts where it cannot be learnt, or gives a wrong shape.
     """
     for name, hyper in hypers.parts.items():
         place = hyper.place()
