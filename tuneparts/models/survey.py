@@ -203,10 +203,7 @@ def _called(net: nn.Module, x: Tensor) -> list[str]:
 
 
 def _reason(
-    name: str,
-    module: nn.Module,
-    own: Mapping[str, nn.Parameter],
-    owners: Mapping[int, Sequence[str]],
+    name: str, module: nn.Module, own: Mapping[str, Tensor], owners: Mapping[int, Sequence[str]]
 ) -> str | None:
     """Why a layer cannot be taken over; `owners` has the names of each parameter by its id."""
     kind = type(module)

@@ -17,7 +17,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.models.reweighted import reweighted, under_all_names
 from tuneparts.models.survey import copied, is_lent
 from tuneparts.partition.assign import Role
-from tuneparts.partition.masked import LevelRows
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.subnetwork import Partitioned
 
@@ -137,9 +136,10 @@ def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     batch = MixedBatch(parts, levels_N, trainable=False)
     outputs_NK = batch.run(x.clone())
     for one in batch.segments:
-        alone = parts.run(parts.view(one.level), _rows(x, one).clone())
+        rows = slice(one.start, one.end)
+        alone = parts.run(parts.view(one.level), x[rows].clone())
         bound = _TOLERANCE * float(alone.abs().max())
-        if not torch.allclose(_rows(outputs_NK, one), alone, rtol=0, atol=bound, equal_nan=True):
+        if not torch.allclose(outputs_NK[rows], alone, rtol=0, atol=bound, equal_nan=True):
             raise ConfigError(
                 "an example of a mixed batch must have the output of its own subnetwork, but that "
                 f"of subnetwork {one.level} is another beside other levels. {_CAUSE}"
@@ -156,10 +156,8 @@ def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     leaves = {**batch.named_leaves, **({_INPUTS: inputs} if inputs.requires_grad else {})}
     labels = {name: _labels(parts, levels_N, name, leaf) for name, leaf in leaves.items()}
     for one in batch.segments:
-        loss = _rows(products_NK, one).sum()
-        grads = torch.autograd.grad(
-            loss, list(leaves.values()), retain_graph=True, allow_unused=True
-        )
+        loss = products_NK[one.start : one.end].sum()
+        grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
         for name, grad in zip(leaves, grads, strict=True):
             if grad is not None and ((grad != 0) & (labels[name] != one.level)).any():
                 raise ConfigError(
@@ -175,7 +173,3 @@ def _labels(parts: Partitioned, levels_N: Tensor, name: str, leaf: Tensor) -> Te
         return parts.map_of(name)
     rows = levels_N if name == _INPUTS else torch.arange(1, len(leaf) + 1, device=leaf.device)
     return rows.view(-1, *[1] * (leaf.dim() - 1))
-
-
-def _rows(tensor: Tensor, of: LevelRows) -> Tensor:
-    return tensor[of.start : of.end]
