@@ -10,7 +10,6 @@ hypers by one backward pass over two graphs that share no leaf.
 """
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +53,6 @@ class PartitionedConfig(SupervisedConfig):
     """
 
     method: Literal["partitioned"] = "partitioned"
-    most_gpus = math.inf
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)

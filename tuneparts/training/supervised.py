@@ -18,7 +18,6 @@ from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.packed.key import lane_key
-from tuneparts.training.ranks import synchronised
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 
 
@@ -85,8 +84,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
             through_step=config.hyper_gradient == "through a step",
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
-        if context.ranks is not None:
-            synchronised(self.net)
         self.train_data = self._on_device(
             task.train if config.train_on == "train" else task.train.joined(task.val)
         )
@@ -95,10 +92,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         if len(self.train_data):
             x, _ = self.train_data.take(torch.arange(min(2, len(self.train_data))))
             self.hypers.draws_globally = draws_globally(self.net, x)
-
-    @property
-    def draws_inside(self) -> bool:
-        return self.hypers.draws_globally or self.hypers.acts_inside
 
     def generator(self, stream: str) -> torch.Generator:
         """A named stream of this run, on the device."""

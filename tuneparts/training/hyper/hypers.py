@@ -251,11 +251,6 @@ class Hypers(nn.Module):
             expected=self._num_slots,
         )
 
-    @property
-    def acts_inside(self) -> bool:
-        """Whether anything acts on activations, inside of a net."""
-        return any(self.acting("activations"))
-
     def acts_at_slots(self) -> bool:
         """Whether scores, too, need the slots: something but dropout acts on activations."""
         return any(not part.draws(training=True) for part in self.acting("activations"))
