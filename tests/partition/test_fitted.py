@@ -1,5 +1,6 @@
 import copy
 import pickle
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tuneparts import seeding
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError, DivergedError, TunepartsError, UnknownNameError
 from tuneparts.partition import fit
-from tuneparts.partition.forms import FORMS, settings_of
+from tuneparts.partition.fitted import Form, settings_of
 
 
 def _data():
@@ -147,7 +148,7 @@ def test_a_run_that_diverges_says_so():
         fit(_net(), images, labels, optimiser={"kind": "sgd", "lr": 1e25}, **SETTINGS)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", get_args(Form))
 def test_every_form_trains_predicts_and_says_how(form):
     images, labels = _data()
     found = fit(_net(), images, labels, hypers="rotation", form=form, **SETTINGS)

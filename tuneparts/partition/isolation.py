@@ -5,7 +5,6 @@ shape of any tensor shows: by a buffer of its own that remembers a batch, by wei
 past the layers that hold them, and, in a mixed batch, by mixing rows of different levels.
 """
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -49,11 +48,10 @@ def check_buffers(net: nn.Module, x: Tensor) -> None:
     }
     if not own:
         return
-    called = copy.deepcopy(net)
-    before = copy.deepcopy(dict(called.named_buffers()))
+    called = copied(net).train()
     with seeding.isolated(0, "probe"), torch.no_grad():
-        called.train()(x)
-    after = dict(called.named_buffers())
+        called(x)
+    before, after = (dict(one.named_buffers()) for one in (net, called))
     changed = [name for name in after if name in own and not torch.equal(after[name], before[name])]
     if changed:
         raise ConfigError(
