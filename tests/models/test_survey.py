@@ -11,7 +11,6 @@ from tuneparts.models.survey import (
     draws_globally,
     is_lent,
     outputs,
-    slow_attention,
     takeable,
 )
 
@@ -86,14 +85,14 @@ def test_nets_that_cannot_be_run_or_copied_are_refused():
         copied(net)
 
 
-def test_attention_is_fast_again_after_an_error():
-    def fail():
-        with slow_attention():
+def test_attention_is_slow_in_a_look_and_fast_again_after_an_error():
+    class Fails(nn.Module):
+        def forward(self, x):
             assert not torch.backends.mha.get_fastpath_enabled()
             raise KeyError
 
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(ConfigError, match="KeyError"):
+        outputs(Fails(), X, training=False)
     assert torch.backends.mha.get_fastpath_enabled()
 
 

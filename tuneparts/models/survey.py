@@ -6,8 +6,7 @@ Attention reads the weight of a layer that it never calls, a tied weight has two
 may keep its layers in a list of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -93,31 +92,22 @@ def copied(net: nn.Module) -> nn.Module:
         ) from error
 
 
-@contextmanager
-def slow_attention() -> Iterator[None]:
-    """Let transformer layers call their own layers inside the block, as they do in training.
-
-    In evaluation torch passes all their weights to one kernel instead.
-    """
-    was_fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(was_fast)
-
-
 def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     """Logits (B, K) of a net that may be left changed; refuses a net that makes none."""
     net.train(training)
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    # In evaluation torch passes all weights of attention to one kernel, past the layers.
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with seeding.isolated(0, "probe"), torch.no_grad(), slow_attention():
+        with seeding.isolated(0, "probe"), torch.no_grad():
             logits_BK = net(x)
     except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
             f"the net must take {str(x.dtype).removeprefix('torch.')} inputs of shape "
             f"{tuple(x.shape)}, but its forward raised {type(error).__name__}: {error}"
         ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_fast)
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
         raise ConfigError(

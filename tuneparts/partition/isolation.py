@@ -131,43 +131,41 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 @torch.no_grad()
 def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
-    batch = MixedBatch(parts, levels_N, trainable=False)
-    outputs_NK = batch.run(x.clone())
-    for one in batch.segments:
-        rows = slice(one.start, one.end)
-        alone = parts.run(parts.view(one.level), x[rows].clone())
+    outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
+    for level in levels_N.unique().tolist():
+        rows_N = levels_N == level
+        alone = parts.run(parts.view(level), x[rows_N])
         bound = _TOLERANCE * float(alone.abs().max())
-        if not torch.allclose(outputs_NK[rows], alone, rtol=0, atol=bound, equal_nan=True):
+        if not torch.allclose(outputs_NK[rows_N], alone, rtol=0, atol=bound, equal_nan=True):
             raise ConfigError(
                 "an example of a mixed batch must have the output of its own subnetwork, but that "
-                f"of subnetwork {one.level} is another beside other levels. {_CAUSE}"
+                f"of subnetwork {level} is another beside other levels. {_CAUSE}"
             )
 
 
 def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.train()  # some nets mix rows in training alone
     batch = MixedBatch(parts, levels_N)
-    inputs = x.clone().requires_grad_(x.is_floating_point())
-    outputs_NK = batch.run(inputs.clone())
+    leaves = dict(batch.named_leaves)
+    if x.is_floating_point():
+        leaves[_INPUTS] = x = x.clone().requires_grad_()
+    outputs_NK = batch.run(x.clone())
     seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
     products_NK = outputs_NK * seen.to(outputs_NK)
-    leaves = {**batch.named_leaves, **({_INPUTS: inputs} if inputs.requires_grad else {})}
-    labels = {name: _labels(parts, levels_N, name, leaf) for name, leaf in leaves.items()}
-    for one in batch.segments:
-        loss = products_NK[one.start : one.end].sum()
+    for level in levels_N.unique().tolist():
+        loss = products_NK[levels_N == level].sum()
         grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
         for name, grad in zip(leaves, grads, strict=True):
-            if grad is not None and ((grad != 0) & (labels[name] != one.level)).any():
+            if grad is None:
+                continue
+            if parts.roles.get(name) is Role.ENTRIES:
+                others = grad[parts.map_of(name) != level]
+            else:  # rows of levels
+                rows = levels_N if name == _INPUTS else torch.arange(1, len(grad) + 1)
+                others = grad[rows.to(grad.device) != level]
+            if others.any():
                 raise ConfigError(
                     "the loss of an example in a mixed batch must depend on the weights and inputs "
-                    f"of its own level alone, but that of level {one.level} depends on "
+                    f"of its own level alone, but that of level {level} depends on "
                     f"{name if name == _INPUTS else f'`{name}`'} of others. {_CAUSE}"
                 )
-
-
-def _labels(parts: Partitioned, levels_N: Tensor, name: str, leaf: Tensor) -> Tensor:
-    """The level that may depend on each entry of a leaf, so that it meets the leaf's shape."""
-    if parts.roles.get(name) is Role.ENTRIES:
-        return parts.map_of(name)
-    rows = levels_N if name == _INPUTS else torch.arange(1, len(leaf) + 1, device=leaf.device)
-    return rows.view(-1, *[1] * (leaf.dim() - 1))

@@ -35,14 +35,15 @@ class Units:
     """Partition of each output unit, uint8 (O,)."""
     is_silent: bool
     """Whether masked input units are zero by themselves, whatever the weights."""
+    groups: int
+    """Of a convolution: input and output units are connected within a group only."""
 
 
+@dataclass(frozen=True)
 class Wiring:
     """The units around every linear and convolutional layer of a net."""
 
-    def __init__(self, layers: Mapping[str, Units], groups: Mapping[str, int]) -> None:
-        self.layers = dict(layers)
-        self._groups = dict(groups)
+    layers: dict[str, Units]
 
     @classmethod
     def probe(
@@ -88,9 +89,9 @@ class Wiring:
             beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
             # A norm may silence a unit by chance, so nothing behind one counts as silent.
             leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
-            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks))
-        groups = {name: int(getattr(weighted[name], "groups", 1)) for name in layers}
-        return cls(layers, groups)
+            groups = getattr(weighted[name], "groups", 1)
+            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
+        return cls(layers)
 
     def labels_of(self, name: str, shape: torch.Size) -> Tensor:
         """Partition of each entry of a weight or bias, uint8, in its shape.
@@ -103,17 +104,8 @@ class Wiring:
         units = self.layers[layer_name]
         if kind == "bias":
             return units.out_labels.clone()
-        num_groups = self._groups[layer_name]
-        labels_OI = torch.cat(
-            [
-                nested_labels(in_labels, out_labels)
-                for in_labels, out_labels in zip(
-                    units.in_labels.chunk(num_groups),
-                    units.out_labels.chunk(num_groups),
-                    strict=True,
-                )
-            ]
-        )
+        ends = units.in_labels.chunk(units.groups), units.out_labels.chunk(units.groups)
+        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
         spatial = [1] * (len(shape) - 2)
         return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
 
@@ -121,14 +113,13 @@ class Wiring:
 class _Probe:
     """Runs a net at random positive weights and sees which units reach which layer."""
 
-    out_labels: dict[str, Tensor]
-    """Partition of each output unit by layer; units of later levels are masked."""
-
     def __init__(
         self, net: nn.Module, weighted: Mapping[str, nn.Module], example: Tensor, seed: int
     ) -> None:
         generator = seeding.torch_generator(seed, "probe")
-        self._net, self._weighted, self.out_labels = net, weighted, {}
+        self._net, self._weighted = net, weighted
+        self.out_labels: dict[str, Tensor] = {}
+        """Partition of each output unit by layer; units of later levels are masked."""
 
         def positive(like: Tensor) -> Tensor:
             drawn = torch.rand(like.shape, generator=generator) + 0.5
