@@ -54,8 +54,8 @@ def check(
     for arm in search.arms:
         if arm.config.needs_data:
             _check_task(arm, task)
-        if _has_own(arm):
-            _try_own(arm, task, seed=search.seeds_of(arm)[0])
+        if own_nets(arm.config):
+            _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
             _try_pack(arm, task, seed=search.seeds_of(arm)[0])
 
@@ -101,8 +101,9 @@ def _has_own(arm: Arm) -> bool:
 
 
 def _check_task(arm: Arm, task: Task) -> None:
+    config = _drawn(arm) if _has_own(arm) else arm.config
     try:
-        arm.config.check_task(task)
+        config.check_task(task)
     except ConfigError as error:
         raise ConfigError(f"arm `{arm.name}` cannot learn from `{task.name}`: {error}") from error
 
@@ -116,20 +117,16 @@ def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
         raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
 
 
-def _try_own(arm: Arm, task: Task, *, seed: int) -> None:
-    """Call the nets and hypers that an arm brings along, and build a learner with such nets."""
+def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
     config = _drawn(arm)
     nets = ", ".join(f"`{net.name}`" for net in own_nets(config))
     try:
         check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
-        if isinstance(config, SupervisedConfig):
-            config.try_hypers(task)
-        if nets:
-            config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
+        config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
     except Exception as error:  # whatever somebody else's code raises
         reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
         raise ConfigError(
-            f"arm `{arm.name}` cannot train {nets or 'its net'} on inputs of shape {task.in_shape} "
+            f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} "
             f"with {task.num_outputs} outputs: "
             f"{error if isinstance(error, TunepartsError) else reason}"
         ) from error

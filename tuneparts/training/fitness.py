@@ -31,8 +31,14 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
         )
 
 
-def check_hypers(hypers: HypersConfig, task: Task) -> None:
-    """Refuse hypers that mean nothing for the inputs or the target of a task."""
+def check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
+    """Refuse hypers that mean nothing for a task, and call those of one's own on two examples.
+
+    Args:
+        hypers: of a method.
+        task: the data.
+        learnable: whether the method learns those that are not frozen.
+    """
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(
@@ -50,46 +56,38 @@ def check_hypers(hypers: HypersConfig, task: Task) -> None:
             "`temperature` divides the logits of classes, but the target is "
             f"`{target.kind}`. Remove it."
         )
+    for name, hyper in hypers.own.items():
+        _try_hyper(name, hyper, task, learnable=learnable and name not in hypers.frozen)
 
 
-def try_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
-    """Build every hyper, and call those of one's own on two examples.
-
-    Args:
-        hypers: of a method.
-        task: the data.
-        learnable: whether the method learns those that are not frozen.
-    """
-    for name, hyper in hypers.parts.items():
-        place = hyper.place()
-        check_images(name, hyper, task.in_shape)
-        if hyper.needs_classes and not task.num_classes:
-            raise ConfigError(
-                f"`{name}` acts on the logits of classes, but the target of this data is "
-                f"`{task.target.kind}`. Leave `{name}` out."
-            )
-        num_slots, num_tensors = _counted(hyper, "slot", 1), _counted(hyper, "tensor", 2)
-        shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
-        try:
-            part = hyper.part(shapes, name=name, learnable=learnable and name not in hypers.frozen)
-            if name not in hypers.own:
-                continue
-            given, wanted = _call(place, shapes, task)
-            found = part(*given)
-        except ConfigError:
-            raise
-        except Exception as error:  # whatever somebody else's hyper raises
-            raise ConfigError(
-                f"the hyper `{name}` acts on {place}, but {type(hyper).__name__} raised "
-                f"{type(error).__name__} for inputs of shape {task.in_shape} and "
-                f"{task.num_outputs} outputs: {error}"
-            ) from error
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        if shape != wanted:
-            raise ConfigError(
-                f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
-                f"`{name}` returned {shape}."
-            )
+def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
+    place = hyper.place()
+    check_images(name, hyper, task.in_shape)
+    if hyper.needs_classes and not task.num_classes:
+        raise ConfigError(
+            f"`{name}` acts on the logits of classes, but the target of this data is "
+            f"`{task.target.kind}`. Leave `{name}` out."
+        )
+    num_slots, num_tensors = _counted(hyper, "slot", 1), _counted(hyper, "tensor", 2)
+    shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
+    try:
+        part = hyper.part(shapes, name=name, learnable=learnable)
+        given, wanted = _call(place, shapes, task)
+        found = part(*given)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever somebody else's hyper raises
+        raise ConfigError(
+            f"the hyper `{name}` acts on {place}, but {type(hyper).__name__} raised "
+            f"{type(error).__name__} for inputs of shape {task.in_shape} and "
+            f"{task.num_outputs} outputs: {error}"
+        ) from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != wanted:
+        raise ConfigError(
+            f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
+            f"`{name}` returned {shape}."
+        )
 
 
 def _counted(hyper: Hyper, each: Each, default: int) -> int:
