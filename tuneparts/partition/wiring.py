@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.heads import bumped, bumped_units, is_own_output
 from tuneparts.models.layers import Bias
 from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import NORMS, Role, nested_labels, random_labels
 
 _Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NUM_BUMPED = 16
+"""Units of a layer, about, that are moved to see whether they are outputs."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _Probe:
     """Runs a net at random positive weights and sees which units reach which layer."""
 
     def __init__(
-        self, net: nn.Module, weighted: Mapping[str, nn.Module], example: Tensor, seed: int
+        self, net: nn.Module, weighted: Mapping[str, Any], example: Tensor, seed: int
     ) -> None:
         generator = seeding.torch_generator(seed, "probe")
         self._net, self._weighted = net, weighted
@@ -153,32 +154,33 @@ class _Probe:
                 f"returns {type(usual).__name__}. Let it return one tensor of that shape."
             )
         width = usual.shape[1]
-        wide = [n for n in names if len(self._weighted[n].get_parameter("weight")) == width]
+        wide = [n for n in names if len(self._weighted[n].weight) == width]
 
-        def moved(name: str, unit: int) -> Tensor:
-            layer = self._weighted[name]
-            return self._call({name: lambda _, __, out: bumped(out, layer, unit)}) - usual
+        def is_output(name: str, unit: int) -> bool:
+            def move(layer: nn.Module, _: Any, out: Tensor) -> Tensor:
+                moved = out.clone()
+                moved.select(_unit_axis(layer, out), unit).mul_(1.5).add_(0.5)
+                return moved
 
-        found = {
-            name
-            for name in wide
-            if all(is_own_output(moved(name, unit), unit) for unit in bumped_units(width))
-        }
+            return _is_own_output(self._call({name: move}) - usual, unit)
+
+        units = range(0, width, max(1, width // _NUM_BUMPED))
+        found = {name for name in wide if all(is_output(name, unit) for unit in units)}
         return found or set(wide[-1:]) & set(names[-1:])
 
     def run(self, *, level: int, with_biases: bool) -> dict[str, Tensor]:
         """Units (I,) that are not zero, by layer, in the order in which the layers run."""
         seen: dict[str, Tensor] = {}
 
-        def look(name: str, layer: nn.Module) -> Any:
-            def hook(_: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        def look(name: str) -> Any:
+            def hook(layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
                 if name in seen:
                     raise ConfigError(
                         f"the node scheme needs layers that run once per pass, but `{name}` "
                         f"({type(layer).__name__}) runs again. Use the random scheme."
                     )
                 x = inputs[0]
-                axis = x.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                axis = _unit_axis(layer, x)
                 seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
                 if not self.out_labels:
                     return out
@@ -187,8 +189,7 @@ class _Probe:
 
             return hook
 
-        hooks = {name: look(name, layer) for name, layer in self._weighted.items()}
-        self._call(hooks, with_biases=with_biases)
+        self._call({name: look(name) for name in self._weighted}, with_biases=with_biases)
         return seen
 
     @torch.no_grad()
@@ -200,6 +201,24 @@ class _Probe:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _unit_axis(layer: nn.Module, x: Tensor) -> int:
+    return x.dim() - 1 if isinstance(layer, nn.Linear) else 1
+
+
+def _is_own_output(change_NK: Tensor, unit: int) -> bool:
+    """Whether moving a unit moved the output of its number, and all others by one amount.
+
+    The amount is zero, or what a log-softmax subtracts. A single output has no others to tell.
+    """
+    if change_NK.shape[1] == 1:
+        return False
+    others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
+    common = others.mean(1, keepdim=True)
+    size = change_NK.abs().max()
+    moved = (change_NK[:, unit] - common[:, 0]).abs().max()
+    return bool(moved > 1e-6 * (1 + size)) and bool((others - common).abs().max() <= 1e-5 * size)
 
 
 def _weighted_layers(
