@@ -132,7 +132,7 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
     outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
-    for level in levels_N.unique().tolist():
+    for level in sorted(set(levels_N.tolist())):
         rows_N = levels_N == level
         alone = parts.run(parts.view(level), x[rows_N])
         bound = _TOLERANCE * float(alone.abs().max())
@@ -152,7 +152,7 @@ def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     outputs_NK = batch.run(x.clone())
     seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
     products_NK = outputs_NK * seen.to(outputs_NK)
-    for level in levels_N.unique().tolist():
+    for level in sorted(set(levels_N.tolist())):
         loss = products_NK[levels_N == level].sum()
         grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
         for name, grad in zip(leaves, grads, strict=True):

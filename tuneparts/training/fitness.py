@@ -72,7 +72,7 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
     shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
     try:
         part = hyper.part(shapes, name=name, learnable=learnable)
-        given, wanted = _call(place, shapes, task)
+        given = _call(place, shapes, task)
         found = part(*given)
     except ConfigError:
         raise
@@ -83,6 +83,7 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
             f"{task.num_outputs} outputs: {error}"
         ) from error
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    wanted = () if place == "weights" else tuple(given[0].shape)
     if shape != wanted:
         raise ConfigError(
             f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
@@ -96,18 +97,15 @@ def _counted(hyper: Hyper, each: Each, default: int) -> int:
     return max((len(value) for value in values if isinstance(value, tuple)), default=default)
 
 
-def _call(place: Place, shapes: Shapes, task: Task) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """What a hyper is called with for two examples, and the shape that it returns."""
-    generator = torch.Generator().manual_seed(0)
-    inputs, outputs_BK = torch.zeros(2, *shapes.in_shape), torch.zeros(2, task.num_outputs)
-    weights = [torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)]
-    losses = torch.zeros(2), outputs_BK, torch.as_tensor(task.train.labels[:2])
-    calls: dict[Place, tuple[tuple[Any, ...], tuple[int, ...]]] = {
-        "inputs": ((inputs, generator), tuple(inputs.shape)),
-        "activations": ((torch.zeros(2, 3), 0, generator), (2, 3)),
-        "outputs": ((outputs_BK,), tuple(outputs_BK.shape)),
-        "loss": (losses, (2,)),
-        "weights": ((weights,), ()),
+def _call(place: Place, shapes: Shapes, task: Task) -> tuple[Any, ...]:
+    """What a hyper is called with for two examples; it returns the like of the first of these."""
+    generator, outputs_BK = torch.Generator().manual_seed(0), torch.zeros(2, task.num_outputs)
+    calls: dict[Place, tuple[Any, ...]] = {
+        "inputs": (torch.zeros(2, *shapes.in_shape), generator),
+        "activations": (torch.zeros(2, 3), 0, generator),
+        "outputs": (outputs_BK,),
+        "loss": (torch.zeros(2), outputs_BK, torch.as_tensor(task.train.labels[:2])),
+        "weights": ([torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)],),
     }
     return calls[place]
 
