@@ -164,12 +164,7 @@ def is_known(net: nn.Module) -> bool:
 
 
 def draws_globally(net: nn.Module, x: Tensor) -> bool:
-    """Whether a call of a net in training reads torch's global generator.
-
-    Args:
-        net: with slots in place of `nn.Dropout`; it is not changed.
-        x: a few inputs.
-    """
+    """Whether a net, with slots for `nn.Dropout`, reads torch's global generator in training."""
     random = [m for m in net.modules() if isinstance(m, _RANDOM) and not isinstance(m, nn.Dropout)]
     if is_known(net) and not random:
         return False

@@ -2,7 +2,8 @@
 
 Hypers are judged by chunks that a subnetwork never saw. A net can undo that in three ways that no
 shape of any tensor shows: by a buffer of its own that remembers a batch, by weights that it reads
-past the layers that hold them, and, in a mixed batch, by mixing rows of different levels.
+past the layers that hold them, and, in a mixed batch, by mixing rows of different levels. Each
+check takes a few inputs and leaves what it looks at as it is.
 """
 
 from collections.abc import Sequence
@@ -35,10 +36,6 @@ def check_buffers(net: nn.Module, x: Tensor) -> None:
     """Refuse a net that changes buffers of its own when it is called.
 
     Running statistics of norms are kept apart for each subnetwork, and may change.
-
-    Args:
-        net: it is not changed.
-        x: a few inputs.
     """
     own = {
         name
@@ -62,13 +59,7 @@ def check_buffers(net: nn.Module, x: Tensor) -> None:
 
 
 def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
-    """Refuse a net that reads parameters past the layers that hold them.
-
-    Args:
-        net: it is not changed.
-        x: a few inputs.
-        names: of the parameters that subnetworks replace.
-    """
+    """Refuse a net that reads the parameters of these names past the layers that hold them."""
 
     def works(names: Sequence[str]) -> bool:
         return is_lent(net, x, names, lambda net, lent: reweighted(net, under_all_names(net, lent)))
@@ -83,15 +74,11 @@ def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
 
 
 def check_mixable(parts: Partitioned, x: Tensor) -> None:
-    """Refuse a net in which the levels of a mixed batch reach each other.
+    """Refuse a net, under the node scheme, in which levels of a mixed batch reach each other.
 
-    A copy at other weights is run on a few inputs, in float64 where its forward takes that: each
-    example's output must be that of its own subnetwork, and the loss of a level must depend on no
-    partition and on no examples but its own.
-
-    Args:
-        parts: under the node scheme; it is not changed.
-        x: a few inputs, on the net's device.
+    A copy at other weights is run, in float64 where its forward takes that: each example's output
+    must be that of its own subnetwork, and the loss of a level must depend on no partition and on
+    no examples but its own.
     """
     try:
         _check_levels(_stirred(parts).double(), x.double() if x.is_floating_point() else x)
