@@ -22,7 +22,6 @@ from tuneparts.partition.subnetwork import Partitioned
 
 _ROWS = 3
 """Examples of each level. An odd number, so that a net that swaps neighbours crosses levels."""
-_MOST_LEVELS = 3
 _TOLERANCE = 1e-4
 """Of the largest output: what mixes rows differs by far more. Gradients must be exactly zero."""
 _INPUTS = "the inputs"
@@ -105,9 +104,7 @@ def _stirred(parts: Partitioned) -> Partitioned:
 
 
 def _check_levels(parts: Partitioned, x: Tensor) -> None:
-    """Check the first levels and the last."""
-    first, last = parts.filled[: _MOST_LEVELS - 1], parts.filled[_MOST_LEVELS - 1 :][-1:]
-    levels_N = torch.tensor([*first, *last], device=x.device).repeat_interleave(_ROWS)
+    levels_N = torch.tensor(parts.filled, device=x.device).repeat_interleave(_ROWS)
     x = x[torch.arange(len(levels_N), device=x.device) % len(x)]
     with seeding.alone([x.device] if x.device.type == "cuda" else []):
         torch.manual_seed(0)
@@ -119,7 +116,7 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
     outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
-    for level in sorted(set(levels_N.tolist())):
+    for level in parts.filled:
         rows_N = levels_N == level
         alone = parts.run(parts.view(level), x[rows_N])
         bound = _TOLERANCE * float(alone.abs().max())
@@ -139,7 +136,7 @@ def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     outputs_NK = batch.run(x.clone())
     seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
     products_NK = outputs_NK * seen.to(outputs_NK)
-    for level in sorted(set(levels_N.tolist())):
+    for level in parts.filled:
         loss = products_NK[levels_N == level].sum()
         grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
         for name, grad in zip(leaves, grads, strict=True):
