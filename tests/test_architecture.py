@@ -38,7 +38,7 @@ HOMES = {
 
 
 SIZES = {
-    "all": (60451, 425, 1311),
+    "all": (60306, 424, 1308),
     "api": (1731, 8, 25),
     "augment": (2000, 20, 42),
     "baselines": (1836, 10, 36),
@@ -49,8 +49,8 @@ SIZES = {
     "executors": (2780, 20, 59),
     "federated": (1124, 8, 28),
     "journal": (675, 5, 21),
-    "models": (2219, 23, 63),
-    "partition": (3520, 17, 49),
+    "models": (2173, 23, 61),
+    "partition": (3427, 16, 49),
     "pwfn": (3447, 17, 70),
     "ray": (506, 3, 4),
     "reports": (6748, 45, 151),
@@ -59,7 +59,7 @@ SIZES = {
     "testing": (812, 5, 15),
     "top": (2964, 24, 90),
     "tracking": (2690, 13, 53),
-    "training": (4950, 44, 100),
+    "training": (4930, 44, 99),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -16,9 +16,8 @@ from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import NETS, nets_in
+from tuneparts.models.survey import PROBE
 from tuneparts.training.hyper.config import HypersConfig, check_images
-
-_PROBE = 8
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
@@ -132,7 +131,7 @@ def check_target(task: Task) -> None:
     if target.kind in Target.known and target.kind != "own_loss":
         return
     name = f"`{getattr(target, 'function', target.kind)}`"
-    y = torch.as_tensor(task.train.labels[:_PROBE].copy())
+    y = torch.as_tensor(task.train.labels[:PROBE].copy())
     outputs_BK = torch.zeros(len(y), task.num_outputs, requires_grad=True)
 
     def tried(function: Callable[..., Any], outputs_BK: Tensor) -> Any:
