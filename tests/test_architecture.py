@@ -38,7 +38,7 @@ HOMES = {
 
 
 SIZES = {
-    "all": (60030, 425, 1310),
+    "all": (59860, 424, 1307),
     "api": (1676, 8, 25),
     "augment": (1998, 20, 42),
     "baselines": (1833, 10, 36),
@@ -49,17 +49,17 @@ SIZES = {
     "executors": (2780, 20, 59),
     "federated": (1124, 8, 28),
     "journal": (629, 5, 21),
-    "models": (2219, 23, 63),
-    "partition": (3519, 17, 49),
+    "models": (2173, 23, 61),
+    "partition": (3426, 16, 49),
     "pwfn": (3443, 17, 70),
     "ray": (506, 3, 4),
     "reports": (6743, 45, 151),
-    "search": (7373, 52, 147),
+    "search": (7362, 52, 147),
     "superweights": (2676, 15, 67),
     "testing": (812, 5, 15),
     "top": (2968, 24, 91),
     "tracking": (2689, 13, 53),
-    "training": (4945, 44, 100),
+    "training": (4925, 44, 99),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

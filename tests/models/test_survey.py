@@ -8,10 +8,9 @@ from tuneparts.models.reweighted import reweighted, under_all_names
 from tuneparts.models.survey import (
     check_logits,
     copied,
+    draws_globally,
     is_lent,
     outputs,
-    slow_attention,
-    survey,
     takeable,
 )
 
@@ -46,7 +45,7 @@ def test_layers_come_in_the_order_of_their_calls():
         def forward(self, x):
             return self.last(self.first(x))
 
-    found = survey(Backwards(), X)
+    found = takeable(Backwards(), X, reweighted, ("weight",))
     assert found.layers == ("first", "last")
 
 
@@ -56,7 +55,7 @@ def test_a_forward_of_its_own_and_a_further_parameter_are_seen():
     net[2].register_parameter("scale", nn.Parameter(torch.ones(1)))
     net[3].double()
     net[3].register_forward_pre_hook(lambda _, inputs: (inputs[0].double(),))
-    assert survey(net, X).left_out == {
+    assert takeable(net, X, reweighted, ("weight",)).left_out == {
         "0": "has a forward of its own",
         "1": "is a BatchNorm1d, not a plain Linear or Conv2d",
         "2": "has hooks or parameters of its own",
@@ -86,12 +85,18 @@ def test_nets_that_cannot_be_run_or_copied_are_refused():
         copied(net)
 
 
-def test_attention_is_fast_again_after_an_error():
-    def fail():
-        with slow_attention():
+def test_attention_is_slow_in_a_look_and_fast_again_after_an_error():
+    class Fails(nn.Module):
+        def forward(self, x):
             assert not torch.backends.mha.get_fastpath_enabled()
             raise KeyError
 
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(ConfigError, match="KeyError"):
+        outputs(Fails(), X, training=False)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_net_that_draws_from_the_global_generator_is_seen_and_no_other():
+    x = torch.ones(2, 3, 4, 4)
+    assert draws_globally(nn.Sequential(nn.Dropout2d(0.5)), x)
+    assert not draws_globally(nn.Sequential(nn.Conv2d(3, 3, 1)), x)

@@ -1,5 +1,7 @@
 """Nets in which the levels of a mixed batch would reach each other."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from tuneparts import seeding
 from tuneparts.errors import ConfigError
 from tuneparts.models.survey import is_known
 from tuneparts.partition import MixedBatch, Partitioned, fit
-from tuneparts.partition.forms import FORMS
+from tuneparts.partition.fitted import Form
 from tuneparts.partition.isolation import check_mixable
 
 SETTINGS = {"passes": 4, "interval": 4, "batch_size": 8}
@@ -111,7 +113,7 @@ def test_a_net_that_joins_levels_is_refused_by_the_reason(kind):
         check_mixable(_parts(_built(kind)), _inputs()[:8])
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "published"])
+@pytest.mark.parametrize("form", [form for form in get_args(Form) if form != "published"])
 @pytest.mark.parametrize("kind", [_WeightAsDecoder, _BatchMean])
 def test_single_weights_of_such_a_net_are_dealt_out_instead(kind, form):
     x = _inputs()

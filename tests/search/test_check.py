@@ -10,6 +10,7 @@ from torch import nn
 
 from tuneparts import settings
 from tuneparts.api import running
+from tuneparts.augment.hyper import Hyper
 from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
@@ -50,6 +51,13 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.body(x[:, 0])[0][:, -1]
+
+
+class Sums(Hyper):
+    """Returns one number per example in place of logits."""
+
+    def on_outputs(self, outputs_BK: Any, now: Any) -> Any:
+        return outputs_BK.sum(1)
 
 
 class FussyConfig(StandardConfig):
@@ -121,6 +129,13 @@ def test_a_net_that_its_method_or_data_do_not_fit_is_refused_by_name(
     where = rf"arm `mine` cannot train `{net}` on inputs of shape \(1, 8, 8\) with 10 outputs"
     with pytest.raises(ConfigError, match=rf"{where}: .*{reason}"):
         running.create(search)
+    assert not results.exists()
+
+
+def test_a_hyper_that_does_not_fit_is_refused_by_name(results: Path) -> None:
+    law = "arm `mine` cannot learn from `digits`: .*`sums` returned"
+    with pytest.raises(ConfigError, match=law):
+        running.create(asked(StandardConfig(**SHORT, hypers={"sums": Sums()})))
     assert not results.exists()
 
 

@@ -6,8 +6,7 @@ Attention reads the weight of a layer that it never calls, a tied weight has two
 may keep its layers in a list of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -38,20 +37,14 @@ class Survey:
     """Any other layer, or parameter outside layers, by name: the reason."""
 
 
-def survey(net: nn.Module, x: Tensor) -> Survey:
-    """Look at the layers of a net, and at which of them a pass over `x` calls.
+def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
+    """The layers of a net that a pass over `x` calls, and that work with other weights.
 
     Args:
         net: from inputs (B, ...) to logits (B, K); it is not changed.
         x: a few inputs, on the net's device.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
-        >>> found = survey(net, torch.zeros(4, 2))
-        >>> found.layers
-        ('0', '2')
-        >>> found.left_out
-        {'1': 'is a BatchNorm1d, not a plain Linear or Conv2d'}
+        lend: the way in which the method gives weights to layers.
+        keys: which of a layer's parameters the method takes over.
     """
     called = _called(net, x)
     owners: dict[int, list[str]] = {}
@@ -67,40 +60,25 @@ def survey(net: nn.Module, x: Tensor) -> Survey:
             left_out |= {f"{name}.{key}" if name else key: reason for key in own}
         elif own:
             why_not = _reason(name, module, own, owners)
-            if why_not is None and name not in called:
-                why_not = "is never called in a forward pass"
-            if why_not is None:
+            if why_not is None and name in called:
                 usable.add(name)
             else:
-                left_out[name] = why_not
-    return Survey(tuple(name for name in called if name in usable), left_out)
-
-
-def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
-    """Like `survey`, without layers that do not work when they are lent other weights.
-
-    Args:
-        net: it is not changed.
-        x: a few inputs, on the net's device.
-        lend: the way in which the method gives weights to layers.
-        keys: which of a layer's parameters the method takes over.
-    """
-    found = survey(net, x)
+                left_out[name] = why_not or "is never called in a forward pass"
 
     def works(layers: Sequence[str]) -> bool:
-        own = {layer: dict(net.get_submodule(layer).named_parameters()) for layer in layers}
-        return is_lent(net, x, [f"{n}.{key}" for n in own for key in keys if key in own[n]], lend)
+        held = {layer: dict(net.get_submodule(layer).named_parameters()) for layer in layers}
+        return is_lent(net, x, [f"{n}.{key}" for n in held for key in keys if key in held[n]], lend)
 
-    if works(found.layers):
-        return found
-    left = {layer: "is read past its own call" for layer in found.layers if not works([layer])}
-    layers = tuple(layer for layer in found.layers if layer not in left)
-    if layers and not works(layers):
-        raise ConfigError(
-            "layers must be called through the net's own attributes, but other weights in "
-            f"{', '.join(f'`{layer}`' for layer in layers)} do not change the net as they should."
-        )
-    return Survey(layers, found.left_out | left)
+    layers = [name for name in called if name in usable]
+    if not works(layers):
+        left_out |= {name: "is read past its own call" for name in layers if not works([name])}
+        layers = [name for name in layers if name not in left_out]
+        if layers and not works(layers):
+            raise ConfigError(
+                "layers must be called through the net's own attributes, but other weights in "
+                f"{', '.join(f'`{name}`' for name in layers)} do not change the net as they should."
+            )
+    return Survey(tuple(layers), left_out)
 
 
 def copied(net: nn.Module) -> nn.Module:
@@ -114,31 +92,22 @@ def copied(net: nn.Module) -> nn.Module:
         ) from error
 
 
-@contextmanager
-def slow_attention() -> Iterator[None]:
-    """Let transformer layers call their own layers inside the block, as they do in training.
-
-    In evaluation torch passes all their weights to one kernel instead.
-    """
-    was_fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(was_fast)
-
-
 def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     """Logits (B, K) of a net that may be left changed; refuses a net that makes none."""
     net.train(training)
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    # In evaluation torch passes all weights of attention to one kernel, past the layers.
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with seeding.isolated(0, "probe"), torch.no_grad(), slow_attention():
+        with seeding.isolated(0, "probe"), torch.no_grad():
             logits_BK = net(x)
     except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
             f"the net must take {str(x.dtype).removeprefix('torch.')} inputs of shape "
             f"{tuple(x.shape)}, but its forward raised {type(error).__name__}: {error}"
         ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_fast)
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
         raise ConfigError(
@@ -195,19 +164,7 @@ def is_known(net: nn.Module) -> bool:
 
 
 def draws_globally(net: nn.Module, x: Tensor) -> bool:
-    """Whether a call of a net in training reads torch's global generator.
-
-    Args:
-        net: with slots in place of `nn.Dropout`; it is not changed.
-        x: a few inputs.
-
-    Example:
-        >>> x = torch.ones(2, 3, 4, 4)
-        >>> draws_globally(nn.Sequential(nn.Dropout2d(0.5)), x)
-        True
-        >>> draws_globally(nn.Sequential(nn.Conv2d(3, 3, 1)), x)
-        False
-    """
+    """Whether a net, with slots for `nn.Dropout`, reads torch's global generator in training."""
     random = [m for m in net.modules() if isinstance(m, _RANDOM) and not isinstance(m, nn.Dropout)]
     if is_known(net) and not random:
         return False
@@ -231,10 +188,7 @@ def _called(net: nn.Module, x: Tensor) -> list[str]:
 
 
 def _reason(
-    name: str,
-    module: nn.Module,
-    own: Mapping[str, nn.Parameter],
-    owners: Mapping[int, Sequence[str]],
+    name: str, module: nn.Module, own: Mapping[str, Tensor], owners: Mapping[int, Sequence[str]]
 ) -> str | None:
     """Why a layer cannot be taken over; `owners` has the names of each parameter by its id."""
     kind = type(module)

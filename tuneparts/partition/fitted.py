@@ -1,13 +1,19 @@
-"""Partitioned training of one's own net on one's own arrays, without a search around it."""
+"""Partitioned training of one's own net on one's own arrays, without a search around it.
+
+It has four forms. `published` is that of Mlodozeniec et al. (2023): single weights, one partition a
+pass, every other pass for the hypers. The others had better nets at the same passes on the one draw
+of the data that they were compared on (`searches/partition_forms.py`): `mixed` updates all
+partitions in each pass and spends a fifth of the passes on hypers, `joint` moves weights and hypers
+in every pass, and `released` ends a joint run by ordinary training of all weights on all data.
+"""
 
 import copy
 import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,32 +21,41 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts import schema, seeding
+from tuneparts.augment.affine import lila
 from tuneparts.augment.dropout_slot import DropoutSlot
+from tuneparts.config import parse
 from tuneparts.data.arrays import plain
 from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError
+from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.models import surgery
-from tuneparts.models.given import GivenNet, given_config, modes_kept
+from tuneparts.models.given import GivenNet, modes_kept
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.partition.assign import roles_of
-from tuneparts.partition.forms import Form, read_hypers, settings_of
 from tuneparts.partition.isolation import check_lent, check_mixable
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.partition.released import ReleasedConfig
 from tuneparts.partition.subnetwork import Partitioned
-from tuneparts.training.hyper import Hypers
+from tuneparts.training.hyper import Hypers, HypersConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
+from tuneparts.training.release import ReleaseConfig
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.threads import threads_for
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+Form = Literal["published", "mixed", "joint", "released"]
 _LARGEST = 100.0
 """Pixels of images that are brighter than this were hardly scaled."""
+_TRAVEL = 18.0
+"""Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
+_MOTIONS = dict.fromkeys(lila.NAMES, 0.3)
+_STARTS: dict[str, Any] = {"affine": _MOTIONS, "noise": 0.1, "temperature": 1.0, **_MOTIONS}
+"""Where hypers start that are named without a value."""
+_STARTS |= {"flip": {"kind": "flip"}, "colour": {}, "mask": {}, "dropout": {}}
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,10 +133,9 @@ class Fitted:
         if not math.isnan(self.lml):
             facts.append(("L_ML", f"{self.lml:,.1f} nats"))
         facts.append(("passes", f"{self.history[-1]['cost/passes']:,.0f}" if self.history else "0"))
-        for name in ("form", "hyper_lr", "batch_size"):
-            value = self.settings[name]
-            facts.append((name, f"{value:.3g}" if isinstance(value, float) else str(value)))
-        return facts
+        used = self.settings
+        facts += [("form", used["form"]), ("hyper_lr", f"{used['hyper_lr']:.3g}")]
+        return [*facts, ("batch_size", str(used["batch_size"]))]
 
 
 def fit(
@@ -151,8 +165,8 @@ def fit(
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
         hypers: what to learn: `"rotation"` or several such names, starting values by name as in
             `{"rotation": 0.1}`, or fields of `HypersConfig`, where `affine` learns all six motions.
-        form: `released`, `joint`, `mixed` or `published`, see `tuneparts.partition.forms`. A net
-            that cannot run a mixed batch has its single weights dealt out instead of its units.
+        form: `released`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
+            its single weights dealt out instead of its units.
         retrain: train the net once more from its start, as an ordinary one at the hypers found,
             for the same passes again, its learning rate falling along a cosine.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
@@ -190,9 +204,82 @@ def fit(
             learner = PartitionedLearner(again, context)
             history += run_through(learner, what="retrained", passes=again.passes, report=report)
             net.load_state_dict(learner.merged().state_dict())
-        _restore_dropout(net, learner, found)
+        if surgery.find(net, DropoutSlot) and not learner.hypers.acts_at_slots():
+            surgery.replace(
+                net,
+                DropoutSlot,
+                lambda _, slot: nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p)),
+            )
     known = [row["lml/total"] for row in history if "lml/total" in row]
     return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
+
+
+def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a run on so many examples; those that are given stay as they are.
+
+    Example:
+        >>> found = settings_of("joint", 1400, {"batch_size": 100})
+        >>> found["passes"], found["hyper_lr"], found["hyper_share"]
+        (2400, 0.0075, 0.2)
+    """
+    if form not in get_args(Form):
+        raise UnknownNameError("form of partitioned training", form, get_args(Form))
+    found = dict(fields)
+    if form == "mixed":
+        found.setdefault("hyper_every", 4)
+    elif form != "published" and "hyper_every" not in fields:
+        found.setdefault("hyper_share", 0.2)
+    size = found.setdefault("batch_size", min(num_examples, 50) if num_examples < 10_000 else 128)
+    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("passes", 1))):
+        return found  # the config refuses it, with the reason
+    passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // size)))
+    found.setdefault("interval", max(1, passes // 20))
+    optimiser = found.setdefault("optimiser", {"lr": 3e-3})
+    searched = passes
+    if form == "released":
+        late = {"lr": 1e-3, **dict(optimiser), "schedule": "cosine"}
+        late["lr"] /= 2
+        release = {"optimiser": late, **dict(found.get("release", {}))}
+        found["release"] = parse(ReleaseConfig, release)
+        searched = found["release"].start(passes)
+    every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
+    found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
+    return found
+
+
+def read_hypers(given: Any) -> dict[str, Any]:
+    """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
+
+    The name of a motion (`rotation`, `shear`, ...) learns that motion, and no other that is not
+    named.
+
+    Example:
+        >>> read_hypers("rotation")["affine"]["rotation"]
+        0.3
+        >>> read_hypers({"rotation": 0.1, "samples": 2})["affine"]["shear"]
+        0.0
+    """
+    if isinstance(given, HypersConfig):
+        return {**given.model_dump(exclude_unset=True), **given.parts}
+    if not isinstance(given, Mapping):
+        names = [given] if isinstance(given, str) else given or ()
+        for name in names:
+            if name not in _STARTS:
+                raise UnknownNameError("hyper", name, list(_STARTS))
+        given = {name: _STARTS[name] for name in names}
+    found = {name: value for name, value in given.items() if name not in lila.NAMES}
+    motions = {name: value for name, value in given.items() if name in lila.NAMES}
+    if motions and found.get("affine") is not None:
+        raise ConfigError(
+            f"`affine` beside {', '.join(motions)}: motions are named by themselves or inside "
+            "`affine`. Put them into `affine`."
+        )
+    if motions:
+        found["affine"] = {**dict.fromkeys(lila.NAMES, 0.0), **motions}
+    is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
+    if is_random and not {"samples", "eval_samples"} & set(found):
+        found |= {"samples": 4, "eval_samples": 8}
+    return found
 
 
 def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
@@ -209,57 +296,45 @@ def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
 def _configured(
     net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
 ) -> tuple[PartitionedConfig, dict[str, str]]:
-    """The config of the first run, for a net that fits; a note where the net decided on it."""
+    """The config of the first run; a note where the net decided on it.
+
+    A copy of the net is run and differentiated on a few examples, so that one that cannot be
+    partitioned is refused.
+    """
     kind = ReleasedConfig if form == "released" else PartitionedConfig
     chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
-    given = GivenNet(partial(_itself, net))
-    config = given_config(kind, chosen, net=given)
+    chosen["net"] = GivenNet(net.train)
+    config = parse(kind, chosen)
     if config.defaults == "seed":
         raise ConfigError(
             "`defaults` = `seed`: a net that was built elsewhere cannot be drawn again from the "
             "seed. Use `initial`."
         )
-    x = torch.as_tensor(task.train.inputs[:PROBE])
-    _check_net(net, x, task, num_held=config.num_extractor_layers)
-    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
-        return config, {}
-    try:
-        parts = Partitioned(
-            copied(net).cpu(),
-            proportions=config.parameter_proportions or config.proportions,
-            seed=seed,
-            scheme="node",
-            num_held=config.num_extractor_layers,
-            example=x[:1],
-        )
-        check_mixable(parts, x)
-    except Exception as error:  # whatever somebody else's forward raises
-        return config, {"note": f"single weights are dealt out: {error}"}
-    return given_config(kind, {**chosen, "scheme": "node", "mixed": True}, net=given), {}
-
-
-def _check_net(net: nn.Module, x: Tensor, task: Task, *, num_held: int) -> None:
-    """Run and differentiate a copy on a few examples: refuse a net that cannot be partitioned."""
     if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ConfigError(f"{type(net).__name__}: `fit` trains in one process. Use `net.module`.")
+    x, num_held = torch.as_tensor(task.train.inputs[:PROBE]), config.num_extractor_layers
     trial = copied(net).cpu()
     try:
         check_logits(trial, x, task.num_outputs, are_classes=task.num_classes > 0)
         check_lent(trial, x, list(roles_of(trial, num_held=num_held)))
         with seeding.isolated(0, "probe"):
-            trial.train()(x).sum().backward()
+            copied(trial).train()(x).sum().backward()
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
             f"{type(net).__name__} cannot be trained on inputs {tuple(x.shape)}: "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def _itself(net: nn.Module) -> nn.Module:
-    """The net, by a function that can be pickled."""
-    return net
+    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
+        return config, {}
+    shares = config.parameter_proportions or config.proportions
+    dealt: dict[str, Any] = {"scheme": "node", "num_held": num_held, "example": x[:1]}
+    try:
+        check_mixable(Partitioned(trial, proportions=shares, seed=seed, **dealt), x)
+    except Exception as error:
+        return config, {"note": f"single weights are dealt out: {error}"}
+    return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
 
 
 def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) -> None:
@@ -273,15 +348,6 @@ def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) ->
         raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
 
 
-def _values(hypers: Hypers) -> dict[str, float]:
-    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
-
-
-def _with_unit(hyper: str, text: str, place: str) -> str:
-    unit = schema.lookup(f"hyper/{hyper}").unit
-    return text + place.format(unit) if unit else text
-
-
 def _ordinary(
     config: PartitionedConfig, net: nn.Module, found: Mapping[str, float]
 ) -> PartitionedConfig:
@@ -291,24 +357,20 @@ def _ordinary(
         "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
         "hypers": config.hypers.at(found),
         "proportions": (1.0,),
+        "net": GivenNet(net.train),
     }
-    return given_config(PartitionedConfig, fields, net=GivenNet(partial(_itself, net)))
+    return parse(PartitionedConfig, fields)
 
 
 def _used(config: PartitionedConfig) -> dict[str, Any]:
-    names = type(config).model_fields.keys() - {"net", "method", "train_on"}
-    return {name: getattr(config, name) for name in type(config).model_fields if name in names}
+    used = [n for n in type(config).model_fields if n not in {"net", "method", "train_on"}]
+    return {name: getattr(config, name) for name in used}
 
 
-def _restore_dropout(
-    net: nn.Module, learner: PartitionedLearner, found: Mapping[str, float]
-) -> None:
-    """Put ordinary dropout layers where slots took their places."""
-    slots = surgery.find(net, DropoutSlot)
-    if not slots or learner.hypers.acts_at_slots():
-        return
+def _values(hypers: Hypers) -> dict[str, float]:
+    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
 
-    def dropout(_: str, slot: DropoutSlot) -> nn.Module:
-        return nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p))
 
-    surgery.replace(net, DropoutSlot, dropout, expected=len(slots))
+def _with_unit(hyper: str, text: str, place: str) -> str:
+    unit = schema.lookup(f"hyper/{hyper}").unit
+    return text + place.format(unit) if unit else text

@@ -31,7 +31,7 @@ def check(
         variants: `search.load_variants` of the first draw; read here when not given.
 
     Raises:
-        ConfigError: An arm cannot run, with its name, the reason and the cure.
+        ConfigError: An arm cannot run, with its name, the reason and what to do.
         DataError: Data of one's own cannot be learnt from.
 
     Example:
@@ -46,10 +46,11 @@ def check(
     for arm in search.arms:
         if arm.has_variants:
             _check_variants(arm, search.metric, variants)
-    if task is None and _brings_something(search):
-        task = search.load_data(draw=search.data_draws()[0])
     if task is None:
-        return
+        has_own_data = search.data is not None and search.data.is_own
+        if not has_own_data and not any(arm.packed > 1 or _has_own(arm) for arm in search.arms):
+            return
+        task = search.load_data(draw=search.data_draws()[0])
     for arm in search.arms:
         if arm.config.needs_data:
             _check_task(arm, task)
@@ -57,8 +58,6 @@ def check(
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
             _try_pack(arm, task, seed=search.seeds_of(arm)[0])
-        if _has_own_hypers(arm):
-            _drawn(arm).try_hypers(task)
 
 
 def _drawn(arm: Arm) -> Any:
@@ -96,21 +95,15 @@ def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None
         )
 
 
-def _brings_something(search: Search) -> bool:
-    """Whether there is anything that only a look at the data can judge."""
-    has_own = any(
-        own_nets(arm.config) or _has_own_hypers(arm) or arm.packed > 1 for arm in search.arms
-    )
-    return has_own or (search.data is not None and search.data.is_own)
-
-
-def _has_own_hypers(arm: Arm) -> bool:
-    return isinstance(arm.config, SupervisedConfig) and bool(arm.config.hypers.own)
+def _has_own(arm: Arm) -> bool:
+    hypers = arm.config.hypers.own if isinstance(arm.config, SupervisedConfig) else {}
+    return bool(hypers or own_nets(arm.config))
 
 
 def _check_task(arm: Arm, task: Task) -> None:
+    config = _drawn(arm) if _has_own(arm) else arm.config
     try:
-        arm.config.check_task(task)
+        config.check_task(task)
     except ConfigError as error:
         raise ConfigError(f"arm `{arm.name}` cannot learn from `{task.name}`: {error}") from error
 
@@ -127,17 +120,13 @@ def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
     config = _drawn(arm)
     nets = ", ".join(f"`{net.name}`" for net in own_nets(config))
-    where = (
-        f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} with "
-        f"{task.num_outputs} outputs"
-    )
     try:
         check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
         config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
-    except TunepartsError as error:
-        raise ConfigError(f"{where}: {error}") from error
     except Exception as error:  # whatever somebody else's code raises
+        reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
         raise ConfigError(
-            f"{where}: {type(error).__name__}: {error}. Change the net, or give the arm another "
-            "method."
+            f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} "
+            f"with {task.num_outputs} outputs: "
+            f"{error if isinstance(error, TunepartsError) else reason}"
         ) from error

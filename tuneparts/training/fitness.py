@@ -16,19 +16,12 @@ from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models import NETS, nets_in
+from tuneparts.models.survey import PROBE
 from tuneparts.training.hyper.config import HypersConfig, check_images
-
-_PROBE = 8
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
-    """Refuse every target but classes.
-
-    Args:
-        config: of the method or the part of it that cannot have another target.
-        task: what is to be learnt.
-        reason: why it cannot.
-    """
+    """Refuse every target but classes, for a reason of the method or of a part of it."""
     if not isinstance(task.target, Classes):
         name = getattr(config, "method", type(config).__name__)
         raise ConfigError(
@@ -37,8 +30,14 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
         )
 
 
-def check_hypers(hypers: HypersConfig, task: Task) -> None:
-    """Refuse hypers that mean nothing for the inputs or the target of a task."""
+def check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
+    """Refuse hypers that mean nothing for a task, and call those of one's own on two examples.
+
+    Args:
+        hypers: of a method.
+        task: the data.
+        learnable: whether the method learns those that are not frozen.
+    """
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(
@@ -56,49 +55,39 @@ def check_hypers(hypers: HypersConfig, task: Task) -> None:
             "`temperature` divides the logits of classes, but the target is "
             f"`{target.kind}`. Remove it."
         )
+    for name, hyper in hypers.own.items():
+        _try_hyper(name, hyper, task, learnable=learnable and name not in hypers.frozen)
 
 
-def try_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
-    """Build every hyper, and call those of one's own on two examples.
-
-    Args:
-        hypers: of a method.
-        task: the data.
-        learnable: whether the method learns those that are not frozen.
-
-    Raises:
-        ConfigError: A hyper fails, starts where it cannot be learnt, or gives a wrong shape.
-    """
-    for name, hyper in hypers.parts.items():
-        place = hyper.place()
-        check_images(name, hyper, task.in_shape)
-        if hyper.needs_classes and not task.num_classes:
-            raise ConfigError(
-                f"`{name}` acts on the logits of classes, but the target of this data is "
-                f"`{task.target.kind}`. Leave `{name}` out."
-            )
-        num_slots, num_tensors = _counted(hyper, "slot", 1), _counted(hyper, "tensor", 2)
-        shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
-        try:
-            part = hyper.part(shapes, name=name, learnable=learnable and name not in hypers.frozen)
-            if name not in hypers.own:
-                continue
-            given, wanted = _call(place, shapes, task)
-            found = part(*given)
-        except ConfigError:
-            raise
-        except Exception as error:  # whatever somebody else's hyper raises
-            raise ConfigError(
-                f"the hyper `{name}` acts on {place}, but {type(hyper).__name__} raised "
-                f"{type(error).__name__} for inputs of shape {task.in_shape} and "
-                f"{task.num_outputs} outputs: {error}"
-            ) from error
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        if shape != wanted:
-            raise ConfigError(
-                f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
-                f"`{name}` returned {shape}."
-            )
+def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
+    place = hyper.place()
+    check_images(name, hyper, task.in_shape)
+    if hyper.needs_classes and not task.num_classes:
+        raise ConfigError(
+            f"`{name}` acts on the logits of classes, but the target of this data is "
+            f"`{task.target.kind}`. Leave `{name}` out."
+        )
+    num_slots, num_tensors = _counted(hyper, "slot", 1), _counted(hyper, "tensor", 2)
+    shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
+    try:
+        part = hyper.part(shapes, name=name, learnable=learnable)
+        given = _call(place, shapes, task)
+        found = part(*given)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever somebody else's hyper raises
+        raise ConfigError(
+            f"the hyper `{name}` acts on {place}, but {type(hyper).__name__} raised "
+            f"{type(error).__name__} for inputs of shape {task.in_shape} and "
+            f"{task.num_outputs} outputs: {error}"
+        ) from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    wanted = () if place == "weights" else tuple(given[0].shape)
+    if shape != wanted:
+        raise ConfigError(
+            f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
+            f"`{name}` returned {shape}."
+        )
 
 
 def _counted(hyper: Hyper, each: Each, default: int) -> int:
@@ -107,18 +96,15 @@ def _counted(hyper: Hyper, each: Each, default: int) -> int:
     return max((len(value) for value in values if isinstance(value, tuple)), default=default)
 
 
-def _call(place: Place, shapes: Shapes, task: Task) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """What a hyper is called with for two examples, and the shape that it returns."""
-    generator = torch.Generator().manual_seed(0)
-    inputs, outputs_BK = torch.zeros(2, *shapes.in_shape), torch.zeros(2, task.num_outputs)
-    weights = [torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)]
-    losses = torch.zeros(2), outputs_BK, torch.as_tensor(task.train.labels[:2])
-    calls: dict[Place, tuple[tuple[Any, ...], tuple[int, ...]]] = {
-        "inputs": ((inputs, generator), tuple(inputs.shape)),
-        "activations": ((torch.zeros(2, 3), 0, generator), (2, 3)),
-        "outputs": ((outputs_BK,), tuple(outputs_BK.shape)),
-        "loss": (losses, (2,)),
-        "weights": ((weights,), ()),
+def _call(place: Place, shapes: Shapes, task: Task) -> tuple[Any, ...]:
+    """What a hyper is called with for two examples; it returns the like of the first of these."""
+    generator, outputs_BK = torch.Generator().manual_seed(0), torch.zeros(2, task.num_outputs)
+    calls: dict[Place, tuple[Any, ...]] = {
+        "inputs": (torch.zeros(2, *shapes.in_shape), generator),
+        "activations": (torch.zeros(2, 3), 0, generator),
+        "outputs": (outputs_BK,),
+        "loss": (torch.zeros(2), outputs_BK, torch.as_tensor(task.train.labels[:2])),
+        "weights": ([torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)],),
     }
     return calls[place]
 
@@ -145,7 +131,7 @@ def check_target(task: Task) -> None:
     if target.kind in Target.known and target.kind != "own_loss":
         return
     name = f"`{getattr(target, 'function', target.kind)}`"
-    y = torch.as_tensor(task.train.labels[:_PROBE].copy())
+    y = torch.as_tensor(task.train.labels[:PROBE].copy())
     outputs_BK = torch.zeros(len(y), task.num_outputs, requires_grad=True)
 
     def tried(function: Callable[..., Any], outputs_BK: Tensor) -> Any:

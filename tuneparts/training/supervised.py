@@ -50,16 +50,12 @@ class SupervisedConfig(MethodConfig):
     def pack_key(self) -> str:
         return lane_key(self)
 
-    def try_hypers(self, task: Task) -> None:
-        """Build and call the hypers once, so that a wrong one is refused in the driver."""
-        fitness.try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
-
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())
 
     def check_task(self, task: Task) -> None:
         super().check_task(task)
-        fitness.check_hypers(self.hypers, task)
+        fitness.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
 
 class SupervisedLearner(LoopLearner, parts=("hypers",)):
@@ -72,8 +68,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
     ) -> None:
         super().__init__(config, context)
         task = context.task
-        if config.hypers.own:
-            config.try_hypers(task)
         with seeding.isolated(context.seed, "init"):
             net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
         self.hypers: Hypers = config.hypers.build(
