@@ -463,10 +463,10 @@ def test_the_final_module_is_an_ordinary_net_that_a_code_file_loads_into(
     x = torch.from_numpy(task.test.inputs[:9].copy())
     expected = module(x)
     path = tmp_path / "net.code"
-    codefile.write(path, learner.net, learner.coverage.names)
+    path.write_bytes(codefile.encode(learner.net, learner.gaussians.names))
     with torch.no_grad():
         for parameter in module.body.net.parameters():
             parameter.zero_()
     assert not torch.equal(module(x), expected)
-    codefile.read(path, module.body.net)
+    codefile.load_into(module.body.net, str(path))
     assert torch.equal(module(x), expected)
