@@ -1,6 +1,6 @@
 """Compress a net of one's own: train it, let its weights take few values, and load the file.
 
-Run it by `python examples/compress_a_net.py`, with a width such as 128 for a larger net. The net has
+Run it by `python examples/compress_a_net.py`, with a width such as 128 for a larger net. It has
 attention, and two layers that share one weight; both are compressed, and the tie survives. Its norm
 stays in float and is named. Beside it stand what one would do without: float16 and int8.
 """
