@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
-from tuneparts.models.heads import bumped, bumped_units, is_own_output
 from tuneparts.models.layers import Bias
 from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import NORMS, Role, nested_labels, random_labels
 
 _Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NUM_BUMPED = 16
+"""Units of a layer, about, that are moved to see whether they are outputs."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,8 @@ class _Probe:
         widths = {name: len(self._weighted[name].get_parameter("weight")) for name in names}
         names = [name for name in names if widths[name] == usual.shape[1]]
         for name in names:
-            units = bumped_units(widths[name])
-            if all(is_own_output(self._outputs((name, unit)) - usual, unit) for unit in units):
+            units = range(0, widths[name], max(1, widths[name] // _NUM_BUMPED))
+            if all(_is_own_output(self._outputs((name, unit)) - usual, unit) for unit in units):
                 found.add(name)
         is_last = bool(names) and names[-1] == list(widths)[-1]
         return found or (set(names[-1:]) if is_last else set())
@@ -181,7 +182,10 @@ class _Probe:
 
         def move(_: nn.Module, __: Any, out: Tensor) -> Tensor:
             assert bump is not None
-            return bumped(out, self._weighted[bump[0]], bump[1])
+            axis = out.dim() - 1 if isinstance(self._weighted[bump[0]], nn.Linear) else 1
+            moved = out.clone()
+            moved.select(axis, bump[1]).mul_(1.5).add_(0.5)
+            return moved
 
         handles = [self._weighted[bump[0]].register_forward_hook(move)] if bump else []
         try:
@@ -238,6 +242,20 @@ class _Probe:
             for handle in handles:
                 handle.remove()
         return seen
+
+
+def _is_own_output(change_NK: Tensor, unit: int) -> bool:
+    """Whether moving a unit moved the output of its number, and all others by one amount.
+
+    The amount is zero, or what a log-softmax subtracts. A single output has no others to tell.
+    """
+    if change_NK.shape[1] == 1:
+        return False
+    others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
+    common = others.mean(1, keepdim=True)
+    size = change_NK.abs().max()
+    moved = (change_NK[:, unit] - common[:, 0]).abs().max()
+    return bool(moved > 1e-6 * (1 + size)) and bool((others - common).abs().max() <= 1e-5 * size)
 
 
 def _weighted_layers(
