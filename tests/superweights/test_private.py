@@ -37,7 +37,8 @@ def test_the_budget_counts_layers_that_cannot_share():
 
 
 def test_a_budget_that_private_layers_exceed_is_refused_by_their_names():
-    with pytest.raises(ConfigError, match=r"of 300 also counts 3248 .*: `lstm.weight_hh_l0` of member 0"):
+    message = r"of 300 also counts 3248 .*: `lstm.weight_hh_l0` of member 0"
+    with pytest.raises(ConfigError, match=message):
         fit(Recurrent, TOKENS, LABELS, budget=300, **SETTINGS)
 
 
