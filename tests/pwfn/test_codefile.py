@@ -1,4 +1,4 @@
-"""How small a net is, its file, and weights from wherever they are."""
+"""How small a net is, and its file."""
 
 import copy
 from pathlib import Path
@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tuneparts import torchvision_door
-from tuneparts.errors import CheckpointError, ConfigError, DataMissingError
-from tuneparts.pwfn import codefile, pretraining
-from tuneparts.pwfn.codefile import load_into, measure, torchvision_net
+from tuneparts.errors import CheckpointError
+from tuneparts.pwfn import codefile
+from tuneparts.pwfn.codefile import load, measure
 from tuneparts.pwfn.gaussian import cover
-from tuneparts.training import checkpoint
 
 
 class Everything(nn.Module):
@@ -54,7 +52,7 @@ def test_a_file_loads_bit_for_bit_whatever_the_number_of_values(
             parameter.copy_(
                 values[torch.arange(parameter.numel()).view(parameter.shape) % num_values]
             )
-    load_into(other, str(written(net, tmp_path / "net.npz")))
+    load(written(net, tmp_path / "net.npz"), other)
     assert other.two.weight is other.one.weight
     for name, value in net.state_dict().items():
         assert torch.equal(other.state_dict()[name], value), name
@@ -67,7 +65,7 @@ def test_indices_may_need_more_than_two_bytes(tmp_path: Path) -> None:
     net, other = nn.Linear(300, 300, bias=False), nn.Linear(300, 300, bias=False)
     with torch.no_grad():
         net.weight.copy_(torch.arange(90_000.0).view(300, 300))
-    load_into(other, str(written(net, tmp_path / "net.npz")))
+    load(written(net, tmp_path / "net.npz"), other)
     assert torch.equal(other.weight, net.weight)
 
 
@@ -94,7 +92,7 @@ def test_measuring_is_counting(values: list[float]) -> None:
     )
 
 
-def test_a_broken_file_is_refused_in_a_sentence_and_the_net_is_unchanged(tmp_path: Path) -> None:
+def test_damage_is_refused_and_leaves_the_net_alone(tmp_path: Path) -> None:
     net, other = Everything(), Everything()
     content = written(net, tmp_path / "net.npz").read_bytes()
     before = copy.deepcopy(other.state_dict())
@@ -105,73 +103,18 @@ def test_a_broken_file_is_refused_in_a_sentence_and_the_net_is_unchanged(tmp_pat
     for wrong in cases:
         (tmp_path / "wrong").write_bytes(wrong)
         with pytest.raises(CheckpointError, match=r"wrong: cannot be read as the weights of a net"):
-            load_into(other, str(tmp_path / "wrong"))
+            load(tmp_path / "wrong", other)
     with pytest.raises(CheckpointError, match=r"nothing: cannot be read .*FileNotFoundError"):
-        load_into(other, str(tmp_path / "nothing"))
+        load(tmp_path / "nothing", other)
     for content_of_torch in ({"epoch": 3}, [1, 2], {"net": {"a": 1}}):
         torch.save(content_of_torch, tmp_path / "other.pt")
         with pytest.raises(CheckpointError, match="holds no tensors by name"):
-            load_into(other, str(tmp_path / "other.pt"))
+            load(tmp_path / "other.pt", other)
     with pytest.raises(CheckpointError, match="Build the net that they are of"):
-        load_into(nn.Linear(2, 2), str(tmp_path / "net.npz"))
+        load(tmp_path / "net.npz", nn.Linear(2, 2))
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
 
 
 def test_bytes_of_a_net_count_a_tied_tensor_once() -> None:
     coded = 4 * (4 * 9 + 4 + 16 * 16 + 2 * 16)
     assert codefile.num_plain_bytes(Everything()) == coded + 4 * 16 + 8 + 2 + 4 + 6
-
-
-FORMS = {
-    "a trial's checkpoint": lambda path, state: checkpoint.save(
-        path, {"learner": {"net": state, "passes": 3}, "seconds": 1.0, "rows": []}
-    ),
-    "a learner's state": lambda path, state: checkpoint.save(path, {"net": state, "passes": 3}),
-    "a state_dict": lambda path, state: torch.save(state, path),
-    "a state_dict under a key": lambda path, state: torch.save({"state_dict": state}, path),
-    "of DataParallel": lambda path, state: torch.save(
-        {f"module.{name}": value for name, value in state.items()}, path
-    ),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_in_which_weights_are_kept(tmp_path: Path, form: str) -> None:
-    trained, fresh, path = Everything(), Everything(), tmp_path / "weights.pt"
-    FORMS[form](path, trained.state_dict())
-    load_into(fresh, str(path))
-    for name, value in trained.state_dict().items():
-        assert torch.equal(fresh.state_dict()[name], value)
-
-
-def test_torchvision_weights_are_read_from_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = torchvision_door.load().models
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.delenv("TUNEPARTS_DATA", raising=False)
-    with pytest.raises(DataMissingError, match=r"Download https://.*squeezenet1_1"):
-        torchvision_net("torchvision:squeezenet1_1")
-    with pytest.raises(ConfigError, match="`torchvision:resnet19`: torchvision has no such net"):
-        torchvision_net("torchvision:resnet19")
-    own = models.get_model("squeezenet1_1", weights=None)
-    file = models.get_model_weights("squeezenet1_1").DEFAULT.url.rpartition("/")[2]
-    monkeypatch.setenv("TUNEPARTS_DATA", str(tmp_path))
-    torch.save(own.state_dict(), tmp_path / file)
-    found = torchvision_net("torchvision:squeezenet1_1")
-    assert torch.equal(found.classifier[1].weight, own.classifier[1].weight)
-
-
-def test_a_state_is_made_once_and_a_damaged_one_anew(tmp_path: Path) -> None:
-    made: list[int] = []
-
-    def make() -> dict[str, float]:
-        made.append(1)
-        return {"loss": 0.5}
-
-    path = tmp_path / "cache" / "state.pt"
-    assert pretraining.shared(path, make) == pretraining.shared(path, make) == {"loss": 0.5}
-    assert len(made) == 1
-    path.write_bytes(path.read_bytes()[:-3])
-    assert pretraining.shared(path, make) == {"loss": 0.5}
-    assert len(made) == 2

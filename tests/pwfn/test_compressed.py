@@ -86,6 +86,40 @@ def test_same_seed_same_net_arrays_or_tensors_and_the_global_generator_is_untouc
     assert first.history == seen == again.history != other.history
 
 
+def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
+    fields = {**SETTINGS, "interval": 10}
+    whole = compress(_net(), _data(), **fields)
+
+    def stop(row):
+        if row["cost/passes"] == 30:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "net.npz"
+    with pytest.raises(KeyboardInterrupt):
+        compress(_net(), _data(), file=file, report=stop, **fields)
+    assert not file.exists()
+    seen = []
+    resumed = compress(_net(), _data(), file=file, report=seen.append, **fields)
+    assert [row["cost/passes"] for row in seen] == [30, 40]
+    assert resumed.history == whole.history
+    assert file.stat().st_size == whole.num_bytes
+    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
+
+
+def test_what_another_call_left_is_not_continued(tmp_path):
+    file = tmp_path / "net.npz"
+    (tmp_path / "net.npz.partial").write_bytes(b"torn")
+    first = compress(_net(), _data(), file=file, **SETTINGS)
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compress(_net(1), _data(), file=file, report=stop, **{**SETTINGS, "interval": 10})
+    again = compress(_net(), _data(), file=file, **SETTINGS)
+    assert again.history == first.history
+
+
 def test_deviations_move_as_far_as_they_should_by_default():
     small = compress(_net(), _data(), **SETTINGS)
     assert small.history[-1]["fixing/exposure"] == pytest.approx(1.0)

@@ -17,33 +17,35 @@ if TYPE_CHECKING:
 
 
 def compress(
-    source: str,
-    *,
-    out: Path,
-    arm: str | None,
-    data: str | None,
-    seed: int,
-    changes: Sequence[str],
-    form: Form = Form.TABLE,
-) -> None:
+    source: str, *, out: Path, arm: str | None, data: str | None, seed: int,
+    changes: Sequence[str], form: Form = Form.TABLE,
+) -> None:  # fmt: skip
     """Compress a net, with a progress bar, and print what it cost."""
     from tuneparts import pwfn
-    from tuneparts.pwfn.codefile import TORCHVISION
+    from tuneparts.data.config import DataConfig
+    from tuneparts.pwfn.codefile import TORCHVISION, torchvision_net
+    from tuneparts.pwfn.config import PwfnConfig
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import available_device
 
     own, of_data = split_changes(changes, "pwfn")
-    is_run = not Path(source).is_file() and not source.startswith(TORCHVISION)
-    if is_run and (data is not None or of_data):
-        raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
-    if not is_run and arm is not None:
-        raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     console = terminal(form)
-    if is_run:
+    if not Path(source).is_file() and not source.startswith(TORCHVISION):
+        if data is not None or of_data:
+            raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
         net, task, note = _of_run(source, arm, own)
         console.print(note, highlight=False)
+    elif arm is not None:
+        raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     else:
-        net, task = _of_weights(source, data or "digits", own, of_data)
+        config = DataConfig(name=data or "digits", num_val=0 if "num_val" in of_data else 100)
+        task = config.replaced(of_data).load()
+        if source.startswith(TORCHVISION):
+            net = torchvision_net(source)
+        else:
+            of_net = {key: own.pop(key) for key in list(own) if key.partition(".")[0] == "net"}
+            net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
+            pwfn.load(source, net)
     keep_freed_memory()
     small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)
     on = "test" if len(task.test) else "validation"
@@ -67,25 +69,7 @@ def compress(
     console.print(f'load it: tuneparts.pwfn.load("{out}", net)', highlight=False)
 
 
-def _of_weights(
-    source: str, data: str, own: dict[str, Any], of_data: dict[str, Any]
-) -> tuple["nn.Module", "Task"]:
-    """The net of a file or of torchvision; fields of the net are taken out of `own`."""
-    from tuneparts.data.config import DataConfig
-    from tuneparts.pwfn import codefile
-    from tuneparts.pwfn.config import PwfnConfig
-
-    config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
-    task = config.replaced(of_data).load()
-    if source.startswith(codefile.TORCHVISION):
-        return codefile.torchvision_net(source), task
-    of_net = {name: own.pop(name) for name in list(own) if name.partition(".")[0] == "net"}
-    net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
-    codefile.load_into(net, source)
-    return net, task
-
-
-def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> tuple["nn.Module", "Task", str]:
+def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
     """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
     from tuneparts.training.supervised import SupervisedLearner
 

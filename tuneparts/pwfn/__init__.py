@@ -4,6 +4,7 @@ One's own net is compressed by `compress(net, (x, y), file="net.npz")` and read 
 `load("net.npz", net)`.
 """
 
-from tuneparts.pwfn.compressed import Compressed, compress, load
+from tuneparts.pwfn.codefile import load
+from tuneparts.pwfn.compressed import Compressed, compress
 
 __all__ = ["Compressed", "compress", "load"]

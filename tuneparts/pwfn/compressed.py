@@ -1,28 +1,29 @@
 """Compression of one's own net with one's own arrays, without a search around it."""
 
-import io
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from tuneparts import atomic, seeding
 from tuneparts.data.device_examples import DeviceExamples
+from tuneparts.data.digest import digest
 from tuneparts.data.given import Arrays, given_examples, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError
+from tuneparts.errors import CheckpointError, ConfigError
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.pwfn import codefile
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.learner import PwfnLearner
-from tuneparts.training.learner import Context
+from tuneparts.training import checkpoint
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.scores import outputs_of
 from tuneparts.training.threads import threads_for
@@ -34,28 +35,23 @@ alpha alone would do nothing on small data."""
 
 @dataclass(frozen=True)
 class Compressed:
-    """A net whose weights have few distinct values, and what that cost."""
+    """A plain net like the given one, whose weights have few distinct values, and what it cost.
+
+    Scores are of the given net (`before`) and of this one (`after`); `entropy` is in bits per
+    covered weight; bytes are of the file and of the same tensors in float; `covered` is the share
+    of parameters that are coded, and `left_out` says why the others are not.
+    """
 
     net: nn.Module
-    """An ordinary net like the one that was given, in evaluation mode."""
     before: Mapping[str, float]
-    """Scores of the net that was given."""
     after: Mapping[str, float]
-    """The same of the compressed net."""
     num_values: int
-    """Distinct values of the covered weights."""
     entropy: float
-    """Bits per covered weight."""
     num_bytes: int
-    """Of the file, whether written or not."""
     num_float_bytes: int
-    """Of the same tensors without coding."""
     covered: float
-    """Share of the net's parameters that are coded."""
     left_out: Mapping[str, str]
-    """Parameters that train along and stay in float: the reason and how many numbers they are."""
     history: list[Mapping[str, float]] = field(repr=False)
-    """What each interval reported."""
 
 
 def compress(
@@ -72,16 +68,14 @@ def compress(
 ) -> Compressed:
     """Train a net on so that its weights take few values, and code them.
 
-    Linear layers, convolutions, embeddings, attention and recurrent layers are covered, and tied
-    weights stay tied.
-
     Args:
         net: from inputs (B, ...) to logits (B, K), trained or not; it is not changed.
         train: inputs (N, ...), scaled as the net wants them, and labels (N,), 0 to K - 1; or a task
             with all data, whose test data are scored if it has any.
         val: the same for scores; training data are scored if None.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
-        file: where to write the compressed net, for `load`.
+        file: where to write the compressed net, for `load`. Until then the state stands beside it
+            (`FILE.partial`), and the same call goes on from there.
         seed: of the batches, the augmentation and the draws of weights.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
@@ -113,38 +107,46 @@ def compress(
     config = _config(deepcopy(net), fields)
     of = next((part for part in (task.test, task.val) if len(part)), task.train)
     before = _scores(net, of, task, at)
+    call = f"{digest(task)} {config.model_dump_json()} {seed}".encode()
+    key = hashlib.sha256(call + checkpoint.to_bytes(net.state_dict())).hexdigest()
+    partial = Path(f"{file}.partial")
+
+    def keep(learner: Learner, rows: Sequence[Mapping[str, float]]) -> None:
+        if file is not None:
+            checkpoint.save(partial, {"key": key, "learner": learner.state_dict(), "rows": rows})
+
     threads = threads_for([net], task.in_shape, config.batch_size, at)
     with threads, seeding.isolated(seed, "given net"):
         learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
-        history = run_through(learner, what="compress", passes=config.passes, report=report)
+        rows = [] if file is None else _kept(partial, key, learner)
+        history = run_through(
+            learner, what="compress", passes=config.passes, report=report, history=rows, keep=keep
+        )
     content = codefile.encode(learner.net, learner.gaussians.names)
     if file is not None:
         atomic.write_bytes(Path(file), content)
-    small = deepcopy(net)
-    small.load_state_dict(codefile.decode(np.load(io.BytesIO(content))))
+        partial.unlink(missing_ok=True)
+    small = deepcopy(net).eval()
+    small.load_state_dict(codefile.decode(content))
     size = codefile.measure(learner.gaussians.means())
     return Compressed(
-        net=small.eval(),
-        before=before,
-        after=_scores(small, of, task, at),
-        num_values=size.num_unique,
-        entropy=size.entropy,
-        num_bytes=len(content),
-        num_float_bytes=codefile.num_plain_bytes(net),
+        net=small, before=before, after=_scores(small, of, task, at), num_values=size.num_unique,
+        entropy=size.entropy, num_bytes=len(content), num_float_bytes=codefile.num_plain_bytes(net),
         covered=len(learner.gaussians.sigma) / sum(p.numel() for p in net.parameters()),
-        left_out=learner.left_out,
-        history=history,
-    )
+        left_out=learner.left_out, history=history,
+    )  # fmt: skip
 
 
-def load(file: Path | str, net: nn.Module) -> nn.Module:
-    """Load a file that `compress` wrote into a net of the same architecture, and return the net.
-
-    Raises:
-        CheckpointError: The file is damaged or of another net, which is not changed.
-    """
-    codefile.load_into(net, str(file))
-    return net
+def _kept(partial: Path, key: str, learner: Learner) -> list[Mapping[str, float]]:
+    """Load what the same call left when it was stopped; return what it had reported."""
+    try:
+        state = checkpoint.load(partial)
+    except CheckpointError:  # none, or torn by a crash of the machine
+        return []
+    if state.get("key") != key:
+        return []
+    learner.load_state_dict(state["learner"])
+    return list(state["rows"])
 
 
 def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:

@@ -226,29 +226,26 @@ def _forget_held(gaussians: nn.Module, _keys: object) -> None:
 
 
 def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str, str]]:
-    """Choose the parameters of a net that become Gaussians, and say why the others do not.
+    """Names of the parameters that become Gaussians; of the others the reason and their number.
 
     Args:
         net: it is not changed.
         x: a few inputs (B, ...), on the net's device, to try it with; it is not tried if None.
 
-    Returns:
-        Names of those that do; names of the others, with the reason and how many numbers they are.
-
     Example:
         >>> cover(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3, bias=False)))
         (['0.weight', '0.bias'], {'1.weight': 'is of a LayerNorm (3)'})
     """
-    owners: dict[int, list[nn.Module]] = {}
+    reasons = {name: "" for name, _ in net.named_parameters()}
+    first = {id(parameter): name for name, parameter in net.named_parameters()}
     for module in net.modules():
-        for own in module.parameters(recurse=False):
-            owners.setdefault(id(own), []).append(module)
-    parameters = dict(net.named_parameters())
-    reasons = {name: _reason(p, owners[id(p)]) for name, p in parameters.items()}
+        for parameter in module.parameters(recurse=False):
+            name = first[id(parameter)]
+            reasons[name] = reasons[name] or _why_in_float(module, parameter)
     names = [name for name, reason in reasons.items() if not reason]
     if x is not None and names:
         reasons |= dict.fromkeys(_read_elsewhere(net, x, names), "is read past its own layer")
-    left_out = {n: f"{why} ({parameters[n].numel()})" for n, why in reasons.items() if why}
+    left_out = {n: f"{why} ({net.get_parameter(n).numel()})" for n, why in reasons.items() if why}
     if len(left_out) == len(reasons):
         listed = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
         raise ConfigError(
@@ -258,24 +255,21 @@ def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str,
     return [name for name in reasons if name not in left_out], left_out
 
 
-def _reason(parameter: nn.Parameter, owners: Sequence[nn.Module]) -> str:
-    """Say why a parameter stays in float; nothing if it is covered."""
-    for module in owners:
-        if not isinstance(module, _COVERED):
-            return f"is of a {type(module).__name__}"
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
-            module.padding_idx is not None or module.max_norm is not None or module.sparse
-        ):
-            return f"is of a {type(module).__name__} with `padding_idx`, `max_norm` or `sparse`"
+def _why_in_float(module: nn.Module, parameter: nn.Parameter) -> str:
+    """Say why a layer's own parameter cannot be covered; nothing if it can."""
+    kind = type(module).__name__
+    if not isinstance(module, _COVERED):
+        return f"is of a {kind}"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
+        module.padding_idx is not None or module.max_norm is not None or module.sparse
+    ):
+        return f"is of a {kind} with `padding_idx`, `max_norm` or `sparse`"
     is_float32 = parameter.dtype == torch.float32
     return "" if is_float32 else f"is {str(parameter.dtype).removeprefix('torch.')}, not float32"
 
 
 def _read_elsewhere(net: nn.Module, x: Tensor, names: Sequence[str]) -> list[str]:
-    """Find the parameters that a net also reads in another way than from the layers that hold them.
-
-    They have a gradient although these layers were lent other tensors.
-    """
+    """Find the parameters that have a gradient although their layers were lent other tensors."""
     net = deepcopy(net).train()
     own = {name: net.get_parameter(name).requires_grad_() for name in names}
     lent = {name: parameter.detach().clone().requires_grad_() for name, parameter in own.items()}

@@ -57,7 +57,7 @@ class PwfnLearner(
                 "Leave it out."
             )
         if config.pretrained is not None:
-            codefile.load_into(self.net, config.pretrained)
+            codefile.load(config.pretrained, self.net)
         probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
         names, self.left_out = cover(self.net, probe)
         self.gaussians = Gaussians(self.net, names)

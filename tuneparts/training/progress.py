@@ -1,6 +1,6 @@
 """Runs a learner to its end where no search does, with a bar on a terminal or in a notebook."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 
@@ -19,6 +19,8 @@ def run_through(
     passes: int,
     report: Report | None = None,
     console: Console | None = None,
+    history: Sequence[Mapping[str, float]] = (),
+    keep: Callable[[Learner, Sequence[Mapping[str, float]]], None] | None = None,
 ) -> list[Mapping[str, float]]:
     """Advance a learner until it has finished, and return what each interval reported.
 
@@ -28,14 +30,18 @@ def run_through(
         passes: the learner's budget.
         report: called with the metrics of each interval, instead of a bar.
         console: where the bar is shown; the standard error of this process if None.
+        history: what the intervals of a learner that goes on have reported before.
+        keep: called with the learner and all reports after each interval but the last.
     """
-    rows: list[Mapping[str, float]] = []
+    rows: list[Mapping[str, float]] = list(history)
     with _bar(console or Console(stderr=True), what, passes, is_wanted=report is None) as move:
         move(learner.passes, "")
         while not learner.finished:
             rows.append(learner.advance())
             if report is not None:
                 report(rows[-1])
+            if keep is not None and not learner.finished:
+                keep(learner, rows)
             loss = rows[-1].get("train/loss")
             move(learner.passes, "" if loss is None else f"loss {loss:.3f}")
     return rows
