@@ -324,7 +324,7 @@ def checkpoints(_: Path) -> Attempt:
     return attempt
 
 
-def code_files(folder: Path) -> Attempt:
+def compressed_nets(folder: Path) -> Attempt:
     net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
     with torch.no_grad():
         for parameter in net[0].parameters():
@@ -452,7 +452,7 @@ def void(_: object) -> None:
 READERS: dict[str, Callable[[Path], Attempt]] = {
     "changes on the command line": changes,
     "checkpoints": checkpoints,
-    "code files": code_files,
+    "compressed nets": compressed_nets,
     "data records": data_records,
     "images": images,
     "journals": journals,

@@ -53,7 +53,8 @@ def compress(
     """Compress a trained net into a file: few distinct weights, in a NumPy archive.
 
     `--set` takes fields of `pwfn` (`--set passes=2000`), of the data (`--set data.pool=2`) and, for
-    a file of weights, of the net that they are of (`--set net=resnet18`).
+    a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
+    goes on where it was.
     """
     from tuneparts.cli import compress as verb
     from tuneparts.cli.output import Form
