@@ -36,14 +36,15 @@ class Units:
     """Partition of each output unit, uint8 (O,)."""
     is_silent: bool
     """Whether masked input units are zero by themselves, whatever the weights."""
+    groups: int
+    """Of a convolution: input and output units are connected within a group only."""
 
 
+@dataclass(frozen=True)
 class Wiring:
     """The units around every linear and convolutional layer of a net."""
 
-    def __init__(self, layers: Mapping[str, Units], groups: Mapping[str, int]) -> None:
-        self.layers = dict(layers)
-        self._groups = dict(groups)
+    layers: dict[str, Units]
 
     @classmethod
     def probe(
@@ -68,37 +69,30 @@ class Wiring:
             seed: draws the labels.
         """
         weighted, held = _weighted_layers(net, roles)
-        probe = _Probe(net, weighted, {}, example, seed)
-        called = probe.run(level=None, with_biases=False)
+        probe = _Probe(net, weighted, example, seed)
+        called = probe.run(level=1, with_biases=False)  # nothing is masked without labels
         outputs = probe.output_layers(list(called))
-        out_labels: dict[str, Tensor] = {}
         for name in called:
             width = weighted[name].weight.shape[0]
-            is_hidden = name not in outputs and name not in held
-            out_labels[name] = (
-                random_labels(
-                    width,
-                    proportions,
-                    generator=seeding.torch_generator(seed, "assign", "units", width),
-                )
-                if is_hidden
-                else torch.ones(width, dtype=torch.uint8)
-            )
-        probe = _Probe(net, weighted, out_labels, example, seed)
+            labels_O = torch.ones(width, dtype=torch.uint8)
+            if name not in outputs and name not in held:
+                generator = seeding.torch_generator(seed, "assign", "units", width)
+                labels_O = random_labels(width, proportions, generator=generator)
+            probe.out_labels[name] = labels_O
         num_levels = len(proportions)
         quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
         loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
         has_norms = any(isinstance(module, NORMS) for module in net.modules())
         layers = {}
-        for name, labels_O in out_labels.items():
+        for name, labels_O in probe.out_labels.items():
             active_SI = torch.stack([seen[name] for seen in quiet])
             first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
             beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
             # A norm may silence a unit by chance, so nothing behind one counts as silent.
             leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
-            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks))
-        groups = {name: int(getattr(weighted[name], "groups", 1)) for name in layers}
-        return cls(layers, groups)
+            groups = getattr(weighted[name], "groups", 1)
+            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
+        return cls(layers)
 
     def labels_of(self, name: str, shape: torch.Size) -> Tensor:
         """Partition of each entry of a weight or bias, uint8, in its shape.
@@ -111,17 +105,8 @@ class Wiring:
         units = self.layers[layer_name]
         if kind == "bias":
             return units.out_labels.clone()
-        num_groups = self._groups[layer_name]
-        labels_OI = torch.cat(
-            [
-                nested_labels(in_labels, out_labels)
-                for in_labels, out_labels in zip(
-                    units.in_labels.chunk(num_groups),
-                    units.out_labels.chunk(num_groups),
-                    strict=True,
-                )
-            ]
-        )
+        ends = units.in_labels.chunk(units.groups), units.out_labels.chunk(units.groups)
+        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
         spatial = [1] * (len(shape) - 2)
         return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
 
@@ -130,15 +115,12 @@ class _Probe:
     """Runs a net at random positive weights and sees which units reach which layer."""
 
     def __init__(
-        self,
-        net: nn.Module,
-        weighted: Mapping[str, nn.Module],
-        out_labels: Mapping[str, Tensor],
-        example: Tensor,
-        seed: int,
+        self, net: nn.Module, weighted: Mapping[str, Any], example: Tensor, seed: int
     ) -> None:
         generator = seeding.torch_generator(seed, "probe")
-        self._net, self._weighted, self._out_labels = net, weighted, out_labels
+        self._net, self._weighted = net, weighted
+        self.out_labels: dict[str, Tensor] = {}
+        """Partition of each output unit by layer; units of later levels are masked."""
 
         def positive(like: Tensor) -> Tensor:
             drawn = torch.rand(like.shape, generator=generator) + 0.5
@@ -165,83 +147,64 @@ class _Probe:
         Args:
             names: of the layers that run, in order.
         """
-        found = set()
-        usual = self._outputs()
-        widths = {name: len(self._weighted[name].get_parameter("weight")) for name in names}
-        names = [name for name in names if widths[name] == usual.shape[1]]
-        for name in names:
-            units = range(0, widths[name], max(1, widths[name] // _NUM_BUMPED))
-            if all(_is_own_output(self._outputs((name, unit)) - usual, unit) for unit in units):
-                found.add(name)
-        is_last = bool(names) and names[-1] == list(widths)[-1]
-        return found or (set(names[-1:]) if is_last else set())
-
-    @torch.no_grad()
-    def _outputs(self, bump: tuple[str, int] | None = None) -> Tensor:
-        """Outputs (N, K) of the net, with one unit of one layer moved."""
-
-        def move(_: nn.Module, __: Any, out: Tensor) -> Tensor:
-            assert bump is not None
-            axis = out.dim() - 1 if isinstance(self._weighted[bump[0]], nn.Linear) else 1
-            moved = out.clone()
-            moved.select(axis, bump[1]).mul_(1.5).add_(0.5)
-            return moved
-
-        handles = [self._weighted[bump[0]].register_forward_hook(move)] if bump else []
-        try:
-            found = reweighted(self._net, self._tensors[True]).eval()(self._x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        if not isinstance(found, Tensor) or found.dim() != 2:
+        usual = self._call({})
+        if not isinstance(usual, Tensor) or usual.dim() != 2:
             raise ConfigError(
                 "the node scheme looks for the layers that make the outputs (B, K), but the net "
-                f"returns {type(found).__name__}. Let it return one tensor of that shape."
+                f"returns {type(usual).__name__}. Let it return one tensor of that shape."
             )
-        return found
+        width = usual.shape[1]
+        wide = [n for n in names if len(self._weighted[n].weight) == width]
 
-    @torch.no_grad()
-    def run(self, *, level: int | None, with_biases: bool) -> dict[str, Tensor]:
+        def is_output(name: str, unit: int) -> bool:
+            def move(layer: nn.Module, _: Any, out: Tensor) -> Tensor:
+                moved = out.clone()
+                moved.select(_unit_axis(layer, out), unit).mul_(1.5).add_(0.5)
+                return moved
+
+            return _is_own_output(self._call({name: move}) - usual, unit)
+
+        units = range(0, width, max(1, width // _NUM_BUMPED))
+        found = {name for name in wide if all(is_output(name, unit) for unit in units)}
+        return found or set(wide[-1:]) & set(names[-1:])
+
+    def run(self, *, level: int, with_biases: bool) -> dict[str, Tensor]:
         """Units (I,) that are not zero, by layer, in the order in which the layers run."""
         seen: dict[str, Tensor] = {}
 
-        def look(name: str, layer: nn.Module) -> Any:
-            def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        def look(name: str) -> Any:
+            def hook(layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
                 if name in seen:
                     raise ConfigError(
                         f"the node scheme needs layers that run once per pass, but `{name}` "
                         f"({type(layer).__name__}) runs again. Use the random scheme."
                     )
                 x = inputs[0]
-                axis = x.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                axis = _unit_axis(layer, x)
                 seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
-
-            return hook
-
-        def mask(name: str, layer: nn.Module) -> Any:
-            def hook(_: nn.Module, __: Any, out: Tensor) -> Tensor:
-                if level is None:
+                if not self.out_labels:
                     return out
-                axis = out.dim() - 1 if isinstance(layer, nn.Linear) else 1
-                hidden = (self._out_labels[name] > level).nonzero().view(-1)
+                hidden = (self.out_labels[name] > level).nonzero().view(-1)
                 return out.index_fill(axis, hidden.to(out.device), 0.0)
 
             return hook
 
-        handles = [
-            handle
-            for name, layer in self._weighted.items()
-            for handle in (
-                layer.register_forward_pre_hook(look(name, layer)),
-                layer.register_forward_hook(mask(name, layer)),
-            )
-        ]
+        self._call({name: look(name) for name in self._weighted}, with_biases=with_biases)
+        return seen
+
+    @torch.no_grad()
+    def _call(self, hooks: Mapping[str, Any], *, with_biases: bool = True) -> Any:
+        """Outputs (N, K) of the net, with forward hooks by layer."""
+        handles = [self._weighted[n].register_forward_hook(hook) for n, hook in hooks.items()]
         try:
-            reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
+            return reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
         finally:
             for handle in handles:
                 handle.remove()
-        return seen
+
+
+def _unit_axis(layer: nn.Module, x: Tensor) -> int:
+    return x.dim() - 1 if isinstance(layer, nn.Linear) else 1
 
 
 def _is_own_output(change_NK: Tensor, unit: int) -> bool:

@@ -46,8 +46,9 @@ def measure(values_N: Tensor) -> Compressibility:
     values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
     is_zero = values == 0
     shares = [kept.double() / kept.sum() for kept in (counts, counts[~is_zero])]
-    entropies = [float(abs((share * share.log2()).sum())) for share in shares]
-    return Compressibility(len(values), *entropies, counts[is_zero].sum().item() / len(values_N))
+    entropy, nonzero = (float(abs((share * share.log2()).sum())) for share in shares)
+    zeros = counts[is_zero].sum().item() / len(values_N)
+    return Compressibility(len(values), entropy, nonzero, zeros)
 
 
 def num_plain_bytes(net: nn.Module) -> int:
@@ -148,7 +149,7 @@ def _downloaded(source: Path | str) -> Path:
     data_dir = settings.current().data_dir
     folders = [Path(torch.hub.get_dir()) / "checkpoints"]
     folders += [] if data_dir is None else [data_dir, data_dir / "weights"]
-    files = [one.url.rpartition("/")[2] for one in (weights.DEFAULT, *weights)]
+    files = [str(one.url).rpartition("/")[2] for one in (weights.DEFAULT, *weights)]
     for path in (folder / file for file in files for folder in folders):
         if path.is_file():
             return path
