@@ -38,28 +38,28 @@ HOMES = {
 
 
 SIZES = {
-    "all": (59860, 424, 1307),
+    "all": (58480, 418, 1282),
     "api": (1676, 8, 25),
     "augment": (1998, 20, 42),
     "baselines": (1833, 10, 36),
     "bench": (3843, 24, 82),
-    "cli": (3658, 34, 103),
+    "cli": (3618, 34, 102),
     "data": (3522, 30, 76),
     "ensembles": (1074, 8, 28),
     "executors": (2780, 20, 59),
     "federated": (1124, 8, 28),
     "journal": (629, 5, 21),
-    "models": (2173, 23, 61),
+    "models": (1951, 22, 57),
     "partition": (3426, 16, 49),
-    "pwfn": (3443, 17, 70),
+    "pwfn": (2720, 14, 57),
     "ray": (506, 3, 4),
     "reports": (6743, 45, 151),
     "search": (7362, 52, 147),
-    "superweights": (2676, 15, 67),
+    "superweights": (2411, 14, 63),
     "testing": (812, 5, 15),
     "top": (2968, 24, 91),
     "tracking": (2689, 13, 53),
-    "training": (4925, 44, 99),
+    "training": (4795, 43, 96),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tuneparts import Arm, PartitionedConfig, StandardConfig, executors, pwfn
+from tuneparts import Arm, PartitionedConfig, PwfnConfig, StandardConfig, executors, pwfn
 from tuneparts.cli.main import app
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import CheckpointError, ConfigError
@@ -24,7 +24,7 @@ def net() -> torch.nn.Module:
 
 def test_a_state_dict_becomes_a_file(tmp_path: Path) -> None:
     torch.save(net().state_dict(), tmp_path / "weights.pt")
-    out = tmp_path / "net.code"
+    out = tmp_path / "net.npz"
     arguments = ["compress", str(tmp_path / "weights.pt"), "--out", str(out), *SETTINGS]
     arguments += ["--set", "data.num_train=100"]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "120"}, catch_exceptions=False)
@@ -42,7 +42,7 @@ def test_a_state_dict_becomes_a_file(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     torch.save(net().state_dict(), tmp_path / "weights.pt")
     runner = CliRunner()
-    out = ["--out", str(tmp_path / "net.code")]
+    out = ["--out", str(tmp_path / "net.npz")]
     with pytest.raises(ConfigError, match="a run brings its own data"):
         runner.invoke(
             app, ["compress", "rotated_digits", "--data", "mnist", *out], catch_exceptions=False
@@ -56,23 +56,24 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, null_search: Callable[..., Search]
 ) -> runs.Run:
-    """A finished run of a plain arm and a partitioned one."""
+    """A finished run of a plain arm, a partitioned one and one that fixed its weights."""
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
     fields = {"passes": 8, "interval": 8, "batch_size": 10, "net": DigitsCnn()}
     search = null_search(
         Arm(name="plain", config=StandardConfig(**fields)),
         Arm(name="partitioned", config=PartitionedConfig(**fields)),
+        Arm(name="pwfn", config=PwfnConfig(**fields)),
     )
     made = runs.create(tmp_path / "results", search, command="", storage=None)
     executors.execute(search, folder=made.folder, executor="local", workers=1)
     return made
 
 
-@pytest.mark.parametrize("arm", ["plain", "partitioned"])
+@pytest.mark.parametrize("arm", ["plain", "partitioned", "pwfn"])
 def test_the_net_of_an_arm_of_a_finished_run_becomes_a_file(
     run: runs.Run, tmp_path: Path, arm: str
 ) -> None:
-    out = tmp_path / "net.code"
+    out = tmp_path / "net.npz"
     arguments = ["compress", run.name, "--arm", arm, "--out", str(out), *SETTINGS[:4]]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0
@@ -83,6 +84,6 @@ def test_the_net_of_an_arm_of_a_finished_run_becomes_a_file(
 
 def test_a_checkpoint_without_a_plain_net_points_to_its_run(run: runs.Run, tmp_path: Path) -> None:
     (file,) = (run.folder / "trials" / "partitioned").rglob("*.pt")
-    arguments = ["compress", str(file), "--out", str(tmp_path / "net.code"), *SETTINGS]
+    arguments = ["compress", str(file), "--out", str(tmp_path / "net.npz"), *SETTINGS]
     with pytest.raises(CheckpointError, match="`tuneparts compress RUN --arm ARM --out FILE`"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)

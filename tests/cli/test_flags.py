@@ -179,10 +179,10 @@ SCALES = ("smoke", "cpu")
 
 def test_a_net_is_compressed_for_programs(folder: Path) -> None:
     torch.save(DigitsCnn().build((1, 8, 8), 10).state_dict(), folder / "weights.pt")
-    words = ["compress", "weights.pt", "--out", "net.code", "--data", "digits", "--seed", "3"]
+    words = ["compress", "weights.pt", "--out", "net.npz", "--data", "digits", "--seed", "3"]
     for change in ("net=digits_cnn", "passes=8", "interval=4", "data.num_train=100"):
         words += ["--set", change]
     found = json.loads(invoke(*words, "--json"))
-    (folder / "net.code").unlink()
+    (folder / "net.npz").unlink()
     assert table(invoke(*words, "--csv"))
-    assert str((folder / "net.code").stat().st_size) in str(found)
+    assert str((folder / "net.npz").stat().st_size) in str(found)

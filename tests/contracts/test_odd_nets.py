@@ -289,7 +289,7 @@ def _used(net: nn.Module) -> set[str]:
 def test_compress(odd, tmp_path):
     net, (x, y) = _built(odd), _data()
     start = copy.deepcopy(net.state_dict())
-    file = tmp_path / "net.code"
+    file = tmp_path / "net.npz"
     small = pwfn.compress(net, (x, y), (x, y), file=file, pretrain=0.5, **SETTINGS)
 
     assert small.left_out.keys() == odd.uncoded.keys()

@@ -13,4 +13,5 @@ def test_the_file_loads_into_a_new_net_and_the_norm_is_named(capsys):
     assert "in float: norm.weight is of a LayerNorm (32)" in out
     assert set(small.left_out) == {"norm.weight", "norm.bias"}
     assert small.num_bytes < small.num_float_bytes / 2
-    assert small.after["accuracy"] > 0.3 > small.before["accuracy"]
+    assert small.after["accuracy"] > 0.3
+    assert "int8: " in out

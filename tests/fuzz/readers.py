@@ -4,7 +4,6 @@ A factory makes the good input once, and returns what one attempt does: break it
 """
 
 import asyncio
-import copy
 import hashlib
 import io
 import json
@@ -325,35 +324,26 @@ def checkpoints(_: Path) -> Attempt:
     return attempt
 
 
-def code_files(_: Path) -> Attempt:
+def compressed_nets(folder: Path) -> Attempt:
     net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
-    nn.init.normal_(net[0].weight, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in net[0].parameters():
-            parameter.copy_((parameter * 2).round())
-    content = codefile.encode(net, ["0.weight", "0.bias"])
-    body = content[content.index(b"\n") + 33 :]
-    length = int.from_bytes(body[:4], "little")
-    header = json.loads(body[4 : 4 + length])
-    plain = copy.deepcopy(net)
-
-    def weights() -> bytes:
-        return b"".join(value.numpy().tobytes() for value in plain.state_dict().values())
+            parameter.copy_((torch.arange(parameter.numel()) % 5).view(parameter.shape))
+    content, path = codefile.encode(net, ["0.weight", "0.bias"]), folder / "net.npz"
+    with np.load(io.BytesIO(content)) as arrays:
+        good = dict(arrays)
+    layout = json.loads(good["layout"].item())
 
     def attempt(rng: random.Random) -> None:
-        kind = rng.randrange(3)
-        if kind == 0:
-            wrong = mutated_bytes(rng, body)
-        elif kind == 1:  # past the header, where the codes lie
-            wrong = body[: 4 + length] + mutated_bytes(rng, body[4 + length :])
+        if rng.randrange(2):
+            path.write_bytes(mutated_bytes(rng, content))
         else:
-            text = text_of(mutated_tree(rng, header)).encode()
-            wrong = len(text).to_bytes(4, "little") + text + body[4 + length :]
-        before = weights()
+            np.savez(path, **good | {"layout": np.array(text_of(mutated_tree(rng, layout)))})
+        before = [value.clone() for value in net.state_dict().values()]
         try:
-            codefile.decode(reseal(content, wrong), plain)
+            codefile.load(path, net)
         except CheckpointError:
-            assert weights() == before
+            assert all(map(torch.equal, before, net.state_dict().values()))
             raise
 
     return attempt
@@ -448,7 +438,7 @@ def void(_: object) -> None:
 READERS: dict[str, Callable[[Path], Attempt]] = {
     "changes on the command line": changes,
     "checkpoints": checkpoints,
-    "code files": code_files,
+    "compressed nets": compressed_nets,
     "data records": data_records,
     "images": images,
     "journals": journals,

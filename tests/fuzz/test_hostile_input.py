@@ -26,7 +26,7 @@ LONGEST = 10.0
 CASES = {
     "changes on the command line": 8_000,
     "checkpoints": 14_000,
-    "code files": 10_000,
+    "compressed nets": 10_000,
     "data records": 3_000,
     "images": 7_000,
     "journals": 14_000,

@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from tuneparts.pwfn import sigma
-from tuneparts.pwfn.coverage import cover
-from tuneparts.pwfn.gaussian import Gaussians
+from tuneparts.pwfn.gaussian import Gaussians, cover
 
 
 @pytest.fixture
@@ -31,6 +30,6 @@ def x_BCHW() -> torch.Tensor:
 @pytest.fixture
 def gaussians(net: nn.Sequential) -> Gaussians:
     """Over all layers of `net` but its norm, with small deviations."""
-    made = Gaussians(net, cover(net).names)
+    made = Gaussians(net, cover(net)[0])
     sigma.initialise(made, 0.02)
     return made

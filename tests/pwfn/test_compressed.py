@@ -61,7 +61,7 @@ def test_scores_are_those_of_the_plain_nets_on_validation_data():
 
 
 def test_the_file_loads_bit_for_bit(tmp_path):
-    file = tmp_path / "new" / "net.code"
+    file = tmp_path / "new" / "net.npz"
     small = compress(_net(), _data(), file=file, **SETTINGS)
     assert file.stat().st_size == small.num_bytes
     other = _net(seed=1)
@@ -71,7 +71,7 @@ def test_the_file_loads_bit_for_bit(tmp_path):
     wrong = nn.Sequential(nn.Linear(6, 3))
     with pytest.raises(CheckpointError, match="Build the net"):
         load(file, wrong)
-    with pytest.raises(CheckpointError, match="no codebook can be read"):
+    with pytest.raises(CheckpointError, match="nothing: cannot be read"):
         load(tmp_path / "nothing", other)
 
 
@@ -94,7 +94,7 @@ def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
         if row["cost/passes"] == 30:
             raise KeyboardInterrupt
 
-    file = tmp_path / "net.code"
+    file = tmp_path / "net.npz"
     with pytest.raises(KeyboardInterrupt):
         compress(_net(), _data(), file=file, report=stop, **fields)
     assert not file.exists()
@@ -103,12 +103,12 @@ def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
     assert [row["cost/passes"] for row in seen] == [30, 40]
     assert resumed.history == whole.history
     assert file.stat().st_size == whole.num_bytes
-    assert [path.name for path in tmp_path.iterdir()] == ["net.code"]
+    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
 
 
 def test_what_another_call_left_is_not_continued(tmp_path):
-    file = tmp_path / "net.code"
-    (tmp_path / "net.code.partial").write_bytes(b"torn")
+    file = tmp_path / "net.npz"
+    (tmp_path / "net.npz.partial").write_bytes(b"torn")
     first = compress(_net(), _data(), file=file, **SETTINGS)
 
     def stop(row):
@@ -140,11 +140,11 @@ def test_without_pretraining_all_passes_go_to_fixing():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"pretrained": "x.pt"}, "takes no `pretrained`"),
-        ({"hypers": {"temperature": 2.0}}, "takes no `hypers`"),
-        ({"ensemble": 4}, "takes no `ensemble`"),
-        ({"quantiser": {"kind": "free"}}, "one codebook for all weights"),
-        ({"quantiser": {"kind": "uniform"}, "fractions": (1.0,)}, "one codebook"),
+        ({"pretrained": "x.pt"}, "`pretrained`: not a setting"),
+        ({"hypers": {"temperature": 2.0}}, "`hypers`: not a setting"),
+        ({"ensemble": 4}, "`ensemble`: not a setting"),
+        ({"quantiser": {"kind": "free"}}, "`free`: makes no codebook"),
+        ({"quantiser": {"kind": "uniform"}, "fractions": (1.0,)}, "makes no codebook"),
         ({"pases": 4}, "Did you mean `passes`"),
         ({"fractions": (0.5, 0.4)}, "fractions rise"),
     ],
@@ -176,8 +176,6 @@ def test_a_net_without_a_layer_to_cover_is_refused_with_the_reasons():
     assert compress(nn.Linear(6, 3), _data(), **SETTINGS).covered == 1
     with pytest.raises(ConfigError, match="Float and Double"):
         compress(nn.Sequential(nn.Linear(6, 3)).double(), _data())
-    with pytest.raises(ConfigError, match=r"`0.weight` is not initialised"):
-        compress(nn.Sequential(nn.LazyLinear(3)), _data())
 
 
 def test_given_nets_stand_in_configs_of_any_method():
@@ -199,38 +197,14 @@ def test_frozen_weights_do_not_train_and_are_still_coded():
     assert (small.net[0].weight - net[0].weight).abs().max() < 0.3
 
 
-def test_a_net_whose_parameters_are_all_frozen_is_refused_before_training():
-    with pytest.raises(ConfigError, match=r"all parameters .* frozen \(6, such as `0.weight`\)"):
-        compress(_net().requires_grad_(False), _data(), **SETTINGS)
-
-
-class _Noted(nn.Module):
-    """A linear layer beside a buffer of NaN."""
-
-    def __init__(self, *, is_read, persistent):
-        super().__init__()
-        self.layer, self.is_read = nn.Linear(6, 3), is_read
-        self.register_buffer("note", torch.full((2,), torch.nan), persistent=persistent)
-
-    def forward(self, x):
-        return self.layer(x) + self.note.sum() if self.is_read else self.layer(x)
-
-
-@pytest.mark.parametrize("is_read", [False, True])
-def test_nan_in_a_buffer_is_refused_by_name_before_training(tmp_path, is_read):
-    seen = []
-    with pytest.raises(ConfigError, match="its `note` holds some"):
-        compress(
-            _Noted(is_read=is_read, persistent=True), _data(),
-            file=tmp_path / "net.code", report=seen.append, **SETTINGS,
-        )  # fmt: skip
-    assert not seen
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_net_that_makes_nan_is_refused_as_such():
-    with pytest.raises(ConfigError, match="_Noted makes NaN of the first 8"):
-        compress(_Noted(is_read=True, persistent=False), _data(), **SETTINGS)
+def test_two_parameters_with_one_memory_are_refused():
+    net = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3))
+    net[1].weight.data = net[0].weight.data
+    with pytest.raises(ConfigError, match="two parameters share their memory"):
+        compress(net, _data(), **SETTINGS)
+    net[1].weight = net[0].weight
+    small = compress(net, _data(), **SETTINGS)
+    assert small.net[1].weight is small.net[0].weight
 
 
 def _images(num=40):
@@ -248,7 +222,7 @@ def _channels_last():
 
 
 def test_weights_in_another_memory_format_go_in_and_keep_it(tmp_path):
-    net, (x, y), file = _channels_last(), _images(), tmp_path / "net.code"
+    net, (x, y), file = _channels_last(), _images(), tmp_path / "net.npz"
     small = compress(net, (x, y), file=file, **SETTINGS)
     strides = [p.stride() for p in net.parameters()]
     assert not net[0].weight.is_contiguous()
@@ -268,7 +242,7 @@ def _transformer():
 def test_a_vision_transformer_of_torchvision_goes_in_and_comes_back_from_its_file(tmp_path):
     x = torch.randn(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     y = (x.mean(dim=(2, 3))).argmax(dim=1)
-    file = tmp_path / "transformer.code"
+    file = tmp_path / "transformer.npz"
     small = compress(_transformer(), (x, y), file=file, **SETTINGS)
     attention = "encoder.layers.encoder_layer_0.self_attention.in_proj_weight"
     values = small.net.get_parameter(attention).unique()

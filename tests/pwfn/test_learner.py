@@ -462,11 +462,11 @@ def test_the_final_module_is_an_ordinary_net_that_a_code_file_loads_into(
     assert not any("sigma" in name or "fixed" in name for name in module.state_dict())
     x = torch.from_numpy(task.test.inputs[:9].copy())
     expected = module(x)
-    path = tmp_path / "net.code"
-    codefile.write(path, learner.net, learner.coverage.names)
+    path = tmp_path / "net.npz"
+    path.write_bytes(codefile.encode(learner.net, learner.gaussians.names))
     with torch.no_grad():
         for parameter in module.body.net.parameters():
             parameter.zero_()
     assert not torch.equal(module(x), expected)
-    codefile.read(path, module.body.net)
+    codefile.load(path, module.body.net)
     assert torch.equal(module(x), expected)

@@ -1,7 +1,6 @@
 """`tuneparts compress`: a trained net in, a small file out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,54 +14,41 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tuneparts.data.task import Task
-    from tuneparts.pwfn import Compressed
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A net, the data that it is compressed on, and what to say about it."""
-
-    net: "nn.Module"
-    task: "Task"
-    fields: dict[str, Any]
-    note: str = ""
 
 
 def compress(
-    source: str,
-    *,
-    out: Path,
-    arm: str | None,
-    data: str | None,
-    seed: int,
-    changes: Sequence[str],
-    form: Form = Form.TABLE,
-) -> None:
+    source: str, *, out: Path, arm: str | None, data: str | None, seed: int,
+    changes: Sequence[str], form: Form = Form.TABLE,
+) -> None:  # fmt: skip
     """Compress a net, with a progress bar, and print what it cost."""
-    from tuneparts.pwfn.compressed import compress_on
+    from tuneparts import pwfn
+    from tuneparts.data.config import DataConfig
+    from tuneparts.pwfn.codefile import TORCHVISION, torchvision_net
+    from tuneparts.pwfn.config import PwfnConfig
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import available_device
 
-    found = _found(source, arm=arm, data=data, changes=changes)
+    own, of_data = split_changes(changes, "pwfn")
     console = terminal(form)
-    if found.note:
-        console.print(found.note, highlight=False)
+    if not Path(source).is_file() and not source.startswith(TORCHVISION):
+        if data is not None or of_data:
+            raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
+        net, task, note = _of_run(source, arm, own)
+        console.print(note, highlight=False)
+    elif arm is not None:
+        raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
+    else:
+        config = DataConfig(name=data or "digits", num_val=0 if "num_val" in of_data else 100)
+        task = config.replaced(of_data).load()
+        if source.startswith(TORCHVISION):
+            net = torchvision_net(source)
+        else:
+            of_net = {key: own.pop(key) for key in list(own) if key.partition(".")[0] == "net"}
+            net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
+            pwfn.load(source, net)
     keep_freed_memory()
-    small = compress_on(
-        found.task, found.net, file=out, seed=seed, device=available_device(), **found.fields
-    )
-    made = table(small, on="test" if len(found.task.test) else "validation")
-    if form is not Form.TABLE:
-        write(form, "rows", records(made), file=str(out), left_out=small.left_out)
-        return
-    show(console, made)
-    for name, reason in small.left_out.items():
-        console.print(f"in float: {name} {reason}", highlight=False)
-    console.print(f'load it: tuneparts.pwfn.load("{out}", net)', highlight=False)
-
-
-def table(small: "Compressed", *, on: str) -> Table:
-    """What the net was, and what it is now."""
+    small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)
+    on = "test" if len(task.test) else "validation"
     rows = [
         [f"{name} on {on} data", f"{value:.4f}", f"{small.after[name]:.4f}"]
         for name, value in small.before.items()
@@ -73,53 +59,27 @@ def table(small: "Compressed", *, on: str) -> Table:
         ["bits per covered weight", "32", f"{small.entropy:.2f}"],
         ["share of weights covered", "", f"{small.covered:.4f}"],
     ]
-    return Table.of_rows(["what", "before", "after"], rows, numbers=["before", "after"])
+    made = Table.of_rows(["what", "before", "after"], rows, numbers=["before", "after"])
+    if form is not Form.TABLE:
+        write(form, "rows", records(made), file=str(out), left_out=small.left_out)
+        return
+    show(console, made)
+    for name, reason in small.left_out.items():
+        console.print(f"in float: {name} {reason}", highlight=False)
+    console.print(f'load it: tuneparts.pwfn.load("{out}", net)', highlight=False)
 
 
-def _found(source: str, *, arm: str | None, data: str | None, changes: Sequence[str]) -> _Source:
-    from tuneparts.pwfn.pretrained import TORCHVISION, load_into, torchvision_net
-
-    own, of_data = split_changes(changes, "pwfn")
-    is_file = Path(source).is_file()
-    if not is_file and not source.startswith(TORCHVISION):
-        if data is not None or of_data:
-            raise ConfigError(
-                f"a run brings its own data, but got other data for `{source}`. Leave them out, or "
-                "give a checkpoint file."
-            )
-        return _of_run(source, arm, own)
-    if arm is not None:
-        raise ConfigError(f"only a run has arms, but `{source}` is a file or a net. Leave it out.")
-    task = _loaded(data or "digits", of_data)
-    if not is_file:
-        return _Source(torchvision_net(source), task, own)
-    from tuneparts.pwfn.config import PwfnConfig
-
-    of_net = {name: own.pop(name) for name in list(own) if name.partition(".")[0] == "net"}
-    net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
-    load_into(net, source)
-    return _Source(net, task, own)
-
-
-def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> _Source:
+def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
+    """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
     from tuneparts.training.supervised import SupervisedLearner
 
     results = api.load(name)
     trial = results.selected_trial(results.best_arm() if arm is None else arm)
     learner = results.learner(trial)
     if not isinstance(learner, SupervisedLearner):
-        raise ConfigError(
-            f"one net is compressed, but {trial} has none or several. Take another arm by `--arm`."
-        )
+        raise ConfigError(f"{trial}: has no single net. Take another arm by `--arm`.")
     note = f"the net of {redaction.redact(str(trial))}"
     if learner.config.hypers != type(learner.config.hypers)():
         note += "; its hypers act around it and are not part of the file"
-    fields: dict[str, Any] = {"batch_size": learner.config.batch_size} | own
-    return _Source(learner.trained_net(), learner.context.task, fields, note)
-
-
-def _loaded(data: str, changes: dict[str, Any]) -> "Task":
-    from tuneparts.data.config import DataConfig
-
-    config = DataConfig(name=data, num_val=0 if "num_val" in changes else 100)
-    return config.replaced(changes).load()
+    own.setdefault("batch_size", learner.config.batch_size)
+    return learner.trained_net(), learner.context.task, note

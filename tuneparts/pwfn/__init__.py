@@ -1,9 +1,10 @@
 """Weights as Gaussians, fixed by rounds on powers of two (Subia-Waud & Dasmahapatra 2023).
 
-One's own net is compressed by `compress(net, (x, y), file="net.code")` and read back by
-`load("net.code", net)`.
+One's own net is compressed by `compress(net, (x, y), file="net.npz")` and read back by
+`load("net.npz", net)`.
 """
 
-from tuneparts.pwfn.compressed import Compressed, compress, load
+from tuneparts.pwfn.codefile import load
+from tuneparts.pwfn.compressed import Compressed, compress
 
 __all__ = ["Compressed", "compress", "load"]

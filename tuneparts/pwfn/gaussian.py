@@ -11,17 +11,26 @@ S draws, K classes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from tuneparts import seeding
+from tuneparts.errors import ConfigError
+
 FLOOR = 2.0**-30
 """Smallest standard deviation that a weight is drawn with."""
 BLOCK = 1 << 16
 """Numbers that are worked on at a time on a CPU, so that they stay in its cache."""
+
+_COVERED = (
+    nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd, nn.Embedding, nn.EmbeddingBag,
+    nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase,
+)  # fmt: skip
+"""Layers that multiply, whose own parameters are covered; others stay in float, as in the paper."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +223,59 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def _forget_held(gaussians: nn.Module, _keys: object) -> None:
     assert isinstance(gaussians, Gaussians)
     gaussians._held = None
+
+
+def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str, str]]:
+    """Names of the parameters that become Gaussians; of the others the reason and their number.
+
+    Args:
+        net: it is not changed.
+        x: a few inputs (B, ...), on the net's device, to try it with; it is not tried if None.
+
+    Example:
+        >>> cover(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3, bias=False)))
+        (['0.weight', '0.bias'], {'1.weight': 'is of a LayerNorm (3)'})
+    """
+    reasons = {name: "" for name, _ in net.named_parameters()}
+    first = {id(parameter): name for name, parameter in net.named_parameters()}
+    for module in net.modules():
+        for parameter in module.parameters(recurse=False):
+            name = first[id(parameter)]
+            reasons[name] = reasons[name] or _why_in_float(module, parameter)
+    names = [name for name, reason in reasons.items() if not reason]
+    if x is not None and names:
+        reasons |= dict.fromkeys(_read_elsewhere(net, x, names), "is read past its own layer")
+    left_out = {n: f"{why} ({net.get_parameter(n).numel()})" for n, why in reasons.items() if why}
+    if len(left_out) == len(reasons):
+        listed = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
+        raise ConfigError(
+            f"{type(net).__name__} has no layer that can be compressed (linear, convolution, "
+            f"embedding, attention, recurrent): {listed or 'it has no parameters'}."
+        )
+    return [name for name in reasons if name not in left_out], left_out
+
+
+def _why_in_float(module: nn.Module, parameter: nn.Parameter) -> str:
+    """Say why a layer's own parameter cannot be covered; nothing if it can."""
+    kind = type(module).__name__
+    if not isinstance(module, _COVERED):
+        return f"is of a {kind}"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
+        module.padding_idx is not None or module.max_norm is not None or module.sparse
+    ):
+        return f"is of a {kind} with `padding_idx`, `max_norm` or `sparse`"
+    is_float32 = parameter.dtype == torch.float32
+    return "" if is_float32 else f"is {str(parameter.dtype).removeprefix('torch.')}, not float32"
+
+
+def _read_elsewhere(net: nn.Module, x: Tensor, names: Sequence[str]) -> list[str]:
+    """Find the parameters that have a gradient although their layers were lent other tensors."""
+    net = deepcopy(net).train()
+    own = {name: net.get_parameter(name).requires_grad_() for name in names}
+    lent = {name: parameter.detach().clone().requires_grad_() for name, parameter in own.items()}
+    with seeding.isolated(0, "probe"):
+        torch.autograd.backward(Lent(net, lent)(x).sum())
+    return [name for name, parameter in own.items() if parameter.grad is not None]
 
 
 class Lent(nn.Module):

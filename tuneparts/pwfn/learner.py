@@ -18,11 +18,10 @@ from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.errors import ConfigError
 from tuneparts.models.survey import PROBE
-from tuneparts.pwfn import codefile, fixing, pretrained, pretraining
+from tuneparts.pwfn import codefile, fixing, pretraining
 from tuneparts.pwfn import sigma as deviations
 from tuneparts.pwfn.config import PwfnConfig
-from tuneparts.pwfn.coverage import cover
-from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, ensemble_logits
+from tuneparts.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, cover, ensemble_logits
 from tuneparts.pwfn.quantisers import Channels, Free, Uniform, channels_of
 from tuneparts.pwfn.threshold import Clustering
 from tuneparts.training import passes
@@ -58,12 +57,10 @@ class PwfnLearner(
                 "Leave it out."
             )
         if config.pretrained is not None:
-            pretrained.load_into(self.net, config.pretrained)
+            codefile.load(config.pretrained, self.net)
         probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
-        codefile.check_buffers(self.net)
-        self.coverage = cover(self.net, probe)
-        codefile.check(self.net, self.coverage.names)
-        self.gaussians = Gaussians(self.net, self.coverage.names)
+        names, self.left_out = cover(self.net, probe)
+        self.gaussians = Gaussians(self.net, names)
         self.rounds = config.rounds()
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
@@ -131,12 +128,12 @@ class PwfnLearner(
         if isinstance(quantiser, Free):
             return float(codefile.num_plain_bytes(self.net))
         if not isinstance(quantiser, Uniform):
-            return float(len(codefile.encode(self.net, self.coverage.names)))
+            return float(len(codefile.encode(self.net, self.gaussians.names)))
         coded = deepcopy(self.net)
-        same = Gaussians(coded, self.coverage.names)
+        same = Gaussians(coded, self.gaussians.names)
         same.write(self._stored(), same.sigma, same.fixed)
         scales = 4 * len(self._channels.is_bias_G)
-        return float(len(codefile.encode(coded, self.coverage.names)) + scales)
+        return float(len(codefile.encode(coded, self.gaussians.names)) + scales)
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Return the table of means against deviations at the start and at the end."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,26 +18,16 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.models.given import GivenNet, given_config
-from tuneparts.models.heads import head_layers
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.models.survey import PROBE, check_logits, copied, takeable
+from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.superweights.allocation import ShortBudgetError
 from tuneparts.superweights.clusters import Layer, layers_of
 from tuneparts.superweights.learner import SuperweightsConfig, SuperweightsLearner
-from tuneparts.superweights.picture import sharing_figure, sharing_table
-from tuneparts.superweights.private import left_for_templates, named, unshared_weights
+from tuneparts.superweights.private import unshared_weights, with_unshared
 from tuneparts.training.learner import Context
-from tuneparts.training.members.anytime import Anytime
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.threads import threads_for
-
-if TYPE_CHECKING:  # imported where a table or a figure is made
-    import pandas as pd
-    import plotly.graph_objects as go
-
-Nets = Sequence[nn.Module] | Callable[[], nn.Module]
-"""The members, or a function that builds one."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +43,7 @@ class Sizes:
     plain: int
     """Of the same members without sharing."""
     unshared: int = 0
-    """Of `private`, the weights of layers that cannot share, which the budget counts; norms,
-    biases and heads are private too, and outside the budget."""
+    """Of `private`, the weights of layers that cannot share."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +70,7 @@ class FittedEnsemble:
     ) -> Tensor:
         """Log of the members' mean probabilities, or their mean for real values: (B, K).
 
-        With a limit the members are asked in their order for as long as there is room; the first
-        one always is. `anytime` chooses the members by validation data instead.
+        With a limit, members predict in their order while there is room; the first one always does.
 
         Args:
             inputs: as in `fit`.
@@ -92,78 +80,36 @@ class FittedEnsemble:
                 would have to end within it.
         """
         if members is not None and members < 1:
-            raise ConfigError(
-                f"at least one member must predict, but `members` is {members}. Leave it out to "
-                f"ask all {len(self.members)}."
-            )
-        x = self._given(inputs)
-        start, slowest = time.perf_counter(), 0.0
-        outputs: list[Tensor] = []
-        spent = 0
+            raise ConfigError(f"`members` is {members}: must be at least 1. Leave it out for all.")
+        x = torch.as_tensor(given_inputs(inputs), device=next(self.members[0].parameters()).device)
+        start, slowest, spent = time.perf_counter(), 0.0, 0
+        predicted: list[Tensor] = []
         for net, cost in zip(self.members[:members], self.flops, strict=False):
             begun = time.perf_counter()
             is_late = milliseconds is not None and begun - start + slowest > milliseconds / 1000
-            if outputs and (is_late or (flops is not None and spent + cost > flops)):
+            if predicted and (is_late or (flops is not None and spent + cost > flops)):
                 break
-            outputs.append(net(x).cpu() if milliseconds is not None else net(x))
+            predicted.append(net(x).cpu() if milliseconds is not None else net(x))
             spent += cost
             slowest = max(slowest, time.perf_counter() - begun)
-        return self.learner.target.combined(torch.stack(outputs))
-
-    def anytime(self, inputs: Arrays, labels: Arrays) -> Anytime:
-        """The subsets of members that are worth their cost, judged on validation data.
-
-        Args:
-            inputs: examples that were not trained on.
-            labels: their labels.
-        """
-        target = self.learner.target
-        y = torch.as_tensor(given_examples(inputs, labels, target).labels, device=self.device)
-        return Anytime(self.members, target, self.flops, self._given(inputs), y)
-
-    def plan(self) -> "pd.DataFrame":
-        """Who shares what: a row for each layer of each member.
-
-        Layers with one `cluster` draw from the same `templates`; those with the same
-        `coefficients` have the very same weight where their shapes meet. Layers that share nothing
-        have a `reason` instead. `shape` and `weights` are those of the layer by itself, without
-        its biases.
-        """
-        return sharing_table(self.learner.model.bank, self.private, self.members)
-
-    def plot(self) -> "go.Figure":
-        """The plan as a figure: members down, layers across, a colour for each cluster."""
-        return sharing_figure(self.plan())
+        return self.learner.target.combined(torch.stack(predicted))
 
     def export(self, folder: str | Path) -> list[Path]:
         """Write the weights of each member, for `load_state_dict` of the net that was given."""
-        home = Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
-        paths = [home / f"member_{number}.pt" for number in range(len(self.members))]
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        paths = [Path(folder) / f"member_{number}.pt" for number in range(len(self.members))]
         for path, net in zip(paths, self.members, strict=True):
             torch.save(net.state_dict(), path)
         return paths
-
-    def member(self, number: int) -> nn.Module:
-        """A copy of one member, to train on or to keep by itself."""
-        return deepcopy(self.members[number])
 
     @property
     def flops(self) -> list[int]:
         """Operations of each member for one example."""
         return self.learner.model.member_flops()
 
-    @property
-    def device(self) -> torch.device:
-        """Where the members are."""
-        return next(self.members[0].parameters()).device
-
-    def _given(self, inputs: Arrays) -> Tensor:
-        return torch.as_tensor(given_inputs(inputs), device=self.device)
-
 
 def fit(
-    nets: Nets,
+    nets: Sequence[nn.Module] | Callable[[], nn.Module],
     inputs: Arrays,
     labels: Arrays,
     *,
@@ -177,13 +123,9 @@ def fit(
 ) -> FittedEnsemble:
     """Train an ensemble whose convolution and linear weights are shared templates.
 
-    Shared weights start anew from the templates, whatever the nets held. Heads, norms, biases and
-    layers that cannot share stay private, start as they are, and are named in the result.
-
-    The budget bounds the weights of all templates, and of layers that cannot share, such as an LSTM
-    or an embedding, in all members together; they are in `sizes.templates` and `sizes.unshared`.
-    Norms, biases, heads and the coefficients of templates are outside the budget, as in the paper,
-    and so are layers that are frozen.
+    Shared weights start anew, whatever the nets held. Norms, biases, the head (of the layers with
+    a unit for each output the one that is called last) and layers that cannot share, such as an
+    embedding, stay private, start as they are, and are named in the result.
 
     Args:
         nets: modules of one or several architectures, from inputs (B, ...) to logits (B, K), which
@@ -191,8 +133,9 @@ def fit(
         inputs: float images (N, C, H, W) or vectors (N, D), scaled as the nets want them.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
-        budget: weights of templates and of layers that cannot share. If None, templates have as
-            many weights as the largest member's shared layers, whatever else there is;
+        budget: weights of templates, and of layers that cannot share, in all members together.
+            Norms, biases, heads, coefficients and what is frozen are outside it, as in the paper.
+            If None, templates have as many weights as the largest member's shared layers;
             `allocation={"budget": ...}` bounds templates alone.
         members: number of members, for a function.
         seed: of templates, the function's initialisation, batches and augmentation.
@@ -206,30 +149,26 @@ def fit(
         >>> def build():
         ...     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
         >>> ensemble = fit(build, x, y, members=3, budget=64, passes=30, batch_size=20)
-        >>> ensemble.sizes.templates, ensemble.sizes.plain
-        (64, 342)
-        >>> ensemble.predict(x).shape
-        torch.Size([40, 2])
-
-        Embeddings cannot share. The 2 x 40 weights of two members leave 64 for templates:
-
-        >>> tokens = torch.arange(120).view(40, 3) % 10
-        >>> def read():
-        ...     return nn.Sequential(
-        ...         nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 5), nn.Linear(5, 2)
-        ...     )
-        >>> ensemble = fit(read, tokens, y, members=2, budget=144, passes=30, batch_size=20)
-        >>> ensemble.sizes.unshared, ensemble.sizes.templates
-        (80, 60)
+        >>> ensemble.sizes.templates, ensemble.predict(x).shape
+        (64, torch.Size([40, 2]))
     """
     own, home = _nets(nets, members, seed)
     aim = target_from(target)
     task = given_task(given_examples(inputs, labels, aim), target=aim)
-    surveys = [_survey(net, number, task) for number, net in enumerate(own)]
-    unshared = [found.unshared for found in surveys]
+    found = [_shareable(net, number, task) for number, net in enumerate(own)]
+    unshared = [sizes for *_, sizes in found]
+    total = sum(sum(sizes.values()) for sizes in unshared)
+    allocation = {"when_short": "merge", **dict(fields.pop("allocation", {}))}
+    if budget is not None:
+        if allocation.get("budget") is not None:
+            raise ConfigError("`budget`: is given in `allocation` as well. Leave one out.")
+        is_positive = isinstance(budget, Real) and budget > 0  # else it is refused by the config
+        if is_positive and budget <= total:
+            raise ConfigError(with_unshared("Templates have no room.", budget, unshared))
+        allocation["budget"] = budget - total if is_positive else budget
     config = given_config(
         SuperweightsConfig,
-        _with_budget(fields, budget, unshared),
+        {**fields, "allocation": allocation},
         members=tuple(GivenNet(partial(deepcopy, net)) for net in own),
     )
     at = torch.device(device or home)
@@ -237,28 +176,23 @@ def fit(
     with threads, seeding.isolated(seed, "given nets"):
         context = Context(task=task, seed=seed, device=at)
         try:
-            learner = _GivenLearner(config, context, [found.layers for found in surveys])
+            learner = _GivenLearner(config, context, [shared for shared, *_ in found])
         except ShortBudgetError as error:
-            raise _with_unshared(error, budget, unshared) from None
+            if budget is None or not total:
+                raise
+            raise ConfigError(with_unshared(str(error), budget, unshared)) from None
         history = run_through(learner, what="superweights", passes=config.passes, report=report)
-    trained = tuple(_with_state(net, learner.model.plain(m)) for m, net in enumerate(own))
+    for member, net in enumerate(own):  # which have their parameters in the order that was given
+        net.to(at).eval().load_state_dict(learner.model.plain(member).state_dict())
     shared = count_parameters(learner.model.bank)
     sizes = Sizes(
         templates=learner.model.bank.plan.num_weights,
         shared=shared,
         private=count_parameters(learner.model) - shared,
         plain=sum(count_parameters(net) for net in own),
-        unshared=sum(sum(sizes.values()) for sizes in unshared),
+        unshared=total,
     )
-    private = tuple(found.left_out for found in surveys)
-    return FittedEnsemble(trained, sizes, private, history, learner)
-
-
-def _with_state(net: nn.Module, trained: nn.Module) -> nn.Module:
-    """Copy a net as it was given, its parameters in their order, with weights that were trained."""
-    copy = deepcopy(net).to(next(trained.parameters()).device)
-    copy.load_state_dict(trained.state_dict())
-    return copy.eval()
+    return FittedEnsemble(tuple(own), sizes, tuple(why for _, why, _ in found), history, learner)
 
 
 class _GivenLearner(SuperweightsLearner):
@@ -274,107 +208,42 @@ class _GivenLearner(SuperweightsLearner):
         return layers_of(net, member, self._shared[member])
 
 
-def _nets(nets: Nets, members: int | None, seed: int) -> tuple[list[nn.Module], torch.device]:
+def _nets(nets: Any, members: int | None, seed: int) -> tuple[list[nn.Module], torch.device]:
     """Copy or build the members on the CPU; also the device that the first one came from."""
-    if isinstance(nets, nn.Module):
-        raise ConfigError(
-            "an ensemble is made of several nets, or of a function that builds one, but got one "
-            f"{type(nets).__name__}. Pass a list of nets."
-        )
-    if callable(nets):
-        if members is None or members < 1:
-            raise ConfigError(
-                f"a function must be called for at least one member, but `members` is {members}. "
-                "Say how many."
-            )
-        given = []
-        for number in range(members):
+    given: list[nn.Module] = list(nets) if isinstance(nets, Sequence) else []
+    if callable(nets) and not isinstance(nets, nn.Module):
+        for number in range(members or 0):
             with seeding.isolated(seed, "init", "given", number):
                 given.append(nets())
-    else:
-        given = list(nets)
-        if not given or members not in {None, len(given)}:
-            raise ConfigError(
-                f"each net of a list is one member, but got {len(given)} nets and `members` "
-                f"{members}. Leave `members` out, or pass a function."
-            )
-    for net in given:
-        if not isinstance(net, nn.Module):
-            raise ConfigError(f"members are torch modules, but got a {type(net).__name__}.")
+    are_nets = given and all(isinstance(net, nn.Module) for net in given)
+    if not are_nets or members not in {None, len(given)}:
+        raise ConfigError(
+            f"`members` is {members}, of {len(given)} nets: give a list of torch modules, or a "
+            "function that builds one and how many members there are."
+        )
     home = next((p.device for p in given[0].parameters()), torch.device("cpu"))
     return [copied(net).cpu() for net in given], home
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What is known of a net before it is a member."""
-
-    layers: tuple[str, ...]
-    """Layers that share, in the order of their calls."""
-    left_out: dict[str, str]
-    """Any other layer, or parameter outside layers: the reason."""
-    unshared: dict[str, int]
-    """Sizes of the weights that the budget counts, from `unshared_weights`."""
-
-
-def _survey(net: nn.Module, number: int, task: Task) -> _Found:
-    """Find the layers of a member that can share weights: all that can be lent, but heads."""
+def _shareable(
+    net: nn.Module, number: int, task: Task
+) -> tuple[list[str], dict[str, str], dict[str, int]]:
+    """Find the layers that share, as they are called; why others do not; what the budget counts."""
     x = torch.as_tensor(task.train.inputs[:PROBE])
     check_logits(net, x, task.num_outputs, are_classes=task.num_classes > 0)
+    width = outputs(copied(net), x, training=False).shape[1]
     found = takeable(net, x, reweighted, ("weight",))
-    frozen = [name for name in found.layers if not _weight(net, name).requires_grad]
-    left_out = found.left_out | dict.fromkeys(frozen, "does not require gradients")
-    heads = head_layers(net, x)
-    reason = "is the head" if len(heads) == 1 else f"is one of {len(heads)} heads"
-    left_out |= {name: reason for name in found.layers if name in heads and name not in frozen}
-    shared = tuple(name for name in found.layers if name not in {*heads, *frozen})
+    weights = {name: net.get_parameter(f"{name}.weight") for name in found.layers}
+    head = [name for name, weight in weights.items() if len(weight) == width][-1:]
+    frozen = [name for name, weight in weights.items() if not weight.requires_grad]
+    left_out = found.left_out | dict.fromkeys(head, "is the head")
+    left_out |= dict.fromkeys(frozen, "does not require gradients")
+    shared = [name for name in found.layers if name not in left_out]
     if not shared:
         reasons = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
         raise ConfigError(
             "a member needs a plain Linear or Conv2d layer that owns its weight before its head, "
             f"but member {number} has none: {reasons or 'it has no parameters'}. Use another net."
         )
-    try:
-        count_flops(net, task.in_shape, is_whole=task.has_tokens)
-    except Exception as error:  # whatever somebody else's forward raises
-        raise ConfigError(
-            "operations are counted by a pass over shapes alone, without values, but member "
-            f"{number} raised {type(error).__name__}: {error}"
-        ) from error
-    return _Found(shared, left_out, unshared_weights(net, shared, heads))
-
-
-def _weight(net: nn.Module, layer: str) -> nn.Parameter:
-    return net.get_parameter(f"{layer}.weight")
-
-
-def _with_budget(
-    fields: Mapping[str, Any], budget: int | None, unshared: Sequence[Mapping[str, int]]
-) -> dict[str, Any]:
-    """Put what templates have of the budget into the config; bins are merged when it is short."""
-    allocation = fields.get("allocation", {})
-    if not isinstance(allocation, Mapping):
-        allocation = allocation.model_dump()
-    if budget is not None and allocation.get("budget") is not None:
-        raise ConfigError(
-            "the budget is given once, but is in `allocation` as well. Leave one out."
-        )
-    if budget is None:
-        return {**fields, "allocation": {"when_short": "merge", **allocation}}
-    # What is no whole number is refused by the config.
-    is_whole = isinstance(budget, Real) and float(budget).is_integer()
-    left = left_for_templates(int(budget), unshared) if is_whole else budget
-    return {**fields, "allocation": {"when_short": "merge", **allocation, "budget": left}}
-
-
-def _with_unshared(
-    error: ShortBudgetError, budget: int | None, unshared: Sequence[Mapping[str, int]]
-) -> ConfigError:
-    """Say in an error what else the budget that was given had to hold."""
-    total = sum(sum(sizes.values()) for sizes in unshared)
-    if budget is None or not total:
-        return error
-    return ConfigError(
-        f"{error} That is what {budget} weights leave after {total} of layers that cannot share: "
-        f"{named(unshared)}."
-    )
+    count_flops(net, task.in_shape, is_whole=task.has_tokens)  # fails now, not after an interval
+    return shared, left_out, unshared_weights(net, shared, head)

@@ -9,26 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from torch import nn
 
-from tuneparts.errors import ConfigError
 from tuneparts.models.layers import norm_names
-
-_NUM_NAMED = 3
-"""Weights that an error names, the largest ones first."""
-
-
-def kept_weights(net: nn.Module, name: str) -> list[nn.Parameter]:
-    """The weights of a layer, or the parameter of that name; biases only of layers without weights.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
-        >>> [[tuple(p.shape) for p in kept_weights(net, name)] for name in ("0", "1", "0.bias")]
-        [[(3, 4)], [(3,), (3,)], [(3,)]]
-    """
-    by_name = dict(net.named_parameters(remove_duplicate=False))
-    if name in by_name:
-        return [by_name[name]]
-    own = list(net.get_submodule(name).parameters(recurse=False))
-    return [p for p in own if p.dim() > 1] or own
 
 
 def unshared_weights(
@@ -58,38 +39,12 @@ def unshared_weights(
     return dict(found.values())
 
 
-def left_for_templates(budget: int, unshared: Sequence[Mapping[str, int]]) -> int:
-    """What remains of a budget for templates.
-
-    Args:
-        budget: of templates and of weights that cannot share.
-        unshared: from `unshared_weights`, for each member.
-
-    Raises:
-        ConfigError: Nothing remains.
-    """
-    total = sum(sum(sizes.values()) for sizes in unshared)
-    if budget <= 0:  # refused as such, whatever there is to count
-        return budget
-    if total >= budget:
-        raise ConfigError(
-            "the budget counts templates and the weights of layers that cannot share, but is "
-            f"{budget}, and the latter alone are {total}: {named(unshared)}. Raise it, or count "
-            f"templates alone by `allocation={{'budget': {budget}}}`."
-        )
-    return budget - total
-
-
-def named(unshared: Sequence[Mapping[str, int]]) -> str:
-    """The largest weights that cannot share, with their sizes, for an error."""
-    ranked = sorted(
-        (
-            (size, member, name)
-            for member, sizes in enumerate(unshared)
-            for name, size in sizes.items()
-        ),
-        key=lambda row: (-row[0], row[1]),
+def with_unshared(message: str, budget: int, unshared: Sequence[Mapping[str, int]]) -> str:
+    """Add to what is wrong with a budget what it holds beside templates, the largest ones named."""
+    sizes = [(n, f"`{k}` of member {m}") for m, one in enumerate(unshared) for k, n in one.items()]
+    largest = ", ".join(f"{name} ({n})" for n, name in sorted(sizes, key=lambda size: -size[0])[:3])
+    return (
+        f"{message} The budget of {budget} also counts {sum(n for n, _ in sizes)} weights of "
+        f"layers that cannot share: {largest}. Raise it, or bound templates alone by "
+        "`allocation={'budget': ...}`."
     )
-    listed = [f"`{name}` of member {member} ({size})" for size, member, name in ranked]
-    more = f" and {len(listed) - _NUM_NAMED} more" if len(listed) > _NUM_NAMED else ""
-    return ", ".join(listed[:_NUM_NAMED]) + more

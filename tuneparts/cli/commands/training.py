@@ -50,7 +50,7 @@ def compress(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Compress a trained net into a file: few distinct weights, entropy-coded.
+    """Compress a trained net into a file: few distinct weights, in a NumPy archive.
 
     `--set` takes fields of `pwfn` (`--set passes=2000`), of the data (`--set data.pool=2`) and, for
     a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
