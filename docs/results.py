@@ -17,7 +17,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.api.published import Published
-from tuneparts.reports import benchmark, ranks, rendering
+from tuneparts.reports import ranks, rendering
 from tuneparts.reports.always_valid import Decision
 from tuneparts.reports.compare import Comparison
 from tuneparts.reports.contrast import difference
@@ -174,7 +174,7 @@ def _together(section: dict[str, Any]) -> Iterator[str]:
     yield section["setting"].strip()
     folders = " ".join(f"docs/results/{name}" for name in section["runs"])
     yield f"`tuneparts ranks {folders}`:"
-    table = ranks.table(runs, benchmark.collect(runs, METRIC))
+    table = ranks.table(runs, ranks.collect(runs, METRIC))
     yield rendering.to_markdown([table]).strip()
     yield section["words"].strip()
 

@@ -16,9 +16,8 @@ if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
 
     from tuneparts.api import Results
     from tuneparts.reports.always_valid import Decision
-    from tuneparts.reports.benchmark import Benchmark
     from tuneparts.reports.compare import Comparison
-    from tuneparts.reports.run_data import RunData
+    from tuneparts.reports.ranks import Benchmark, Runs
     from tuneparts.reports.statistics import Interval
 
 
@@ -173,9 +172,8 @@ def ranks(
     searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
-    from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports.figures import benchmarks
+    from tuneparts.reports import rendering
     from tuneparts.reports.figures.sweeps import tasks
     from tuneparts.reports.page import benchmark_page
 
@@ -185,7 +183,7 @@ def ranks(
     setting, values = difference({name: facts["data"] for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
-    together = benchmark.collect(named, metric, against=against)
+    together = over_tasks.collect(named, metric, against=against)
     table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
@@ -198,8 +196,7 @@ def ranks(
         }
         write_rows(form, "arms", _ranked(named, together), **facts)
     if out is not None:
-        text = benchmark_page(table, benchmarks.draw(named, together))
-        atomic.write_text(out / "benchmark.html", text)
+        atomic.write_text(out / "benchmark.html", benchmark_page(table))
         atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
         console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
@@ -217,20 +214,20 @@ def _apart(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[dict[str, Any]]:
+def _ranked(named: "Runs", found: "Benchmark") -> list[dict[str, Any]]:
     """The arms of a benchmark as rows of numbers, the best first."""
-    from tuneparts.reports.compare import FEWEST
-
     ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
     rows = []
     for position, arm in enumerate(found.arms):
         mean, span = middle[arm]
-        says = found.fewest_replicates >= FEWEST
         row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
-        row |= _bounds("", span if says else None)
+        row |= _bounds("", span if found.has_intervals else None)
         if found.against is not None:
             better, around = improved.get(arm, (None, None))
-            row |= {"p_better": better, **_bounds("p_better_", around if says else None)}
+            row |= {
+                "p_better": better,
+                **_bounds("p_better_", around if found.has_intervals else None),
+            }
         row["mean_rank"] = float(ranks_TA[:, position].mean())
         for number, (task, data) in enumerate(named):
             own = data.summary.set_index("arm").loc[arm]

@@ -19,7 +19,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.always_valid import Decision, decide
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Table
-from tuneparts.reports.select import column
+from tuneparts.reports.select import by_seed
 from tuneparts.reports.statistics import Contrast, Interval, contrast
 
 MISTAKES = 0.05
@@ -310,9 +310,7 @@ def _improvement(
 
 
 def _scores(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
-    own = selected[selected["arm"] == arm]
-    scores = own.assign(score=column(own, metric)).dropna(subset=["score"])
-    found = {int(s): float(v) for s, v in zip(scores["seed"], scores["score"], strict=True)}
+    found = by_seed(selected, arm, metric)
     if not found:
         raise ConfigError(
             f"arms are compared by a metric that they have, but no selected trial of `{arm}` has "

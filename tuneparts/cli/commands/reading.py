@@ -93,7 +93,7 @@ def ranks(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a page with figures into this folder.", metavar="DIR"),
+        typer.Option(help="Write the table as a page into this folder.", metavar="DIR"),
     ] = None,
     mix_scales: Annotated[
         bool, typer.Option("--mix-scales", help="Take runs of different scales together.")
@@ -109,8 +109,7 @@ def ranks(
 
     Scores are put between the references of each task that has two, and summarised by their
     interquartile mean with an interval over tasks and replicates; the probability of improvement
-    over one arm is of all tasks. `--out` adds profiles, score over budget, and a
-    critical-difference diagram where there are enough tasks.
+    over one arm is of all tasks.
     """
     from tuneparts.cli import report as verb
     from tuneparts.cli.output import Form
