@@ -349,7 +349,7 @@ class Results:
         """Write the run for other programs; see `tuneparts.api.export`.
 
         Args:
-            to: optuna, csv, parquet, table or results.
+            to: optuna, csv, parquet or results.
             out: File, or folder of the files; in the run's folder `export` when None.
         """
         from tuneparts.api.export import export

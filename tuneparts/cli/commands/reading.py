@@ -129,7 +129,7 @@ def ranks(
 @app.command(epilog=words("arm", "trial"))
 def export(
     run: RunArgument = None,
-    to: Annotated[str, typer.Option(help="optuna, csv, parquet, table or results.")] = "optuna",
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet or results.")] = "optuna",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -141,9 +141,8 @@ def export(
 
     `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
     (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
-    steps. `table` is the learning curves of the finished trials, to try algorithms on. `results` is
-    a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts compare DIR` make
-    tables, figures and verdicts from it alone.
+    steps. `results` is a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts
+    compare DIR` make tables, figures and verdicts from it alone.
     """
     from tuneparts.cli import export as verb
 
