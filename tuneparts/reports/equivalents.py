@@ -21,7 +21,7 @@ from tuneparts import schema
 from tuneparts.reports.compare import FEWEST
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import by_seed, column
-from tuneparts.reports.statistics import Floats, best_of_weights, equivalent_trials
+from tuneparts.reports.statistics import Floats, best_of_weights, by_rank
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,26 @@ def worth(
     most = min(map(len, gaps))
     gaps_SN = np.array([gap[:most] for gap in gaps]) * (1 if larger_is_better else -1)
     mean_N = gaps_SN.mean(axis=0)
-    point = equivalent_trials(mean_N, 0.0)
+    point = _first(mean_N >= 0)
     if len(seeds) < FEWEST:
         return Worth(point, 1, None, most, len(seeds))
     from scipy import stats
 
     half_N = gaps_SN.std(axis=0, ddof=1) / math.sqrt(len(seeds))
     half_N = half_N * float(stats.t.ppf(0.975, len(seeds) - 1))
-    not_below = np.flatnonzero(mean_N + half_N >= 0)
     not_above = np.flatnonzero(mean_N - half_N < 0)
-    low = int(not_below[0]) + 1 if not_below.size else None
     above = int(not_above[-1]) + 2 if not_above.size else 1
-    return Worth(point, low, above if above <= most else None, most, len(seeds))
+    high = above if above <= most else None
+    return Worth(point, _first(mean_N + half_N >= 0), high, most, len(seeds))
+
+
+def _first(reached_N: npt.NDArray[np.bool_]) -> int | None:
+    return int(reached_N.argmax()) + 1 if reached_N.any() else None
 
 
 def curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
     """Expected test score of the best of n by validation, over all subsets of the trials; (N,)."""
-    v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
-    ranked = t[np.argsort(-v if selects_larger else v, kind="stable")]
+    ranked = by_rank(val, test, larger_is_better=selects_larger)
     return np.asarray(best_of_weights(len(ranked)) @ ranked)
 
 

@@ -13,7 +13,7 @@ Legend: T tasks, S replicates, A arms, R resamples.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tuneparts.reports.compare import FEWEST
 from tuneparts.reports.rendering import Cell, Column, Table
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import by_seed
-from tuneparts.reports.statistics import Floats, Interval
+from tuneparts.reports.statistics import Floats, Interval, bounds
 from tuneparts.reports.tables import label, number, spread
 
 Estimate: TypeAlias = tuple[float, Interval]
@@ -197,42 +197,53 @@ def _references(
     return found
 
 
-def table(runs: Runs, found: Benchmark) -> Table:
-    """Build the table: interquartile mean, improvement, mean rank, and each task's score and rank.
-
-    Args:
-        runs: those of `found`.
-        found: the same, brought together by `collect`.
-    """
-    metric, quantity = found.metric, schema.lookup(found.metric)
-    middle, improved, ranks_TA = found.interquartile_means(), found.improvements(), found.ranks
+def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
+    """The arms of runs that `collect` brought together in numbers, the best first."""
+    ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
+    made = []
+    for position, arm in enumerate(found.arms):
+        mean, span = middle[arm]
+        row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
+        row |= bounds(span if found.has_intervals else None)
+        if found.against is not None:
+            row["p_better"], span = improved.get(arm, (None, None))
+            row |= bounds(span if found.has_intervals else None, "p_better_")
+        row["mean_rank"] = float(ranks_TA[:, position].mean())
+        for (task, data), ranks_A in zip(runs, ranks_TA, strict=True):
+            own = data.summary.set_index("arm").loc[arm]
+            row |= {task: own[found.metric], f"{task}:se": own[f"{found.metric}:se"]}
+            row[f"{task}:rank"] = float(ranks_A[position])
+        made.append(row)
     sign = -1 if found.prefers_larger else 1
-    order = sorted(range(len(found.arms)), key=lambda i: sign * middle[found.arms[i]][0])
-    arms = [found.arms[i] for i in order]
+    return sorted(made, key=lambda row: sign * row["interquartile_mean"])
 
-    def shown(estimates: Mapping[str, Estimate], digits: int) -> tuple[Cell, ...]:
-        texts = []
-        for mean, span in (estimates.get(arm, (None, None)) for arm in arms):
-            ends = [] if span is None else [number(end, digits) for end in (span.low, span.high)]
-            bounds = f" ({' to '.join(ends)})" if ends and found.has_intervals else ""
-            texts.append("-" if mean is None else f"{number(mean, digits)}{bounds}")
-        return tuple(map(Cell, texts))
 
-    columns = [
-        Column("arm", tuple(map(Cell, arms)), is_number=False),
-        Column("interquartile mean", shown(middle, 3)),
-        *([Column(f"better than {found.against}", shown(improved, 2))] if improved else []),
-        Column("mean rank", tuple(Cell(number(r, 2)) for r in ranks_TA.mean(axis=0)[order])),
-    ]
-    for position, (task, data) in enumerate(runs):
-        summary, winner = data.summary.set_index("arm"), data.verdict(metric).winner
-        cells = []
-        for i, arm in zip(order, arms, strict=True):
-            row = summary.loc[arm].to_dict()
-            score = spread(row[metric], row[f"{metric}:se"], quantity.decimals)
-            cells.append(Cell(f"{score} ({ranks_TA[position, i]:g})", is_bold=arm == winner))
-        columns.append(Column(task, tuple(cells)))
-    return Table(f"Benchmark by {label(metric)}", tuple(columns), _notes(runs, found))
+def table(runs: Runs, found: Benchmark) -> Table:
+    """The `rows` for people: interquartile mean, improvement, ranks, and each task's score."""
+    ranked, decimals = rows(runs, found), schema.lookup(found.metric).decimals
+
+    def shown(row: Mapping[str, Any], name: str, prefix: str, digits: int) -> Cell:
+        mean, low, high = row[name], row[f"{prefix}low"], row[f"{prefix}high"]
+        span = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
+        return Cell("-" if mean is None else f"{number(mean, digits)}{span}")
+
+    columns = {"interquartile mean": [shown(row, "interquartile_mean", "", 3) for row in ranked]}
+    if found.against is not None:
+        improved = [shown(row, "p_better", "p_better_", 2) for row in ranked]
+        columns[f"better than {found.against}"] = improved
+    columns["mean rank"] = [Cell(number(row["mean_rank"], 2)) for row in ranked]
+    for task, data in runs:
+        winner = data.verdict(found.metric).winner
+        columns[task] = [
+            Cell(
+                f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})",
+                is_bold=row["arm"] == winner,
+            )
+            for row in ranked
+        ]
+    arms = Column("arm", tuple(Cell(row["arm"]) for row in ranked), is_number=False)
+    rest = (Column(header, tuple(cells)) for header, cells in columns.items())
+    return Table(f"Benchmark by {label(found.metric)}", (arms, *rest), _notes(runs, found))
 
 
 def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:

@@ -98,12 +98,10 @@ class RunData:
             found = []
             for heading, pairs in families.items():
                 if pairs:
-                    frames, within = (self.selected, metadata, pairs), metadata.within
-                    judged = compare.compare(*frames, metric=metric, within=within)
-                    decided = compare.decided(*frames, metric=metric, within=within)
-                    table = compare.table(
-                        judged, metadata, metric=metric, within=within, decisions=decided
+                    judged = compare.compare(
+                        self.selected, metadata, pairs, metric=metric, within=metadata.within
                     )
+                    table = compare.table(judged, metadata, metric=metric, within=metadata.within)
                     found.append(replace(table, heading=heading))
             return tuple(found)
 
