@@ -122,14 +122,7 @@ def verdicts(
     is_up: bool = True,
     within: float | None = None,
 ) -> list[Comparison]:
-    """Compare pairs of arms.
-
-    Args:
-        scores: score by seed, of each arm.
-        pairs: the comparisons that are asked for; they are adjusted for each other.
-        is_up: whether more is better.
-        within: margin of equivalence.
-    """
+    """Compare pairs of arms, adjusted for each other, by their scores of each seed."""
     gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
     different, levels = holm([_p_different(gap) for gap in gaps])
     same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in gaps])
@@ -201,15 +194,7 @@ def table(
     within: float | None = None,
     remark: str = "",
 ) -> Table:
-    """The comparisons for people, one row each.
-
-    Args:
-        comparisons: as `compare` gives them.
-        metadata: of the search.
-        metric: by which arms were compared.
-        within: margin of equivalence.
-        remark: a note of its own, where there is something to say.
-    """
+    """The comparisons for people, one row each; `remark` is a note of its own."""
     gap = f"+.{schema.lookup(metric).decimals}f"
     rows = [
         [

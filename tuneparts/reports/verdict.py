@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.compare import FEWEST, bounded
+from tuneparts.reports.compare import FEWEST, MISTAKES, bounded
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.select import by_seed
 from tuneparts.reports.statistics import Difference, difference, estimate
-
-MISTAKES = 0.05
-"""How often any of the comparisons of one verdict may be wrong."""
 
 
 @dataclass(frozen=True)
