@@ -206,8 +206,8 @@ def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
         row |= bounds(span if found.has_intervals else None)
         if found.against is not None:
-            row["p_better"], span = improved.get(arm, (None, None))
-            row |= bounds(span if found.has_intervals else None, "p_better_")
+            row["p_better"], around = improved.get(arm, (None, None))
+            row |= bounds(around if found.has_intervals else None, "p_better_")
         row["mean_rank"] = float(ranks_TA[:, position].mean())
         for (task, data), ranks_A in zip(runs, ranks_TA, strict=True):
             own = data.summary.set_index("arm").loc[arm]
