@@ -17,7 +17,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.api.published import Published
-from tuneparts.reports import benchmark, ranks, rendering
+from tuneparts.reports import ranks, rendering
 from tuneparts.reports.always_valid import Decision
 from tuneparts.reports.compare import Comparison
 from tuneparts.reports.contrast import difference
@@ -154,7 +154,8 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
     digest = origin["run"].rpartition("-")[2]  # as it began; replicates may have been added
     command = f"{needs}tuneparts search {section.get('command', name)}"
     raw = f"commit {origin['commit']}; {origin['machine']}; [raw data](results/{name})"
-    yield f"`{command}` (digest {digest}, {raw}). {section['setting'].strip()}"
+    then = " as it was then" if section.get("was_changed") else ""
+    yield f"`{command}`{then} (digest {digest}, {raw}). {section['setting'].strip()}"
     yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
     yield _table(section)
     for family in _families(section):
@@ -174,7 +175,7 @@ def _together(section: dict[str, Any]) -> Iterator[str]:
     yield section["setting"].strip()
     folders = " ".join(f"docs/results/{name}" for name in section["runs"])
     yield f"`tuneparts ranks {folders}`:"
-    table = ranks.table(runs, benchmark.collect(runs, METRIC))
+    table = ranks.table(runs, ranks.collect(runs, METRIC))
     yield rendering.to_markdown([table]).strip()
     yield section["words"].strip()
 

@@ -38,12 +38,12 @@ HOMES = {
 
 
 SIZES = {
-    "all": (58480, 418, 1282),
-    "api": (1676, 8, 25),
-    "augment": (1998, 20, 42),
+    "all": (57503, 411, 1270),
+    "api": (1663, 8, 25),
+    "augment": (1841, 19, 41),
     "baselines": (1833, 10, 36),
-    "bench": (3843, 24, 82),
-    "cli": (3618, 34, 102),
+    "bench": (3855, 24, 83),
+    "cli": (3579, 34, 102),
     "data": (3522, 30, 76),
     "ensembles": (1074, 8, 28),
     "executors": (2780, 20, 59),
@@ -53,13 +53,13 @@ SIZES = {
     "partition": (3426, 16, 49),
     "pwfn": (2720, 14, 57),
     "ray": (506, 3, 4),
-    "reports": (6743, 45, 151),
-    "search": (7362, 52, 147),
+    "reports": (6343, 43, 149),
+    "search": (7080, 49, 139),
     "superweights": (2411, 14, 63),
     "testing": (812, 5, 15),
     "top": (2968, 24, 91),
     "tracking": (2689, 13, 53),
-    "training": (4795, 43, 96),
+    "training": (4697, 42, 94),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -6,13 +6,12 @@ import optuna
 import pandas as pd
 import pytest
 
-from tuneparts import api, executors, frames
+from tuneparts import api, executors
 from tuneparts.bench.null import NullConfig
 from tuneparts.errors import UnknownNameError
-from tuneparts.search import curves, runs, tabulated
-from tuneparts.search.plan import Plan
+from tuneparts.search import runs
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Asha, RandomSearch, Tpe
+from tuneparts.search.spec import Arm, Asha, RandomSearch
 
 
 @pytest.fixture(scope="module")
@@ -84,34 +83,3 @@ def test_frames_go_through_files(results: api.Results, tmp_path: Path) -> None:
         assert steps["value"].tolist() == results.steps["value"].tolist()
     with pytest.raises(UnknownNameError, match="Did you mean `parquet`"):
         results.export("parquett")
-
-
-def test_any_algorithm_runs_on_a_table(results: api.Results, tmp_path: Path) -> None:
-    [path] = results.export("table")
-    assert path.parent == results.run.folder / "export"
-    found = curves.read(path)
-    assert found.passes == (2, 4, 6, 8)
-    algorithms = {
-        "random": RandomSearch(num_trials=6),
-        "tpe": Tpe(num_trials=6, batch=2, num_startup=2),
-        "asha": Asha(num_trials=6, min_passes=2),
-    }
-    search = tabulated.search_on(path, algorithms)
-    executors.execute(search, folder=tmp_path, executor="local", workers=1)
-    made = frames.trials(tmp_path / "journal.jsonl")
-    assert set(made["outcome"]) == {"finished", "stopped"}
-    for row in made[made["outcome"] == "finished"].to_dict("records"):
-        values = {name: row[f"param.values.{name}"] for name in ("x", "seconds")}
-        index = tabulated.nearest(found, values)
-        assert row["val/accuracy"] == found.at(index, 8)
-    from tuneparts.journal import Journal
-
-    assert Plan(search, Journal(tmp_path / "journal.jsonl")).done
-
-
-def test_the_nearest_is_by_the_range_of_each_value() -> None:
-    frame = pd.DataFrame({"a": [0.0, 100.0], "b": [0.0, 1.0], "c": ["x", "y"]})
-    found = curves.Curves(frame, (1,), frame[["a"]].to_numpy(), "val/nll")
-    assert tabulated.nearest(found, {"a": 40.0}) == 0
-    assert tabulated.nearest(found, {"a": 40.0, "b": 0.7}) == 1
-    assert tabulated.nearest(found, {"a": 60.0, "c": "x"}) == 0

@@ -75,7 +75,6 @@ def test_fast_weights_may_start_around_one(toy: Task) -> None:
     assert len(fast) > 2000
     assert float(fast.mean()) == pytest.approx(1, abs=0.05)
     assert float(fast.std()) == pytest.approx(0.5, abs=0.05)
-    assert "fast_start" not in BatchEnsembleConfig().model_dump()
 
 
 def test_the_rate_of_fast_weights_is_relative_to_that_of_the_others(toy: Task) -> None:

@@ -1,6 +1,5 @@
 """Several runs as one benchmark."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -8,10 +7,8 @@ import pytest
 
 from tuneparts.cli.report import refuse_mixed_scales
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.benchmark import Benchmark, collect, interquartile_mean
-from tuneparts.reports.figures import benchmarks
 from tuneparts.reports.page import benchmark_page
-from tuneparts.reports.ranks import table
+from tuneparts.reports.ranks import Benchmark, collect, interquartile_mean, table
 from tuneparts.reports.rendering import to_markdown
 
 METRIC = "test/accuracy"
@@ -48,11 +45,11 @@ def test_the_interquartile_mean_is_that_of_a_fine_grid() -> None:
 def test_scores_lie_between_the_references(run_data) -> None:
     scores = {"none": 0.2, "a": 0.3, "b": 0.6, "oracle": 0.7}
     found = collect([("one", run_data(scores, references=("none", "oracle")))], METRIC)
-    assert found.is_normalised
+    assert found.references
     assert found.arms == ("a", "b")
     np.testing.assert_allclose(found.scaled[0].mean(axis=0), [0.2, 0.8])
     raw = collect([("one", run_data({"a": 0.3, "b": 0.6}))], METRIC)
-    assert not raw.is_normalised
+    assert not raw.references
 
 
 def test_a_task_without_references_counts_by_rank_and_not_on_their_scale(run_data) -> None:
@@ -69,10 +66,6 @@ def test_a_task_without_references_counts_by_rank_and_not_on_their_scale(run_dat
     text = to_markdown([table(runs, found)])
     assert "the tasks that have both (1 of 2)" in text
     assert "0.6050 ± 0.0029 (1)" in text
-    drawn = benchmarks.draw(runs, found)
-    assert all("the 1 of 2 that have two references" in one.caption for one in drawn.values())
-    budget = benchmarks.draw(runs[:1], alone)["budget"]
-    assert drawn["budget"].data.equals(budget.data)
 
 
 def test_improvement_is_counted_within_replicates_and_every_task_counts_alike() -> None:
@@ -106,12 +99,12 @@ def test_references_in_the_wrong_order_are_no_scale(run_data) -> None:
     scores = {"none": 0.7, "a": 0.3, "b": 0.6, "oracle": 0.2}
     runs = [("one", run_data(scores, references=("none", "oracle")))]
     found = collect(runs, METRIC)
-    assert not found.is_normalised
+    assert not found.references
     np.testing.assert_array_equal(found.ranks, [[2, 1]])
     assert "of which the second is better" in to_markdown([table(runs, found)])
     references = {"references": ("none", "oracle"), "metric": "test/nll"}
     by_loss = collect([("one", run_data(scores, **references))], "test/nll")
-    assert by_loss.is_normalised
+    assert by_loss.references
     np.testing.assert_array_equal(by_loss.ranks, [[1, 2]])
 
 
@@ -134,30 +127,6 @@ def test_the_interval_is_over_tasks_and_replicates_and_holds_the_mean() -> None:
         assert span.high - span.low > alone[arm][1].high - alone[arm][1].low
 
 
-def test_a_profile_counts_every_task_alike() -> None:
-    found = of([[1.0], [1.0], [1.0]], [[0.0]])
-    np.testing.assert_allclose(found.profile(np.array([0.0, 0.5])), [[1.0, 0.5]])
-
-
-def test_no_test_of_ranks_below_its_valid_sizes() -> None:
-    small = of(*[[[0.1, 0.2, 0.3]]] * 4)
-    assert math.isnan(small.friedman)
-    assert math.isnan(small.critical_difference)
-    large = of(*[[[0.1 * i for i in range(8)]]] * 12)
-    assert large.friedman < 1e-6
-    # Demsar (2006, Table 5): q is 3.031 for eight arms.
-    assert large.critical_difference == pytest.approx(3.031 * math.sqrt(8 * 9 / 72), abs=2e-3)
-    assert set(benchmarks._ranks(large, _styles(large)).data["arm"]) == set(large.arms)
-
-
-def _styles(found: Benchmark):
-    from tuneparts.reports.figures.style import arm_styles
-    from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
-
-    arms = tuple(ArmMetadata(name, "m", 1, (0,)) for name in found.arms)
-    return arm_styles(ReportMetadata("s", "q", arms))
-
-
 def test_too_little_in_common_is_refused(run_data) -> None:
     one, other = run_data({"a": 0.1, "b": 0.2}), run_data({"b": 0.1, "c": 0.2})
     with pytest.raises(ConfigError, match="at least two arms"):
@@ -172,7 +141,7 @@ def test_scales_are_not_mixed_silently() -> None:
         refuse_mixed_scales({"a/1": "cpu", "b/1": "smoke"})
 
 
-def test_the_table_puts_the_best_arm_first_and_says_what_it_does_not_test(run_data) -> None:
+def test_the_table_puts_the_best_arm_first_and_says_what_is_left_out(run_data) -> None:
     runs = [
         ("one", run_data({"a": 0.5, "b": 0.7, "c": 0.6, "only": 0.1})),
         ("two", run_data({"a": 0.1, "b": 0.3, "c": 0.2}, data_draws="drawn")),
@@ -184,18 +153,5 @@ def test_the_table_puts_the_best_arm_first_and_says_what_it_does_not_test(run_da
     assert [row.split("|")[1].strip() for row in rows] == ["b", "c", "a"]
     assert "**0.7050 ± 0.0029 (1)**" in rows[0]
     assert "are left out: only" in text
-    assert "at least 11 tasks and 7 arms, and here are 2 and 3" in text
     assert "draw their data anew" in text
-    page = benchmark_page(shown, benchmarks.draw(runs, found))
-    assert "Interquartile means" in page
-    assert "Performance profiles" in page
-    assert "Score over passes" in page
-
-
-def test_scores_are_drawn_over_seconds_where_trials_have_them(run_data) -> None:
-    one = run_data({"a": 0.5, "b": 0.7})
-    one.trials["cost/seconds"] = [9.0 if arm == "a" else 3.0 for arm in one.trials["arm"]]
-    drawn = benchmarks.draw([("one", one)], collect([("one", one)], METRIC))["budget_seconds"]
-    first = drawn.data.groupby("arm")["share"].min()
-    assert first["a"] == 1.0
-    assert first["b"] == pytest.approx(1 / 3, abs=0.02)
+    assert "Interquartile means" in benchmark_page(shown)

@@ -11,7 +11,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.reports.statistics import (
     best_of_weights,
     difference,
-    equivalent_trials,
     estimate,
     expected_best_interval,
     paired_contrast,
@@ -141,10 +140,3 @@ def test_coverage_of_expected_best():
     four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
     assert (hits / num > 0.95 - 0.03 - four_sigma).all()
     assert (hits / num < 0.95 + four_sigma).all()
-
-
-def test_equivalent_trials():
-    assert equivalent_trials([0.5, 0.7, 0.8], 0.7) == 2
-    assert equivalent_trials([0.5, 0.7, 0.8], 0.1) == 1
-    assert equivalent_trials([0.5, 0.7, 0.8], 0.81) is None
-    assert equivalent_trials([2.0, 1.0], 1.5, larger_is_better=False) == 2

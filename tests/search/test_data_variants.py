@@ -20,7 +20,6 @@ from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import summarise
 from tuneparts.search import runs
 from tuneparts.search.check import check
-from tuneparts.search.crossing import crossed
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, GridSearch, RandomSearch, Search
 from tuneparts.training.learner import Context, Learner
@@ -109,7 +108,7 @@ def test_changed_variants_are_not_gone_on_with(null_search, tmp_path) -> None:
 )
 def test_scores_on_other_examples_are_not_compared_within_an_arm(null_search, path, options):
     search = null_search(arm(space={path: Choice(options=options)}))
-    with pytest.raises(ConfigError, match=r"they differ between .* `crossed\(arms, data="):
+    with pytest.raises(ConfigError, match=r"they differ between .* `Arm\(data="):
         check(search)
 
 
@@ -139,17 +138,12 @@ def test_data_is_not_varied_where_there_is_none(null_search) -> None:
         null_search(arm(data={"num_train": 5}), data=None)
 
 
-def test_arms_are_crossed_with_their_followers(null_search) -> None:
-    pair = [arm("lead"), arm("next", follows="lead")]
-    found = crossed(pair, data={"num_train": (20, 40), "rotated": (True, False)})
-    search = null_search(*found)
-    assert len(search.arms) == 8
-    assert search.arms[1].follows == "lead_num_train_20_rotated_true"
-    assert search.arms[7].data == {"num_train": 40, "rotated": False}
-
-
 def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> None:
-    arms = crossed([arm("m"), arm("n", data={"num_train": 30})], data={"rotated": (True, False)})
+    arms = [
+        arm(f"{name}_rotated_{str(rotated).lower()}", data={**size, "rotated": rotated})
+        for rotated in (True, False)
+        for name, size in (("m", {}), ("n", {"num_train": 30}))
+    ]
     search = null_search(*arms, seeds=(0, 1, 2))
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage="")
     execute(search, folder=run.folder, executor="local", workers=1)

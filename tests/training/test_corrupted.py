@@ -84,12 +84,6 @@ def test_lanes_of_a_pack_have_the_scores_that_they_have_alone(task: Task) -> Non
         assert last[lane]["corrupted/nll"] == pytest.approx(expected["corrupted/nll"], rel=1e-4)
 
 
-def test_corruptions_of_two_sources_are_refused(task: Task) -> None:
-    config = CONFIGS["ensemble"].replaced({"corruptions": ("fog",)})
-    with pytest.raises(ConfigError, match="Leave out the method's `corruptions` or the data's"):
-        config.check_task(task)
-
-
 def test_a_method_that_keeps_no_net_is_refused_before_it_trains(task: Task) -> None:
     class Nothing(LoopLearner):
         step = evaluate = None  # type: ignore[assignment]

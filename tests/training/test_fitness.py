@@ -82,7 +82,6 @@ def test_a_method_learns_a_target_or_refuses_it_by_name(method: str, kind: str) 
         ("standard", {"hypers": {"averaging": "prob"}}, "`prob` averages probabilities"),
         ("standard", {"hypers": {"temperature": 2.0}}, "`temperature` divides the logits"),
         ("pwfn", {"ensemble": 2}, "`pwfn` learns classes only, because its `ensemble`"),
-        ("deep_ensemble", {"corruptions": ["contrast"]}, "its `corruptions` are scored"),
         ("deep_ensemble", {"interpolation_points": 3}, "its `interpolation_points` are scored"),
         ("federated", {"clients.skew": "labels"}, "only where labels are classes"),
     ],

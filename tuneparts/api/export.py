@@ -1,4 +1,4 @@
-"""A run in the files of other programs: an Optuna storage, CSV, Parquet, a table of curves."""
+"""A run in the files of other programs: an Optuna storage, CSV, Parquet."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuneparts.api.results import Results
     from tuneparts.search.spec import Arm
 
-Kind: TypeAlias = Literal["optuna", "csv", "parquet", "table", "results"]
+Kind: TypeAlias = Literal["optuna", "csv", "parquet", "results"]
 
 
 def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
@@ -30,10 +30,9 @@ def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
     Args:
         results: Of the run.
         to: `optuna`: a storage with one study per arm; `csv` or `parquet`: trials and steps;
-            `table`: curves of the finished trials, for `tuneparts.search.curves` to read;
             `results`: what `tuneparts report` and `compare` need, to be published.
-        out: The storage (`.db` for SQLite, anything else for Optuna's journal) or the table, or
-            for the others a folder; in the run's folder `export` when None.
+        out: The storage (`.db` for SQLite, anything else for Optuna's journal), or for the
+            others a folder; in the run's folder `export` when None.
 
     Returns:
         What was written.
@@ -44,8 +43,6 @@ def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
     try:
         if to == "optuna":
             return [_optuna(results, out or folder / "optuna.db")]
-        if to == "table":
-            return [_table(results, out or folder / "table.csv")]
         if to == "results":
             from tuneparts.api import published
 
@@ -77,14 +74,6 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
             is_text = frame[name].map(lambda value: value is None or isinstance(value, str))
             plain[name] = frame[name].where(is_text, frame[name].map(json.dumps))
     return plain
-
-
-def _table(results: "Results", path: Path) -> Path:
-    from tuneparts.search import curves
-
-    found = curves.record(results.run.folder / "journal.jsonl", results.search.metric)
-    atomic.write_text(path, found.to_csv(index=False, lineterminator="\n"))
-    return path
 
 
 def _optuna(results: "Results", path: Path) -> Path:

@@ -216,11 +216,9 @@ class Results:
             within: margin of equivalence.
             metric: by which they are compared.
         """
-        from tuneparts.reports.always_valid import decide
-        from tuneparts.reports.compare import paired_scores
+        from tuneparts.reports.compare import decision
 
-        differences, is_up = paired_scores(self.data.selected, self.data.metadata, pair, metric)
-        return decide(differences, within=within, is_up=is_up)
+        return decision(self.data.selected, self.data.metadata, pair, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -349,7 +347,7 @@ class Results:
         """Write the run for other programs; see `tuneparts.api.export`.
 
         Args:
-            to: optuna, csv, parquet, table or results.
+            to: optuna, csv, parquet or results.
             out: File, or folder of the files; in the run's folder `export` when None.
         """
         from tuneparts.api.export import export

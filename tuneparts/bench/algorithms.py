@@ -17,13 +17,13 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 
 from tuneparts.bench import machine, theirs
 from tuneparts.bench.functions import FUNCTIONS, SCHEDULE_DIMS, trained
 from tuneparts.bench.null import NullConfig
 from tuneparts.schema import lookup
-from tuneparts.search import curves
 from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
@@ -37,7 +37,6 @@ from tuneparts.search.algorithms import (
     SuccessiveHalving,
     draw,
 )
-from tuneparts.search.curves import Curves
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Result, Segment
 from tuneparts.search.space import Uniform
@@ -285,7 +284,7 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
 
 def _table_case(
     name: str,
-    table: Curves,
+    table: theirs.Curves,
     algorithm: Algorithm,
     stopper: theirs.Stopper,
     at: Sequence[int],
@@ -391,10 +390,12 @@ def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
 
 
 @cache
-def recorded() -> Curves:
+def recorded() -> theirs.Curves:
     """The curves that come with the package."""
-    with resources.as_file(resources.files("tuneparts.bench") / "tables" / TABLE) as path:
-        return curves.read(path)
+    with (resources.files("tuneparts.bench") / "tables" / TABLE).open() as file:
+        scores = pd.read_csv(file).filter(like="@")
+    passes = tuple(int(str(name).rpartition("@")[2]) for name in scores)
+    return theirs.Curves(passes, scores.to_numpy(float))
 
 
 def _half_interval(values: Sequence[float]) -> float:

@@ -7,13 +7,24 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneparts.search.algorithms.sampler import SAMPLERS
-from tuneparts.search.curves import Curves
+
+
+class Curves(NamedTuple):
+    """What recorded trials scored on their way."""
+
+    passes: tuple[int, ...]
+    scores: NDArray[np.float64]
+    """Trial x passes."""
+
+    def at(self, trial: int, passes: int) -> float:
+        """The score of a trial after so many passes."""
+        return float(self.scores[trial, self.passes.index(passes)])
 
 
 class Judge(Protocol):

@@ -15,11 +15,7 @@ if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
     from rich.console import Console
 
     from tuneparts.api import Results
-    from tuneparts.reports.always_valid import Decision
-    from tuneparts.reports.benchmark import Benchmark
     from tuneparts.reports.compare import Comparison
-    from tuneparts.reports.run_data import RunData
-    from tuneparts.reports.statistics import Interval
 
 
 def load(name: str | None) -> "Results":
@@ -106,39 +102,32 @@ def compare(
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     data = results.data_at(at, metric=metric)
     margin = data.metadata.within if within is None else within
-    compared = [(one.one, one.other) for one in found]
     remark = ""
     if at is not None:
-        arms = list(dict.fromkeys(name for pair in compared for name in pair))
+        arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
         remark = on_the_way.told(data, arms, *on_the_way.parse(at))
-    told = comparing.decided(data.selected, data.metadata, compared, metric=metric, within=margin)
     if form is not Form.TABLE:
-        rows = [_flat(one, told.get((one.one, one.other))) for one in found]
+        rows = [_flat(one) for one in found]
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         write_rows(form, "comparisons", rows, **facts)
         return
-    table = comparing.table(
-        found, data.metadata, metric=metric, within=margin, decisions=told, remark=remark
-    )
+    table = comparing.table(found, data.metadata, metric=metric, within=margin, remark=remark)
     rendering.show(terminal(), table)
 
 
-def _flat(found: "Comparison", decision: "Decision | None") -> dict[str, Any]:
+def _flat(found: "Comparison") -> dict[str, Any]:
     """A comparison as one row of numbers and words.
 
     Where replicates were added until it was decided, it has the interval that holds all the same.
     """
-    row = {**vars(found), **_bounds("", found.interval)}
-    del row["interval"]
-    if decision is not None:
-        row |= _bounds("always_valid_", decision.interval)
-        row["always_valid_verdict"] = decision.verdict or "cannot tell"
+    from tuneparts.reports.statistics import bounds
+
+    row = {**vars(found), **bounds(found.interval)}
+    del row["interval"], row["decision"]
+    if found.decision is not None:
+        row |= bounds(found.decision.interval, "always_valid_")
+        row["always_valid_verdict"] = found.decision.verdict or "cannot tell"
     return row
-
-
-def _bounds(prefix: str, span: "Interval | None") -> dict[str, float | None]:
-    values = (None,) * 3 if span is None else (span.low, span.high, span.level)
-    return {f"{prefix}{name}": v for name, v in zip(("low", "high", "level"), values, strict=True)}
 
 
 def parse_pair(text: str) -> tuple[str, str]:
@@ -173,9 +162,8 @@ def ranks(
     searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
-    from tuneparts.reports import benchmark, rendering
     from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports.figures import benchmarks
+    from tuneparts.reports import rendering
     from tuneparts.reports.figures.sweeps import tasks
     from tuneparts.reports.page import benchmark_page
 
@@ -185,7 +173,7 @@ def ranks(
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
-    together = benchmark.collect(named, metric, against=against)
+    together = over_tasks.collect(named, metric, against=against)
     table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
@@ -196,10 +184,9 @@ def ranks(
             "normalised": list(together.references),
             "against": together.against,
         }
-        write_rows(form, "arms", _ranked(named, together), **facts)
+        write_rows(form, "arms", over_tasks.rows(named, together), **facts)
     if out is not None:
-        text = benchmark_page(table, benchmarks.draw(named, together))
-        atomic.write_text(out / "benchmark.html", text)
+        atomic.write_text(out / "benchmark.html", benchmark_page(table))
         atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
         console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
@@ -215,30 +202,6 @@ def _apart(names: Sequence[str]) -> Sequence[str]:
             f"{', '.join(sorted(map(str, folders)))}. Rename one."
         )
     return names
-
-
-def _ranked(named: "Sequence[tuple[str, RunData]]", found: "Benchmark") -> list[dict[str, Any]]:
-    """The arms of a benchmark as rows of numbers, the best first."""
-    from tuneparts.reports.compare import FEWEST
-
-    ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
-    rows = []
-    for position, arm in enumerate(found.arms):
-        mean, span = middle[arm]
-        says = found.fewest_replicates >= FEWEST
-        row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
-        row |= _bounds("", span if says else None)
-        if found.against is not None:
-            better, around = improved.get(arm, (None, None))
-            row |= {"p_better": better, **_bounds("p_better_", around if says else None)}
-        row["mean_rank"] = float(ranks_TA[:, position].mean())
-        for number, (task, data) in enumerate(named):
-            own = data.summary.set_index("arm").loc[arm]
-            row |= {task: own[found.metric], f"{task}:se": own[f"{found.metric}:se"]}
-            row[f"{task}:rank"] = float(ranks_TA[number, position])
-        rows.append(row)
-    sign = -1 if found.prefers_larger else 1
-    return sorted(rows, key=lambda row: sign * row["interquartile_mean"])
 
 
 def refuse_mixed_scales(scales: Mapping[str, str]) -> None:

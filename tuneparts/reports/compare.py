@@ -19,7 +19,7 @@ from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.always_valid import Decision, decide
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Table
-from tuneparts.reports.select import column
+from tuneparts.reports.select import by_seed
 from tuneparts.reports.statistics import Contrast, Interval, contrast
 
 MISTAKES = 0.05
@@ -54,6 +54,8 @@ class Comparison:
     is_paired: bool
     verdict: str
     """Of the first arm."""
+    decision: Decision | None = None
+    """What holds where replicates were added until this pair was decided."""
 
 
 def compare(
@@ -78,32 +80,31 @@ def compare(
         raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
     scores = {name: _scores(selected, name, metric) for name in _checked(pairs, metadata)}
     found = verdicts(scores, pairs, is_up=is_up, within=within)
-    return [replace(one, interval=bounded(one.interval, metric)) for one in found]
+    return [
+        replace(
+            one,
+            interval=bounded(one.interval, metric),
+            decision=decision(selected, metadata, pair, metric=metric, within=within)
+            if pair in metadata.until_decided
+            else None,
+        )
+        for pair, one in zip(pairs, found, strict=True)
+    ]
 
 
-def paired_scores(
-    selected: pd.DataFrame, metadata: ReportMetadata, pair: tuple[str, str], metric: str
-) -> tuple[list[float], bool]:
-    """Differences of two arms over the seeds that both have, in order; whether more is better."""
-    is_up = _is_up(metric)
-    one, other = (_scores(selected, name, metric) for name in _checked([pair], metadata))
-    return [one[seed] - other[seed] for seed in sorted(set(one) & set(other))], is_up
-
-
-def decided(
+def decision(
     selected: pd.DataFrame,
     metadata: ReportMetadata,
-    pairs: Sequence[tuple[str, str]],
+    pair: tuple[str, str],
     *,
     metric: str,
-    within: float | None,
-) -> dict[tuple[str, str], Decision]:
-    """What holds of those pairs to which replicates were added until they were decided."""
-    found = {}
-    for pair in (pair for pair in metadata.until_decided if pair in pairs):
-        differences, is_up = paired_scores(selected, metadata, pair, metric)
-        found[pair] = decide(differences, within=within, is_up=is_up)
-    return found
+    within: float | None = None,
+) -> Decision:
+    """What the replicates that two arms share allow to say, however often one looks."""
+    is_up = _is_up(metric)
+    one, other = (_scores(selected, name, metric) for name in _checked([pair], metadata))
+    differences = [one[seed] - other[seed] for seed in sorted(set(one) & set(other))]
+    return decide(differences, within=within, is_up=is_up)
 
 
 def bounded(interval: Interval | None, metric: str) -> Interval | None:
@@ -121,47 +122,33 @@ def verdicts(
     is_up: bool = True,
     within: float | None = None,
 ) -> list[Comparison]:
-    """Compare pairs of arms.
-
-    Args:
-        scores: score by seed, of each arm.
-        pairs: the comparisons that are asked for; they are adjusted for each other.
-        is_up: whether more is better.
-        within: margin of equivalence.
-    """
-    found = [contrast(scores[one], scores[other]) for one, other in pairs]
-    different, levels = holm([_p_different(gap) for gap in found])
-    same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in found])
-    told = [
-        Comparison(
-            one=one,
-            other=other,
-            difference=gap.mean,
-            interval=gap.interval(levels[i]),
-            p_value=different[i],
-            p_equivalent=None if within is None else same[i],
-            effect=_effect(gap),
-            improvement=_improvement(scores[one], scores[other], gap, is_up=is_up),
-            num=gap.num,
-            is_paired=gap.is_paired,
-            verdict=_verdict(gap, different[i], same[i], within, is_up=is_up),
+    """Compare pairs of arms, adjusted for each other, by their scores of each seed."""
+    gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
+    different, levels = holm([_p_different(gap) for gap in gaps])
+    same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in gaps])
+    found = []
+    for (one, other), gap, p, level, p_same in zip(
+        pairs, gaps, different, levels, same, strict=True
+    ):
+        says, deviation = gap.num >= FEWEST, gap.se * math.sqrt(gap.num)
+        varies = says and gap.is_paired and deviation > 0
+        better = _improvement(scores[one], scores[other], gap, is_up=is_up)
+        found.append(
+            Comparison(
+                one=one,
+                other=other,
+                difference=gap.mean,
+                interval=gap.interval(level) if says else None,
+                p_value=p if says else math.nan,
+                p_equivalent=None if within is None else p_same if says else math.nan,
+                effect=gap.mean / deviation if varies else math.nan,
+                improvement=better if says else math.nan,
+                num=gap.num,
+                is_paired=gap.is_paired,
+                verdict=_verdict(gap, p, p_same, within, is_up=is_up),
+            )
         )
-        for i, ((one, other), gap) in enumerate(zip(pairs, found, strict=True))
-    ]
-    return [one if one.num >= FEWEST else _silent(one) for one in told]
-
-
-def _silent(found: Comparison) -> Comparison:
-    """A comparison over too few replicates, without numbers that would seem to tell something."""
-    return replace(
-        found,
-        interval=None,
-        p_value=math.nan,
-        p_equivalent=None if found.p_equivalent is None else math.nan,
-        effect=math.nan,
-        improvement=math.nan,
-        verdict=nothing_said(found.num),
-    )
+    return found
 
 
 def nothing_said(num: int) -> str:
@@ -205,39 +192,24 @@ def table(
     *,
     metric: str,
     within: float | None = None,
-    decisions: Mapping[tuple[str, str], Decision] | None = None,
     remark: str = "",
 ) -> Table:
-    """The comparisons for people, one row each.
-
-    Args:
-        comparisons: as `compare` gives them.
-        metadata: of the search.
-        metric: by which arms were compared.
-        within: margin of equivalence.
-        decisions: as `decided` gives them.
-        remark: a note of its own, where there is something to say.
-    """
-    decimals = schema.lookup(metric).decimals
-    rows = []
-    for one in comparisons:
-        gap = f"{one.difference:+.{decimals}f}"
-        bounds = NOTHING
-        if one.interval is not None:
-            bounds = f"{one.interval.low:+.{decimals}f} to {one.interval.high:+.{decimals}f}"
-        rows.append(
-            [
-                f"{one.one} - {one.other}",
-                one.verdict,
-                gap,
-                bounds,
-                _shown(one.p_value, ".3g"),
-                _shown(one.p_equivalent, ".3g"),
-                _shown(one.effect, "+.2f"),
-                _shown(one.improvement, ".2f"),
-                str(one.num),
-            ]
-        )
+    """The comparisons for people, one row each; `remark` is a note of its own."""
+    gap = f"+.{schema.lookup(metric).decimals}f"
+    rows = [
+        [
+            f"{one.one} - {one.other}",
+            one.verdict,
+            format(one.difference, gap),
+            NOTHING if one.interval is None else _span(one.interval, gap),
+            _shown(one.p_value, ".3g"),
+            _shown(one.p_equivalent, ".3g"),
+            _shown(one.effect, "+.2f"),
+            _shown(one.improvement, ".2f"),
+            one.num,
+        ]
+        for one in comparisons
+    ]
     headers = ["pair", "verdict", "difference", "interval", "p", "p equivalent", "effect"]
     headers += ["P(better)", "replicates"]
     margin = "" if within is None else f" Margin of equivalence: {within:g}."
@@ -250,13 +222,13 @@ def table(
         "which the first arm is better.",
     ]
     notes += [remark] if remark else []
-    for (one_arm, other_arm), found in (decisions or {}).items():
-        span = found.interval
-        notes.append(
-            f"Replicates were added until {one_arm}:{other_arm} was decided, so an interval of "
-            f"that pair above is too narrow; at any time of looking {span.low:+.{decimals}f} to "
-            f"{span.high:+.{decimals}f} holds: {found.verdict or 'cannot tell'}."
-        )
+    notes += [
+        f"Replicates were added until {one.one}:{one.other} was decided, so an interval of that "
+        f"pair above is too narrow; at any time of looking {_span(one.decision.interval, gap)} "
+        f"holds: {one.decision.verdict or 'cannot tell'}."
+        for one in comparisons
+        if one.decision is not None
+    ]
     if not all(one.is_paired for one in comparisons):
         notes.append("Pairs with fewer than two common seeds: by Welch's error (1947).")
     return Table.of_rows(
@@ -269,6 +241,10 @@ def table(
     )
 
 
+def _span(interval: Interval, form: str) -> str:
+    return f"{interval.low:{form}} to {interval.high:{form}}"
+
+
 def _shown(value: float | None, form: str) -> str:
     return NOTHING if value is None or math.isnan(value) else format(value, form)
 
@@ -276,6 +252,8 @@ def _shown(value: float | None, form: str) -> str:
 def _verdict(
     gap: Contrast, p_different: float, p_same: float, within: float | None, *, is_up: bool
 ) -> str:
+    if gap.num < FEWEST:
+        return nothing_said(gap.num)
     is_equivalent = within is not None and p_same <= MISTAKES
     if p_different <= MISTAKES:
         word = "better" if (gap.mean > 0) == is_up else "worse"
@@ -293,11 +271,6 @@ def _p_same(gap: Contrast, within: float) -> float:
     return 1.0 if gap.num < FEWEST else max(gap.above(-within), gap.below(within))
 
 
-def _effect(gap: Contrast) -> float:
-    deviation = gap.se * math.sqrt(gap.num)
-    return gap.mean / deviation if gap.is_paired and deviation > 0 else math.nan
-
-
 def _improvement(
     one: Mapping[int, float], other: Mapping[int, float], gap: Contrast, *, is_up: bool
 ) -> float:
@@ -310,9 +283,7 @@ def _improvement(
 
 
 def _scores(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
-    own = selected[selected["arm"] == arm]
-    scores = own.assign(score=column(own, metric)).dropna(subset=["score"])
-    found = {int(s): float(v) for s, v in zip(scores["seed"], scores["score"], strict=True)}
+    found = by_seed(selected, arm, metric)
     if not found:
         raise ConfigError(
             f"arms are compared by a metric that they have, but no selected trial of `{arm}` has "

@@ -1,32 +1,27 @@
 """How many trials of a searching arm one run of another arm is worth, with an interval.
 
 Within a replicate, the expected score of the best of n of its N trials is estimated without
-replacement (Tang et al. 2020), which is unbiased for every n up to N. Dodge et al. (2021) warn that
-its variance is large near N, and Tang et al. that bootstrap intervals over trials fail there. So
-nothing is bootstrapped: replicates are independent, trials included, and for each n the difference
-of that estimate to the other arm's score has a Student interval over replicates. Those n at which
-neither side is rejected are the interval: reaching the score at the true number n is rejected from
-below, or at n - 1 from above, in at most 2.5 % of cases each, whatever the other n say.
+replacement (Tang et al. 2020), which is unbiased for every n up to N. Bootstrap intervals over
+trials fail near N (Dodge et al. 2021; Tang et al. 2020). So nothing is bootstrapped: replicates are
+independent, trials included, and for each n the difference of that estimate to the other arm's
+score has a Student interval over replicates. Those n at which neither side is rejected are the
+interval: reaching the score at the true number n is rejected from below, or at n - 1 from above, in
+at most 2.5 % of cases each, whatever the other n say.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tuneparts import schema
+from tuneparts.reports.compare import FEWEST
 from tuneparts.reports.metadata import ReportMetadata
-from tuneparts.reports.select import column
-from tuneparts.reports.statistics import Floats, best_of_weights, equivalent_trials
-
-FEWEST = 3
-"""Replicates below which there is no interval."""
-Scores: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
-"""Validation and test scores of the trials of a replicate."""
+from tuneparts.reports.select import by_seed, column
+from tuneparts.reports.statistics import Floats, best_of_weights, by_rank
 
 
 @dataclass(frozen=True)
@@ -61,21 +56,19 @@ class Worth:
 
 
 def worth(
-    searched: Mapping[int, Scores],
+    searched: Mapping[int, tuple[npt.ArrayLike, npt.ArrayLike]],
     scores: Mapping[int, float],
     *,
     selects_larger: bool = True,
     larger_is_better: bool = True,
-    level: float = 0.95,
 ) -> Worth | None:
     """Estimate how many trials of a searching arm match another arm.
 
     Args:
-        searched: replicate -> scores of the finished trials of the searching arm.
+        searched: replicate -> validation and test scores of the searching arm's finished trials.
         scores: replicate -> score of the other arm.
         selects_larger: whether a larger validation score is selected.
         larger_is_better: direction of the test score.
-        level: of the interval.
 
     Returns:
         None where the arms share no replicate.
@@ -87,24 +80,26 @@ def worth(
     most = min(map(len, gaps))
     gaps_SN = np.array([gap[:most] for gap in gaps]) * (1 if larger_is_better else -1)
     mean_N = gaps_SN.mean(axis=0)
-    point = equivalent_trials(mean_N, 0.0)
+    point = _first(mean_N >= 0)
     if len(seeds) < FEWEST:
         return Worth(point, 1, None, most, len(seeds))
     from scipy import stats
 
     half_N = gaps_SN.std(axis=0, ddof=1) / math.sqrt(len(seeds))
-    half_N = half_N * float(stats.t.ppf((1 + level) / 2, len(seeds) - 1))
-    not_below = np.flatnonzero(mean_N + half_N >= 0)
+    half_N = half_N * float(stats.t.ppf(0.975, len(seeds) - 1))
     not_above = np.flatnonzero(mean_N - half_N < 0)
-    low = int(not_below[0]) + 1 if not_below.size else None
     above = int(not_above[-1]) + 2 if not_above.size else 1
-    return Worth(point, low, above if above <= most else None, most, len(seeds))
+    high = above if above <= most else None
+    return Worth(point, _first(mean_N + half_N >= 0), high, most, len(seeds))
+
+
+def _first(reached_N: npt.NDArray[np.bool_]) -> int | None:
+    return int(reached_N.argmax()) + 1 if reached_N.any() else None
 
 
 def curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
     """Expected test score of the best of n by validation, over all subsets of the trials; (N,)."""
-    v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
-    ranked = t[np.argsort(-v if selects_larger else v, kind="stable")]
+    ranked = by_rank(val, test, larger_is_better=selects_larger)
     return np.asarray(best_of_weights(len(ranked)) @ ranked)
 
 
@@ -117,25 +112,17 @@ def of_arms(
     against: str,
     metric: str,
 ) -> Worth | None:
-    """How many trials of one arm match another one; None where that cannot be asked.
-
-    It can where the trials of `against` do not depend on each other.
-    """
+    """How many trials of one arm match another one; None where trials depend on each other."""
     searching = metadata.arm(against)
     if searching.is_adaptive or searching.trials_per_seed == 1:
         return None
     rule = schema.selection_metric(metadata.metric)
-    own = trials[(trials["arm"] == against) & (trials["outcome"] == "finished")]
-    own = own[column(own, rule.name).notna() & column(own, metric).notna()].sort_values("index")
-    searched = {
-        int(str(seed)): (column(part, rule.name).to_numpy(), column(part, metric).to_numpy())
-        for seed, part in own.groupby("seed")
-    }
-    other = selected[selected["arm"] == arm]
-    other = other.assign(score=column(other, metric)).dropna(subset=["score"])
+    finished = trials[(trials["arm"] == against) & (trials["outcome"] == "finished")]
+    known = finished.assign(val=column(finished, rule.name), test=column(finished, metric))
+    known = known.dropna(subset=["val", "test"]).sort_values("index")
     return worth(
-        searched,
-        {int(s): float(v) for s, v in zip(other["seed"], other["score"], strict=True)},
+        {int(str(s)): (own["val"], own["test"]) for s, own in known.groupby("seed")},
+        by_seed(selected, arm, metric),
         selects_larger=rule.direction is schema.Direction.UP,
         larger_is_better=schema.lookup(metric).direction is schema.Direction.UP,
     )

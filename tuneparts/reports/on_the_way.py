@@ -14,7 +14,6 @@ from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 
 COSTS = ("passes", "weight_steps", "seconds")
-"""What trials report of their cost, without its family."""
 
 
 def parse(text: str) -> tuple[str, float]:
@@ -24,13 +23,13 @@ def parse(text: str) -> tuple[str, float]:
         >>> parse("weight_steps=1200")
         ('cost/weight_steps', 1200.0)
     """
-    name, separator, count = text.partition("=")
+    name, _, count = text.partition("=")
     name = name.strip().removeprefix("cost/")
     try:
         value = float(count)
     except ValueError:
         value = -1.0
-    if not separator or name not in COSTS or not 0 < value < float("inf"):
+    if name not in COSTS or not 0 < value < float("inf"):
         raise ConfigError(
             f"a cost is written as `NAME=COUNT` with one of {', '.join(COSTS)} and a count above "
             f"0, as in weight_steps=1200, but got `{text}`."
@@ -39,26 +38,24 @@ def parse(text: str) -> tuple[str, float]:
 
 
 def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
-    """The run as if every trial had been read at its last report of at most this cost.
+    """The run as if every trial had been read at its last report of at most `count` of a cost.
 
     Trials are selected anew, by what validation said at that report. What a trial reports at its
     end only is missing.
 
-    Args:
-        data: the run.
-        cost: `cost/passes`, `cost/weight_steps` or `cost/seconds`.
-        count: of it.
-        needs: the metric that is asked about.
-
     Raises:
-        DataMissingError: The run has no steps with these numbers, or none so early.
+        DataMissingError: No step has the cost or the metric that it `needs`, or none is so early.
     """
-    reports = _reports(data)
+    search, reports = data.metadata.name, pd.DataFrame(columns=list(STEP_COLUMNS))
+    if not data.steps.empty:  # a row per trial and step, a column per metric
+        steps = data.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
+        reports = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
+        reports["cost/passes"] = reports.index.get_level_values("step").astype(float)
     for name in (cost, needs, data.metadata.metric):
         if name not in reports:
             raise DataMissingError(
                 f"arms are compared on the way by what trials report there, but no step of "
-                f"{data.metadata.name} has `{name}`. Scores of test data are reported on the way "
+                f"{search} has `{name}`. Scores of test data are reported on the way "
                 "where the search has `score_test_always`."
             )
     finished = data.trials[data.trials["outcome"] == "finished"]
@@ -72,15 +69,13 @@ def at_cost(data: RunData, cost: str, count: float, *, needs: str) -> RunData:
     if reached.empty:
         raise DataMissingError(
             f"trials are read at their last report of at most this cost, but the first report of "
-            f"{data.metadata.name} is at {reports[cost].min():,.0f} and `{cost}` is asked for at "
+            f"{search} is at {reports[cost].min():,.0f} and `{cost}` is asked for at "
             f"{count:,.0f}. Ask for more."
         )
+    ends = [n for n in map(str, data.trials) if "/" in n and not n.startswith("param.")]
     reached = reached.reset_index("step", drop=True)
-    columns = map(str, data.trials.columns)
-    ends = [name for name in columns if "/" in name and not name.startswith("param.")]
     kept = data.trials.drop(columns=ends)
-    trials = kept.merge(reached, how="left", left_on="trial", right_index=True)
-    return replace(data, trials=trials)
+    return replace(data, trials=kept.merge(reached, how="left", left_on="trial", right_index=True))
 
 
 def told(found: RunData, arms: list[str], cost: str, count: float) -> str:
@@ -97,12 +92,3 @@ def told(found: RunData, arms: list[str], cost: str, count: float) -> str:
         f"{', '.join(places)}. Where a learning rate is annealed or a last stage follows, a run of "
         "that length would have ended elsewhere."
     )
-
-
-def _reports(data: RunData) -> pd.DataFrame:
-    """A row per trial and step, a column per metric."""
-    if data.steps.empty:
-        return pd.DataFrame(columns=list(STEP_COLUMNS))
-    steps = data.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
-    found = steps.pivot_table(index=["trial", "step"], columns="metric", values="value", sort=True)
-    return found.assign(**{"cost/passes": found.index.get_level_values("step").astype(float)})

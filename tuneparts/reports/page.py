@@ -69,13 +69,12 @@ def figure_page(drawing: Drawing) -> str:
     return _document(escape(drawing.title), [_figure("figure", drawing)])
 
 
-def benchmark_page(table: rendering.Table, drawings: Mapping[str, Drawing]) -> str:
-    """Return the page of a benchmark: its table and figures."""
+def benchmark_page(table: rendering.Table) -> str:
+    """Return the page of a benchmark: its table."""
     heading = escape(table.heading)
     body = [
         f"<header><h1>{heading}</h1>{_words()}</header>",
         f'<section id="scores"><h2>Scores</h2>{rendering.to_html(table)}</section>',
-        *(_figure(name, drawing) for name, drawing in drawings.items()),
     ]
     return _document(heading, body)
 

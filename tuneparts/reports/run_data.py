@@ -10,7 +10,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
-from tuneparts.reports import answer, compare, contrast, fronts, tables
+from tuneparts.reports import answer, compare, contrast, tables
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
@@ -68,8 +68,7 @@ class RunData:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
         with schema.using(*self.metadata.metrics):
-            built = tables.build(self.summary, self.metadata, self.verdict, found)
-            return built + fronts.build(self.trials, self.metadata, self.selected)
+            return tables.build(self.summary, self.metadata, self.verdict, found)
 
     @cached_property
     def comparisons(self) -> tuple[Table, ...]:
@@ -99,12 +98,10 @@ class RunData:
             found = []
             for heading, pairs in families.items():
                 if pairs:
-                    frames, within = (self.selected, metadata, pairs), metadata.within
-                    judged = compare.compare(*frames, metric=metric, within=within)
-                    decided = compare.decided(*frames, metric=metric, within=within)
-                    table = compare.table(
-                        judged, metadata, metric=metric, within=within, decisions=decided
+                    judged = compare.compare(
+                        self.selected, metadata, pairs, metric=metric, within=metadata.within
                     )
+                    table = compare.table(judged, metadata, metric=metric, within=metadata.within)
                     found.append(replace(table, heading=heading))
             return tuple(found)
 

@@ -37,6 +37,13 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(frame[name], errors="coerce").astype(float)
 
 
+def by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
+    """Scores of an arm's selected trials, of the seeds that have one."""
+    own = selected[selected["arm"] == arm]
+    known = column(own, metric).dropna()
+    return {int(s): float(v) for s, v in zip(own["seed"][known.index], known, strict=True)}
+
+
 def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
     """Select one trial of each (arm, seed), in the order of the search.
 

@@ -37,6 +37,12 @@ class Interval:
         return self.low <= value <= self.high
 
 
+def bounds(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
+    """An interval as fields of a row: low, high and level; None where there is none."""
+    values = (None,) * 3 if interval is None else vars(interval).values()
+    return dict(zip((f"{prefix}low", f"{prefix}high", f"{prefix}level"), values, strict=True))
+
+
 @dataclass(frozen=True)
 class Difference:
     """How far `a` is above `b`; the interval is None where too few seeds leave it unknown."""
@@ -195,7 +201,7 @@ def expected_best_interval(
     Returns:
         mean, low and high, each (N,) with N the fewest trials that a seed has.
     """
-    ranked = [_by_rank(val, test, larger_is_better) for val, test in seeds]
+    ranked = [by_rank(val, test, larger_is_better=larger_is_better) for val, test in seeds]
     num = min(len(scores) for scores in ranked)
     means, resampled = [], []
     for scores in ranked:
@@ -209,16 +215,8 @@ def expected_best_interval(
     return mean, mean + low, mean + high
 
 
-def equivalent_trials(
-    curve: npt.ArrayLike, target: float, *, larger_is_better: bool = True
-) -> int | None:
-    """Return the smallest n whose expected best reaches the target; None if no n does."""
-    x = np.asarray(curve, dtype=float)
-    reached = np.flatnonzero(x >= target if larger_is_better else x <= target)
-    return int(reached[0]) + 1 if reached.size else None
-
-
-def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, larger_is_better: bool) -> Floats:
+def by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool = True) -> Floats:
+    """Test scores ordered by validation, the best first."""
     v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
     if v.shape != t.shape or v.ndim != 1 or v.size == 0 or np.isnan(v).any():
         raise ConfigError(

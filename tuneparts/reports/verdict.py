@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.reports.compare import FEWEST, bounded
+from tuneparts.reports.compare import FEWEST, MISTAKES, bounded
 from tuneparts.reports.metadata import ReportMetadata
-from tuneparts.reports.select import column
+from tuneparts.reports.select import by_seed
 from tuneparts.reports.statistics import Difference, difference, estimate
-
-MISTAKES = 0.05
-"""How often any of the comparisons of one verdict may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +47,12 @@ def judge(selected: pd.DataFrame, metadata: ReportMetadata, metric: str) -> Verd
         metadata: Of the search.
         metric: A schema name with a direction, such as `test/accuracy`.
     """
-    known = selected.assign(score=column(selected, metric)).dropna(subset=["score"])
-    scores = {
-        str(arm): {int(s): float(v) for s, v in zip(own["seed"], own["score"], strict=True)}
-        for arm, own in known.groupby("arm")
-    }
+    scores = {arm.name: by_seed(selected, arm.name, metric) for arm in metadata.arms}
     sign = -1 if schema.lookup(metric).direction is schema.Direction.UP else 1
-    means = {arm: estimate(list(by_seed.values())).mean for arm, by_seed in scores.items()}
-    names = [arm.name for arm in metadata.arms if arm.name in means]
+    means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
+    names = list(means)
     ranked = sorted(names, key=lambda name: sign * means[name])
-    # Scores on different examples are no comparison, so nobody wins.
+    # Scores on different examples are no comparison, so no arm wins.
     is_one_task = len({arm.judged_on for arm in metadata.arms if arm.name in names}) <= 1
     others = ranked[1:] if is_one_task else []
     gaps = {

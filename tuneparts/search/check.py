@@ -90,8 +90,7 @@ def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None
         raise ConfigError(
             f"trials of `{arm.name}` are compared by {metric}, so a dimension over the data leaves "
             f"validation and test examples as they are, but they differ between {one} and {other}. "
-            "Vary `data.num_train`, or give each variant an arm of its own: "
-            "`crossed(arms, data={...})` of tuneparts.search.crossing."
+            "Vary `data.num_train`, or give each variant an arm of its own: `Arm(data={...})`."
         )
 
 

@@ -3,7 +3,7 @@
 Every method that trains by the loop has them at the end, where its data has such images.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ def published_scores(
     device: torch.device,
     batch_size: int,
 ) -> dict[str, float]:
-    """Scores under `corrupted/...`, each a mean over all conditions.
+    """Scores under `corrupted/...`, each a mean over all conditions, which count alike.
 
     Args:
         predict: from pixels of 0 to 255 to outputs (B, K).
@@ -37,10 +37,5 @@ def published_scores(
         outputs = [predict(part.to(device)) for part in torch.split(images, batch_size)]
         return target.scores(torch.cat(outputs), labels_N)
 
-    return mean_scores(scores(*condition) for condition in corrupted.conditions)
-
-
-def mean_scores(found: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each score over conditions, which all count alike, under `corrupted/...`."""
-    rows = list(found)
+    rows = [scores(*condition) for condition in corrupted.conditions]
     return {f"corrupted/{name}": sum(row[name] for row in rows) / len(rows) for name in rows[0]}

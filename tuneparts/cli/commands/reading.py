@@ -93,7 +93,7 @@ def ranks(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a page with figures into this folder.", metavar="DIR"),
+        typer.Option(help="Write the table as a page into this folder.", metavar="DIR"),
     ] = None,
     mix_scales: Annotated[
         bool, typer.Option("--mix-scales", help="Take runs of different scales together.")
@@ -109,8 +109,7 @@ def ranks(
 
     Scores are put between the references of each task that has two, and summarised by their
     interquartile mean with an interval over tasks and replicates; the probability of improvement
-    over one arm is of all tasks. `--out` adds profiles, score over budget, and a
-    critical-difference diagram where there are enough tasks.
+    over one arm is of all tasks.
     """
     from tuneparts.cli import report as verb
     from tuneparts.cli.output import Form
@@ -130,7 +129,7 @@ def ranks(
 @app.command(epilog=words("arm", "trial"))
 def export(
     run: RunArgument = None,
-    to: Annotated[str, typer.Option(help="optuna, csv, parquet, table or results.")] = "optuna",
+    to: Annotated[str, typer.Option(help="optuna, csv, parquet or results.")] = "optuna",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -142,9 +141,8 @@ def export(
 
     `optuna` is a storage with a study per arm, which optuna-dashboard and Optuna's figures open
     (SQLite for a file ending in .db, else Optuna's journal). `csv` and `parquet` are trials and
-    steps. `table` is the learning curves of the finished trials, to try algorithms on. `results` is
-    a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts compare DIR` make
-    tables, figures and verdicts from it alone.
+    steps. `results` is a folder of kilobytes to publish: `tuneparts report DIR` and `tuneparts
+    compare DIR` make tables, figures and verdicts from it alone.
     """
     from tuneparts.cli import export as verb
 

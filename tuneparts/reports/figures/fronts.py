@@ -46,6 +46,9 @@ def pareto(run_data: RunData) -> Drawing | Note:
         + (", with a line through the front of each seed" if len(names) == 2 else "")
         + f". Rings: {run_data.metadata.rule.words(run_data.metadata.weighed)}, of each seed."
     )
+    left_out = int((run_data.trials["outcome"] == "finished").sum()) - len(data)
+    if left_out:
+        caption += f" {left_out} finished trials lack an objective and are left out."
     return Drawing(title, figure, caption, data)
 
 

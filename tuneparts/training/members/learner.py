@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tuneparts import seeding
-from tuneparts.augment.corruptions import Kind
 from tuneparts.augment.fixed import FixedConfig
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
@@ -28,7 +27,6 @@ from tuneparts.training import fitness
 from tuneparts.training.final_module import MeanOfMembers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
-from tuneparts.training.members.corrupted import corrupted_scores
 from tuneparts.training.members.interpolation import accuracies_between
 from tuneparts.training.members.model import Members, NetMembers
 from tuneparts.training.members.predictions import (
@@ -53,8 +51,6 @@ class MembersConfig(MethodConfig):
     """`train` keeps the validation split for selection; `all` trains on both."""
     augmentation: FixedConfig = FixedConfig()
     """Crop, flip and cutout of training images, the same for all members."""
-    corruptions: tuple[Kind, ...] = ()
-    """Kinds of corrupted test images to score at the end, in all five severities."""
     interpolation_points: int = Field(default=0, ge=0)
     """Points on the line between the first two members to score at the end; 0 for none."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
@@ -71,17 +67,10 @@ class MembersConfig(MethodConfig):
 
     def check_task(self, task: Task) -> None:
         super().check_task(task)
-        if self.corruptions and task.corrupted is not None:
-            raise ConfigError(
-                "`corrupted/` scores are of one set of images, but this method makes corruptions "
-                "of its own and the data has published ones. Leave out the method's `corruptions` "
-                "or the data's `corrupted`."
-            )
         if self.label_smoothing:
             fitness.refuse_target(self, task, "its `label_smoothing` is over classes")
-        for name in ("corruptions", "interpolation_points"):
-            if getattr(self, name):
-                fitness.refuse_target(self, task, f"its `{name}` are scored by accuracy")
+        if self.interpolation_points:
+            fitness.refuse_target(self, task, "its `interpolation_points` are scored by accuracy")
 
 
 class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
@@ -97,11 +86,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
     def __init__(self, config: MembersConfig, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
-        has_images = len(task.in_shape) == 3
-        if not has_images and (config.corruptions or config.augmentation != FixedConfig()):
+        if len(task.in_shape) != 3 and config.augmentation != FixedConfig():
             raise ConfigError(
-                "corruptions and augmentation act on images (C, H, W), but inputs have shape "
-                f"{task.in_shape}. Leave both out."
+                f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
+                "Leave it out."
             )
         is_held_out = config.train_on == "train"
         self.train_data = self._on_device(
@@ -224,17 +212,6 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
             metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
             metrics[f"anytime/nll.{point.name}"] = point.nll
             metrics[f"anytime/flops.{point.name}"] = float(point.flops)
-        if self.config.corruptions:
-            task = self.context.task
-            metrics |= corrupted_scores(
-                lambda x: self.combined(self.model(x)),
-                self._test,
-                self.config.corruptions,
-                mean=task.mean,
-                std=task.std,
-                seed=0,  # the same corrupted images for every method and seed
-                batch_size=EVAL_BATCH,
-            )
         return metrics | self._interpolation()
 
     def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
