@@ -71,18 +71,3 @@ def _volume(points_NM: Points) -> float:
             slab = sorted_NM[: number + 1, :-1]
             total += (high - low) * _volume(slab[front(slab)])
     return float(total)
-
-
-def nearest_to_ideal(points_NM: Points) -> int | None:
-    """The point of the front that is nearest to the best of every objective; a knee of the front.
-
-    Each objective is scaled to its span over the front, so that units do not matter. Ties go to the
-    first point.
-    """
-    members = np.flatnonzero(front(points_NM))
-    if not len(members):
-        return None
-    chosen = points_NM[members]
-    span = np.ptp(chosen, axis=0)
-    scaled = (chosen.max(axis=0) - chosen) / np.where(span > 0, span, 1.0)
-    return int(members[np.argmin((scaled**2).sum(axis=1))])

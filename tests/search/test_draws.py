@@ -13,7 +13,7 @@ from tuneparts.schema import Metric, lookup
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Proposals, draw, whole_trial
 from tuneparts.search.segment import Batch, Result
-from tuneparts.search.space import Choice, Float, Int, Uniform
+from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
 from tuneparts.seeding import numpy_generator
 
@@ -129,7 +129,7 @@ def test_an_algorithm_of_ones_own_cannot_pass_by_points_or_constraints() -> None
 
 
 def test_grid_search_leaves_out_what_is_not_allowed() -> None:
-    space = {"x": Float(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
+    space = {"x": Uniform(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
     one = arm(algorithm=GridSearch(), space=space, constraint=small_x)
     assert one.trials_per_seed == len(tried(one)) == 8
     assert one.algorithm.expected_passes(one) == 64
