@@ -42,7 +42,7 @@ def sample(arm: "Arm", rng: np.random.Generator, fixed: Mapping[str, Value] = {}
 
 def point(arm: "Arm", index: int, rng: np.random.Generator) -> dict[str, Any]:
     """The values of a point that is tried first; what it leaves out is drawn."""
-    return sample(arm, rng, arm.first_points[index])
+    return sample(arm, rng, arm.points[index])
 
 
 def allows(arm: "Arm", values: Mapping[str, Value]) -> bool:

@@ -204,7 +204,7 @@ def _is_there(before: Mapping[str, Arm], arm: Arm) -> bool:
     own = before.get(arm.name)
     if own is None:
         return False
-    same = ("config", "space", "follows", "resources", "varies", "fresh_seed", "adopts")
+    same = ("config", "space", "follows", "resources", "fresh_seed", "adopts")
     if any(getattr(own, name) != getattr(arm, name) for name in same) or (
         own.algorithm.kind != arm.algorithm.kind
     ):
