@@ -15,7 +15,7 @@ from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.data.config import DataConfig
-    from tuneparts.search.spec import Arm, Search
+    from tuneparts.search.spec import Search
     from tuneparts.tracking.card import DataFacts, SearchCard
 
 FEWEST_TRIALS = 4
@@ -75,8 +75,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.budget_note),
                 judged_on=redactor.text(arm.judged_on),
-                varies=arm.varies,
-                likeness=_likeness(arm),
                 is_tuning=any(
                     other.follows == arm.name and other.adopts == "config" for other in search.arms
                 ),
@@ -86,13 +84,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
-
-
-def _likeness(arm: "Arm") -> str:
-    """Twelve digits of all of an arm that makes its scores, but what its replicates vary."""
-    tree = arm.model_dump(mode="json")
-    facts = {name: value for name, value in tree.items() if name not in ("name", "seeds", "varies")}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]:

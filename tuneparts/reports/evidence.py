@@ -1,16 +1,15 @@
-"""The verdicts on the report page: the contrast of the search, all other arms, spread by source."""
+"""The verdicts on the report page: the contrast of the search, and all other arms."""
 
 import dataclasses
 
 from tuneparts import schema
-from tuneparts.errors import TunepartsError
-from tuneparts.reports import compare, variance
+from tuneparts.reports import compare
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.run_data import RunData
 
 
 def build(run_data: RunData) -> tuple[Table, ...]:
-    """Tables of comparisons, and of spread where the search has arms for it.
+    """Tables of comparisons.
 
     The declared contrast is a family of its own. All other arms are compared with its second arm,
     or where none is declared with the arm that validation finds best, and adjusted for each other.
@@ -33,12 +32,6 @@ def build(run_data: RunData) -> tuple[Table, ...]:
                 found, metadata, metric=metric, within=within, decisions=decisions
             )
             tables.append(dataclasses.replace(table, heading=heading))
-        try:
-            spreads = variance.spreads(run_data.selected, metadata, metric)
-            table = variance.table(spreads, metadata, metric)
-            tables.append(dataclasses.replace(table, heading="Spread by source"))
-        except TunepartsError:  # no arms for it, which is usual
-            pass
     return tuple(tables)
 
 
