@@ -93,7 +93,7 @@ def test_any_algorithm_runs_on_a_table(results: api.Results, tmp_path: Path) -> 
     assert found.passes == (2, 4, 6, 8)
     algorithms = {
         "random": RandomSearch(num_trials=6),
-        "tpe": Tpe(num_trials=6, batch=2, num_startup=2),
+        "tpe": Tpe(num_trials=6, window=2, num_startup=2),
         "asha": Asha(num_trials=6, min_passes=2),
     }
     search = tabulated.search_on(path, algorithms)

@@ -21,7 +21,7 @@ SPACE = {"x": Uniform(low=0.1, high=1.0), "seconds": Choice(options=(0.0, 0.5, 2
 POINTS = ({"x": 0.7, "seconds": 0.5}, {"x": 0.25})
 ALGORITHMS = [
     RandomSearch(num_trials=9),
-    Tpe(num_trials=7, batch=3, num_startup=4),
+    Tpe(num_trials=7, window=3, num_startup=4),
     Asha(num_trials=9, min_passes=2, reduction=2),
     Pbt(population=9, num_rounds=4),
 ]

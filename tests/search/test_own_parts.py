@@ -89,7 +89,7 @@ class TestTwice(AlgorithmContract):
 
 
 class TestOptunaRandom(AlgorithmContract):
-    algorithm = OptunaRandom(num_trials=5, batch=2)
+    algorithm = OptunaRandom(num_trials=5, window=2)
 
 
 class TestMyRandom(AlgorithmContract):
@@ -254,6 +254,6 @@ def test_fields_stay_in_json_as_they_were() -> None:
     assert Uniform(low=0.0, high=1.0).model_dump() == {
         "kind": "uniform", "low": 0.0, "high": 1.0, "log": False,
     }  # fmt: skip
-    assert Tpe(num_trials=2, batch=4).model_dump() == {
-        "kind": "tpe", "num_trials": 2, "batch": 4, "num_startup": 10,
+    assert Tpe(num_trials=2, window=4).model_dump() == {
+        "kind": "tpe", "num_trials": 2, "window": 4, "num_startup": 10,
     }  # fmt: skip

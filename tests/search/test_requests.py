@@ -77,7 +77,7 @@ def test_all_of_it_is_stopped(search, tmp_path) -> None:
     "algorithm",
     [
         RandomSearch(num_trials=4),
-        Tpe(num_trials=4, batch=2, num_startup=1),
+        Tpe(num_trials=4, window=2, num_startup=1),
         Asha(num_trials=4, min_passes=4, reduction=2),
     ],
 )

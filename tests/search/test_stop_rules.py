@@ -75,7 +75,7 @@ def finished(journal: Journal, *arms: str) -> list[int]:
     ],
 )
 @pytest.mark.parametrize(
-    "algorithm", [RandomSearch(num_trials=10), Tpe(num_trials=10, batch=3, num_startup=2)]
+    "algorithm", [RandomSearch(num_trials=10), Tpe(num_trials=10, window=3, num_startup=2)]
 )
 def test_a_replicate_stops_at_the_same_trial_whoever_was_faster(
     null_search, null_arm, tmp_path, stop, count, words, algorithm
@@ -173,7 +173,7 @@ def test_the_report_says_what_stopped_and_what_never_started(
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=10)),
         null_arm(
-            "tpe", algorithm=Tpe(num_trials=10, batch=2, num_startup=2), stop=Stop(target=0.5)
+            "tpe", algorithm=Tpe(num_trials=10, window=2, num_startup=2), stop=Stop(target=0.5)
         ),
         stop=Stop(patience=2),
         seeds=(0, 1),

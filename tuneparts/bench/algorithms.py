@@ -28,11 +28,9 @@ from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
     Hyperband,
-    MedianStopping,
     Optuna,
-    Pb2,
     Pbt,
-    PercentileStopping,
+    Pruned,
     RandomSearch,
     SuccessiveHalving,
     draw,
@@ -239,7 +237,8 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
     levels = [_FIRST * _REDUCTION**k for k in range(10) if _FIRST * _REDUCTION**k < budget]
     steps = range(_FIRST, budget, _FIRST)
     rungs = {"min_passes": _FIRST, "reduction": _REDUCTION}
-    rule = {"every": _FIRST, "min_trials": 5}
+    median = Pruned(num_trials=trials, every=_FIRST)
+    quarter = median.replaced({"pruner": "percentile", "options": {"percentile": 25.0}})
     ways: list[tuple[str, Algorithm, theirs.Stopper, Sequence[int]]] = [
         ("asha, ray", Asha(num_trials=trials, **rungs), theirs.ray_asha(budget, **rungs), levels),
         (
@@ -262,19 +261,19 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
         ),
         (
             "median, ray",
-            MedianStopping(num_trials=trials, **rule),
+            median,
             theirs.ray_median(_FIRST),
             steps,
         ),
         (
             "median, optuna",
-            MedianStopping(num_trials=trials, **rule),
+            median,
             theirs.optuna_quantile(0.5),
             steps,
         ),
         (
             "percentile, optuna",
-            PercentileStopping(num_trials=trials, keep=0.25, **rule),
+            quarter,
             theirs.optuna_quantile(0.25),
             steps,
         ),
@@ -327,14 +326,9 @@ def _table_case(
 
 
 def population_cases(*, quick: bool) -> Iterator[Case]:
-    """PBT and PB2 beside Ray's, both in rounds, with the same members at the start.
-
-    A seed of PBT takes a hundredth of a second, so there are many; one of Ray's PB2 takes seconds.
-    """
-    sizes = {"pbt": (4, 2), "pb2": (3, 2)} if quick else {"pbt": (12, 1000), "pb2": (8, 25)}
-    for kind, algorithm in (("pbt", Pbt), ("pb2", Pb2)):
-        rounds, seeds = sizes[kind]
-        yield _population_case(kind, algorithm(population=8, num_rounds=rounds), seeds)
+    """PBT beside Ray's, both in rounds, with the same members at the start."""
+    rounds, seeds = (4, 2) if quick else (12, 1000)
+    yield _population_case("pbt", Pbt(population=8, num_rounds=rounds), seeds)
 
 
 def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:

@@ -69,6 +69,7 @@ class Sampled(Timed):
     """Most trials that are asked for and not told. None: as many as the machine or cluster can run
     at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
     it changes what is found."""
+
     @abstractmethod
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
@@ -254,7 +255,9 @@ def optuna_maker(
     else:
         maker = import_path.find(name)
     if not callable(maker):
-        raise ValueError(f"`{name}` leads to {maker!r:.100}, but a {noun} is made by a class or a function")
+        raise ValueError(
+            f"`{name}` leads to {maker!r:.100}, but a {noun} is made by a class or a function"
+        )
     taken = inspect.signature(maker).parameters
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
         return maker  # type: ignore[no-any-return]
