@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.reports import evidence
 from tuneparts.reports.page import page
 from tuneparts.reports.run_data import RunData
 from tuneparts.search import load
@@ -83,10 +82,10 @@ def test_without_scores_of_both_arms_there_is_no_contrast(scored) -> None:
 
 def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
     data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
-    headings = [table.heading for table in evidence.build(data)]
+    headings = [table.heading for table in data.comparisons]
     assert headings == ["The comparison that answers the question", "All other arms beside random"]
     assert "The comparison that answers the question" in page(data, {})
-    bare = evidence.build(RunData(metadata, trials, steps))
+    bare = RunData(metadata, trials, steps).comparisons
     assert [table.heading for table in bare] == ["All arms beside random"]
 
 

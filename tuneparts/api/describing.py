@@ -24,8 +24,6 @@ FEWEST_TRIALS = 4
 
 def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     """What a report says of a run besides its numbers."""
-    from tuneparts.reports import checklist
-
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -38,7 +36,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         data_draws=_data_draws(search, run.folder),
         environment={
-            name: redactor.text(text) for name, text in checklist.environment(facts).items()
+            name: redactor.text(str(facts[name])) for name in ("machine",) if facts.get(name)
         },
         compare=search.compare,
         references=search.references,
@@ -116,7 +114,7 @@ def _figures(search: "Search") -> tuple[str, ...]:
     if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
         found += ["parallel", "importance", "slices"]
     if search.objectives:
-        found += ["pareto", "hypervolume"]
+        found.append("pareto")
     return tuple(dict.fromkeys(found))
 
 

@@ -182,7 +182,7 @@ def ranks(
     console = terminal(form)
     with console.status("reading the runs"):
         read = [one.data for one in found]
-    setting, values = difference({name: facts["data"] for name, facts in searches.items()})
+    setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
     together = benchmark.collect(named, metric, against=against)

@@ -97,7 +97,7 @@ class ReportMetadata:
     found: Mapping[str, float | None] = field(default_factory=dict)
     """Hypers that the question is about, with their true values where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Machine, packages and the user's repository, in words."""
+    """The machine, in words."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""
