@@ -259,24 +259,9 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
             theirs.optuna_hyperband(_FIRST, budget, _REDUCTION),
             levels,
         ),
-        (
-            "median, ray",
-            median,
-            theirs.ray_median(_FIRST),
-            steps,
-        ),
-        (
-            "median, optuna",
-            median,
-            theirs.optuna_quantile(0.5),
-            steps,
-        ),
-        (
-            "percentile, optuna",
-            quarter,
-            theirs.optuna_quantile(0.25),
-            steps,
-        ),
+        ("median, ray", median, theirs.ray_median(_FIRST), steps),
+        ("median, optuna", median, theirs.optuna_quantile(0.5), steps),
+        ("percentile, optuna", quarter, theirs.optuna_quantile(0.25), steps),
     ]
     for name, algorithm, stopper, at in ways:
         yield _table_case(name, table, algorithm, stopper, at, seeds)
@@ -328,10 +313,10 @@ def _table_case(
 def population_cases(*, quick: bool) -> Iterator[Case]:
     """PBT beside Ray's, both in rounds, with the same members at the start."""
     rounds, seeds = (4, 2) if quick else (12, 1000)
-    yield _population_case("pbt", Pbt(population=8, num_rounds=rounds), seeds)
+    yield _population_case(Pbt(population=8, num_rounds=rounds), seeds)
 
 
-def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
+def _population_case(algorithm: Pbt, seeds: int) -> Case:
     rounds, size = algorithm.num_rounds, algorithm.population
     names = [f"x{i}" for i in range(SCHEDULE_DIMS)]
     arm = Arm(
@@ -359,7 +344,7 @@ def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
 
     def other(seed: int) -> Path:
         members = [draw(arm, seed, i) for i in range(size)]
-        population = theirs.ray_population(kind, members, seed)
+        population = theirs.ray_population(members, seed)
         values, donors = next(population)
         losses, all_losses = [1.0] * size, list[float]()
         for number in range(rounds):
@@ -380,8 +365,7 @@ def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
             all_losses += losses
         return path(iter(all_losses))
 
-    name = f"{kind}, ray"
-    return Case(name, "schedule", ours, other, chance, budget=size * rounds, seeds=seeds)
+    return Case("pbt, ray", "schedule", ours, other, chance, budget=size * rounds, seeds=seeds)
 
 
 @cache

@@ -36,7 +36,6 @@ def test_a_logarithm_needs_positive_numbers() -> None:
 
 NUMBERS = [
     Uniform(low=-1.0, high=2.0),
-    Uniform(low=-1.0, high=2.0),
     Uniform(low=1e-4, high=1.0, log=True),
     Uniform(low=0.1, high=0.7, step=0.1),
     Uniform(low=-0.3, high=0.3, step=0.15),

@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from tuneparts.schema import Metric
+from tuneparts.schema import Direction, Metric
 from tuneparts.search.algorithms.base import Proposals, Timed, drawn_trials
 from tuneparts.search.algorithms.judged import judged
 from tuneparts.search.algorithms.sampler import optuna_part
 from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
+    from optuna.pruners import BasePruner
+    from optuna.trial import FrozenTrial, TrialState
+
     from tuneparts.search.spec import Arm
 
 PRUNERS = {
@@ -28,9 +31,10 @@ here, which decide the same whichever trial ends first."""
 class Pruned(Timed):
     """Random trials that a pruner of Optuna judges every so many passes.
 
-    At each point a pruner sees the trials that were there before as complete, with all that they
-    had reported by then. With exact timing a trial waits for those before it to be judged at the
-    same passes; with free timing it is judged when it arrives.
+    At each point a pruner sees a study of Optuna whose trials last that long: those that were
+    judged there before are complete, those that were stopped earlier are pruned. With exact timing
+    trials are judged in their order, each as soon as those before it have been judged at the same
+    point, and never wait for one to end; with free timing in the order in which they arrive.
 
     Example:
         >>> Pruned(num_trials=20, every=100, options={"n_startup_trials": 4}).pruner
@@ -72,27 +76,73 @@ class Pruned(Timed):
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
         trials = drawn_trials(arm, seed, range(self.num_trials))
         levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
-        judges = [_Point(self._made(), levels[: place + 1]) for place in range(len(levels) - 1)]
-        yield from judged(trials, levels, judges, metric, is_free=self.is_free)
+        last: dict[int, FrozenTrial] = {}
+        points = [
+            _Point(self._made(), levels[: place + 1], metric, last, is_free=self.is_free)
+            for place in range(len(levels) - 1)
+        ]
+        yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
-    def _made(self) -> Any:
-        return optuna_part("pruner", self.pruner, PRUNERS, self.options)
+    def _made(self) -> "BasePruner":
+        made: BasePruner = optuna_part("pruner", self.pruner, PRUNERS, self.options)
+        return made
 
 
 class _Point:
-    """Judges the trials that arrive at one number of passes, by a study of its own."""
+    """Judges the trials that arrive at one number of passes, by a study of its own.
 
-    def __init__(self, pruner: Any, steps: Sequence[int]) -> None:
+    Args:
+        pruner: of this point alone.
+        steps: passes of the points up to this one.
+        metric: whose scores are judged.
+        last: index -> a trial as it was when it was last judged, at whichever point.
+        is_free: whether trials arrive in any order.
+    """
+
+    def __init__(
+        self,
+        pruner: "BasePruner",
+        steps: Sequence[int],
+        metric: Metric,
+        last: "dict[int, FrozenTrial]",
+        *,
+        is_free: bool,
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._study = optuna.create_study(direction="maximize", pruner=pruner)
-        self._steps = steps
+        self._sign = 1.0 if metric.direction is Direction.UP else -1.0
+        direction = "maximize" if metric.direction is Direction.UP else "minimize"
+        # Optuna's Hyperband draws brackets from the name, which is random unless it is given.
+        self._study = optuna.create_study(direction=direction, study_name="pruned")
+        self._pruner, self._steps, self._last, self._is_free = pruner, steps, last, is_free
 
-    def __call__(self, rewards: Sequence[float]) -> bool:
-        trial = self._study.ask()
-        for step, reward in zip(self._steps, rewards, strict=True):
-            trial.report(reward, step)
-        goes_on = not trial.should_prune()
-        self._study.tell(trial, rewards[-1])
+    def __call__(self, rewards: Sequence[float], index: int) -> bool:
+        from optuna.trial import TrialState
+
+        if not self._is_free:  # those between ended before this point
+            for number in range(len(self._trials()), index):
+                before = self._last.get(number)
+                state = TrialState.PRUNED if before else TrialState.FAIL
+                self._add(state, before.intermediate_values if before else {}, before)
+        values = {n: self._sign * reward for n, reward in zip(self._steps, rewards, strict=True)}
+        trial = self._add(TrialState.RUNNING, values, self._last.get(index))
+        goes_on = not self._pruner.prune(self._study, trial)
+        self._study.tell(trial.number, values[self._steps[-1]])
+        self._last[index] = self._trials()[trial.number]
         return goes_on
+
+    def _trials(self) -> "list[FrozenTrial]":
+        return self._study.get_trials(deepcopy=False)
+
+    def _add(
+        self, state: "TrialState", values: dict[int, float], before: "FrozenTrial | None"
+    ) -> "FrozenTrial":
+        """Add a trial, with what a pruner wrote down about it at an earlier point."""
+        from optuna.trial import create_trial
+
+        notes = before.system_attrs if before else {}
+        self._study.add_trial(
+            create_trial(state=state, intermediate_values=values, system_attrs=notes)
+        )
+        return self._trials()[-1]
