@@ -1,12 +1,12 @@
 """What each trial of a run drew from its arm's space, as a data frame; figures are made from it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from tuneparts import journal, redaction
+from tuneparts.search.draws import at
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
@@ -41,14 +41,3 @@ def drawn(search: "Search", path: Path) -> pd.DataFrame:
                 where = (str(trial), trial.arm, trial.seed, trial.index)
                 rows.append((*where, place, leaf.name, shown, is_log))
     return pd.DataFrame(rows, columns=DRAWN_COLUMNS)
-
-
-def at(config: Mapping[str, Any], path: str) -> Any:
-    """What a config as plain values has at a dotted path; None if it has nothing there."""
-    node: Any = config
-    if path.startswith("data."):
-        # There the paths into the search's data are kept whole.
-        return config.get("data", {}).get(path.removeprefix("data."))
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node

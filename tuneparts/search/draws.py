@@ -153,3 +153,14 @@ def plain_points(points: Any) -> Any:
         else one
         for one in points
     )
+
+
+def at(config: Mapping[str, Any], path: str) -> Any:
+    """What a config as plain values has at a dotted path; None if it has nothing there."""
+    node: Any = config
+    if path.startswith("data."):
+        # There the paths into the search's data are kept whole.
+        return config.get("data", {}).get(path.removeprefix("data."))
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

@@ -8,7 +8,7 @@ from typing import Any
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, TrialId, TrialStarted, TrialVoided
 from tuneparts.search.algorithms import Proposals, whole_trial
-from tuneparts.search.drawn import at
+from tuneparts.search.draws import at
 from tuneparts.search.ledger import Ledger
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch
