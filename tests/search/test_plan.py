@@ -9,7 +9,7 @@ import pytest
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.journal import Journal, TrialEnded, TrialId, read, records
-from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
+from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
@@ -88,6 +88,9 @@ def everything(null_search, null_arm) -> Search:
         null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
         null_arm("halving", algorithm=SuccessiveHalving(num_trials=6, min_passes=2, reduction=2)),
         null_arm("hyperband", algorithm=Hyperband(num_trials=6, min_passes=2, reduction=2)),
+        null_arm(
+            "pruned", algorithm=Pruned(num_trials=7, every=2, options={"n_startup_trials": 2})
+        ),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
         null_arm("again", follows="random"),
         null_arm("after_broken", follows="broken"),
@@ -104,7 +107,7 @@ def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> No
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
     ends = [event for event in read(path) if isinstance(event, TrialEnded)]
-    assert len(ends) == len(records(path)) == 2 * (1 + 1 + 5 + 7 + 9 + 6 + 6 + 4 + 1 + 1)
+    assert len(ends) == len(records(path)) == 2 * (1 + 1 + 5 + 7 + 9 + 6 + 6 + 7 + 4 + 1 + 1)
     outcomes = {str(e.trial): e.outcome for e in ends}
     assert outcomes["broken/seed0/00000"] == "failed"
     assert outcomes["after_broken/seed0/00000"] == "failed"

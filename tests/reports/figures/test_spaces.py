@@ -100,7 +100,7 @@ def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> 
     (table,) = [one for one in data.tables if one.heading == "Pareto fronts"]
     assert len(table.rows) == int(known["on_front"].sum())
     assert sum("(selected)" in row[2].text for row in table.rows) == 2
-    assert "knee" in drawing.caption
+    assert "the best trial by val/accuracy with" in drawing.caption
 
 
 def test_three_objectives_are_drawn_in_pairs_without_lines() -> None:

@@ -133,7 +133,8 @@ class _Point:
         return goes_on
 
     def _trials(self) -> "list[FrozenTrial]":
-        return self._study.get_trials(deepcopy=False)
+        found: list[FrozenTrial] = self._study.get_trials(deepcopy=False)
+        return found
 
     def _add(
         self, state: "TrialState", values: dict[int, float], before: "FrozenTrial | None"
