@@ -227,7 +227,7 @@ def optuna_part(
     maker = optuna_maker(noun, name, known, options)
     given = {**(ours or {}), **options}
     if seed is not None and "seed" in inspect.signature(maker).parameters:
-        given["seed"] = seed
+        given.setdefault("seed", seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
         try:
