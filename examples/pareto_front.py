@@ -6,7 +6,7 @@ point that is tried first, a constraint, and accuracy weighed against size. Run 
 """
 
 import tuneparts
-from tuneparts import Arm, Choice, DataConfig, Float, Int, RandomSearch, Scale, Search
+from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
 from tuneparts.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search.algorithms import Optuna
 from tuneparts.selection import Within
@@ -33,7 +33,7 @@ def search(scale: Scale) -> Search:
             "mlp": ({"name": "mlp", "widths": (Int(low=16, high=256, log=True),)},),
         }
     )
-    space = {"members": net, "optimiser.lr": Float(low=1e-3, high=3e-2, log=True)}
+    space = {"members": net, "optimiser.lr": Uniform(low=1e-3, high=3e-2, log=True)}
     known = {"members": [{"name": "digits_cnn", "hidden": 64}], "optimiser.lr": 0.006}
     algorithms = {
         "random": RandomSearch(num_trials=trials),

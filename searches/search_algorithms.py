@@ -10,7 +10,7 @@ from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.algorithms import Hyperband, Optuna, SuccessiveHalving
-from tuneparts.search.space import Choice, Dimension, Float, Int, LogNormal
+from tuneparts.search.space import Choice, Dimension, Int, LogNormal, Uniform
 from tuneparts.search.spec import (
     Algorithm,
     Arm,
@@ -40,14 +40,14 @@ def space() -> dict[str, Dimension]:
             options={
                 "sgd": {
                     "kind": "sgd",
-                    "lr": Float(low=1e-3, high=1.0, log=True),
-                    "momentum": Float(low=0.0, high=0.9, step=0.1),
+                    "lr": Uniform(low=1e-3, high=1.0, log=True),
+                    "momentum": Uniform(low=0.0, high=0.9, step=0.1),
                 },
                 "adam": {"kind": "adam", "lr": LogNormal(mean=math.log(5e-3), std=1.0)},
             }
         ),
         "batch_size": Int(low=16, high=128, log=True),
-        ROTATION: Float(low=0.0, high=math.pi),
+        ROTATION: Uniform(low=0.0, high=math.pi),
     }
 
 

@@ -38,17 +38,9 @@ def test_the_front_is_what_nothing_dominates(m: int) -> None:
 def test_a_point_without_a_number_is_nowhere() -> None:
     points = np.array([[1.0, np.nan], [0.5, 0.5]])
     assert pareto.front(points).tolist() == [False, True]
-    assert pareto.nearest_to_ideal(points[:1]) is None
 
 
 def test_metrics_of_which_smaller_is_better_are_turned() -> None:
     metrics = [lookup("val/accuracy"), lookup("size/parameters")]
     assert pareto.oriented([[0.9, 10.0]], metrics).tolist() == [[0.9, -10.0]]
     assert pareto.oriented([], metrics).shape == (0, 2)
-
-
-def test_the_knee_does_not_depend_on_units() -> None:
-    points = np.array([[1.0, 0.0], [0.9, 0.8], [0.0, 1.0], [0.1, 0.1]])
-    for units in ([1.0, 1.0], [1000.0, 0.001]):
-        assert pareto.nearest_to_ideal(points * units) == 1
-    assert pareto.nearest_to_ideal(np.ones((2, 2))) == 0

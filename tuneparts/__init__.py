@@ -54,18 +54,15 @@ if TYPE_CHECKING:
     from tuneparts.search.algorithms import Fixed as Fixed
     from tuneparts.search.algorithms import GridSearch as GridSearch
     from tuneparts.search.algorithms import Hyperband as Hyperband
-    from tuneparts.search.algorithms import MedianStopping as MedianStopping
     from tuneparts.search.algorithms import Optuna as Optuna
     from tuneparts.search.algorithms import OptunaSearch as OptunaSearch
-    from tuneparts.search.algorithms import Pb2 as Pb2
     from tuneparts.search.algorithms import Pbt as Pbt
-    from tuneparts.search.algorithms import PercentileStopping as PercentileStopping
+    from tuneparts.search.algorithms import Pruned as Pruned
     from tuneparts.search.algorithms import RandomSearch as RandomSearch
     from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
     from tuneparts.search.algorithms import Tpe as Tpe
     from tuneparts.search.space import Choice as Choice
     from tuneparts.search.space import Dimension as Dimension
-    from tuneparts.search.space import Float as Float
     from tuneparts.search.space import Int as Int
     from tuneparts.search.space import LogNormal as LogNormal
     from tuneparts.search.space import Normal as Normal
@@ -113,12 +110,10 @@ _HOMES = {
         "Fixed",
         "GridSearch",
         "Hyperband",
-        "MedianStopping",
         "Optuna",
         "OptunaSearch",
-        "Pb2",
         "Pbt",
-        "PercentileStopping",
+        "Pruned",
         "RandomSearch",
         "SuccessiveHalving",
         "Tpe",
@@ -126,7 +121,6 @@ _HOMES = {
     "tuneparts.search.space": (
         "Choice",
         "Dimension",
-        "Float",
         "Int",
         "LogNormal",
         "Normal",

@@ -36,18 +36,3 @@ def front(points_NM: Points) -> npt.NDArray[np.bool_]:
     better_NN = np.any(points_NM[:, None] > points_NM[None], axis=2)
     dominated_N = np.any(no_worse_NN & better_NN, axis=0)
     return np.asarray(known_N & ~dominated_N)
-
-
-def nearest_to_ideal(points_NM: Points) -> int | None:
-    """The point of the front that is nearest to the best of every objective; a knee of the front.
-
-    Each objective is scaled to its span over the front, so that units do not matter. Ties go to the
-    first point.
-    """
-    members = np.flatnonzero(front(points_NM))
-    if not len(members):
-        return None
-    chosen = points_NM[members]
-    span = np.ptp(chosen, axis=0)
-    scaled = (chosen.max(axis=0) - chosen) / np.where(span > 0, span, 1.0)
-    return int(members[np.argmin((scaled**2).sum(axis=1))])

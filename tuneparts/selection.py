@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from tuneparts import pareto
 from tuneparts.named import Named
 from tuneparts.schema import Direction, Metric, best_index, objective_metric
 
@@ -25,7 +24,6 @@ class Selection(Named):
     known: ClassVar = {
         "best": "tuneparts.selection:Best",
         "within": "tuneparts.selection:Within",
-        "knee": "tuneparts.selection:Knee",
     }
 
     is_lasting: ClassVar[bool] = False
@@ -108,27 +106,6 @@ class Within(Selection):
         return f"the best trial by {objectives[0].name} with {' and '.join(limits)}"
 
 
-class Knee(Selection):
-    """The trial of the Pareto front that is nearest to the best of every objective.
-
-    Objectives are scaled to their span over the front.
-    """
-
-    is_lasting = True
-
-    def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        if len(rows) == 1:
-            return next(iter(rows))
-        indices = sorted(rows)
-        points = [[_finite(rows[i].get(one.name)) for one in objectives] for i in indices]
-        place = pareto.nearest_to_ideal(pareto.oriented(points, objectives)) if points else None
-        return None if place is None else indices[place]
-
-    def words(self, objectives: Sequence[Metric]) -> str:
-        names = ", ".join(one.name for one in objectives)
-        return f"the trial at the knee of the Pareto front of {names}"
-
-
 def _best(rows: Rows, objectives: Sequence[Metric]) -> int | None:
     """The best by the first objective; among equals by the next ones, then the smallest index."""
     found: int | None = None
@@ -140,7 +117,3 @@ def _best(rows: Rows, objectives: Sequence[Metric]) -> int | None:
         found = best
         rows = {i: rows[i] for i, score in scores.items() if score == scores[best]}
     return found
-
-
-def _finite(value: float | None) -> float:
-    return value if value is not None and math.isfinite(value) else math.nan

@@ -17,7 +17,7 @@ from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, T
 def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None:
     algorithms = {
         "random": RandomSearch(num_trials=5),
-        "tpe": Tpe(num_trials=5, batch=2, num_startup=2),
+        "tpe": Tpe(num_trials=5, window=2, num_startup=2),
         "asha": Asha(num_trials=9, min_passes=2, reduction=2),
         "halving": SuccessiveHalving(num_trials=9, min_passes=2, reduction=2),
         "hyperband": Hyperband(num_trials=9, min_passes=2, reduction=2),

@@ -22,7 +22,7 @@ SECONDS = {seconds}
 
 def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
-    tpe = Tpe(num_trials=4, batch=2, num_startup=2)
+    tpe = Tpe(num_trials=4, window=2, num_startup=2)
     asha = Asha(num_trials=6, min_passes=2, reduction=4)
     null = FaultyConfig(passes=8, interval=2, seconds=SECONDS)
     return Search(

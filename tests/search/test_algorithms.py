@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import optuna
 import pytest
 
 from tuneparts import schema
@@ -15,7 +14,7 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
 from tuneparts.search.states import States
-from tuneparts.seeding import derive, numpy_generator
+from tuneparts.seeding import numpy_generator
 from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")
@@ -114,30 +113,6 @@ def test_grid_search_is_nested_loops_in_the_order_of_the_space(null_arm) -> None
         for seconds in (0.0, 0.5, 2.0):
             expected.append({"x": x, "seconds": seconds})
     assert [values(one) for one in batch.run] == expected
-
-
-@pytest.mark.parametrize(("metric", "direction"), [(ACCURACY, "maximize"), (NLL, "minimize")])
-def test_tpe_is_optuna_asked_and_told_a_batch_at_a_time(null_arm, metric, direction: str) -> None:
-    arm = null_arm("tpe", algorithm=Tpe(num_trials=13, batch=3, num_startup=4), space=SPACE)
-    found = batches(arm, with_failures, seed=5, metric=metric)
-    assert [len(batch.run) for batch in found] == [3, 3, 3, 3, 1]
-
-    sampler = optuna.samplers.TPESampler(n_startup_trials=4, seed=derive(5, "tpe", "tpe") % 2**32)
-    study = optuna.create_study(direction=direction, sampler=sampler)
-    for batch in found:
-        trials = [study.ask() for _ in batch.run]
-        for trial, one in zip(trials, batch.run, strict=True):
-            x = trial.suggest_float("x", 0.1, 1.0, log=True)
-            assert values(one) == {
-                "x": x,
-                "seconds": trial.suggest_categorical("seconds", (0.0, 0.5, 2.0)),
-            }
-        for trial, one in zip(trials, batch.run, strict=True):
-            score = with_failures(one)
-            if score is None:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            else:
-                study.tell(trial, score)
 
 
 def quantile(numbers: list[float], part: float) -> float:
@@ -241,7 +216,7 @@ def test_pbt_draws_some_values_anew_when_it_explores(null_arm) -> None:
     "algorithm",
     [
         RandomSearch(num_trials=6),
-        Tpe(num_trials=6, batch=2, num_startup=2),
+        Tpe(num_trials=6, window=2, num_startup=2),
         Asha(num_trials=6, min_passes=2, reduction=2),
         Pbt(population=6, num_rounds=2),
     ],
@@ -294,7 +269,7 @@ def test_pbt_replaces_a_member_without_a_score_and_never_copies_it(null_arm, met
 @pytest.mark.parametrize(
     "algorithm",
     [
-        Tpe(num_trials=6, batch=2, num_startup=2),
+        Tpe(num_trials=6, window=2, num_startup=2),
         Asha(num_trials=6, min_passes=2, reduction=2),
         Pbt(population=6, num_rounds=4),
     ],
@@ -323,10 +298,6 @@ class TestGridSearch(AlgorithmContract):
 
 class TestTpe(AlgorithmContract):
     algorithm = Tpe(num_trials=11, window=3, num_startup=4)
-
-
-class TestTpeInBatches(AlgorithmContract):
-    algorithm = Tpe(num_trials=11, batch=3, num_startup=4)
 
 
 class TestFreeTpe(AlgorithmContract):

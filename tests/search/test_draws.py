@@ -13,7 +13,7 @@ from tuneparts.schema import Metric, lookup
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Proposals, draw, whole_trial
 from tuneparts.search.segment import Batch, Result
-from tuneparts.search.space import Choice, Float, Int, Uniform
+from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
 from tuneparts.seeding import numpy_generator
 
@@ -21,7 +21,7 @@ SPACE = {"x": Uniform(low=0.1, high=1.0), "seconds": Choice(options=(0.0, 0.5, 2
 POINTS = ({"x": 0.7, "seconds": 0.5}, {"x": 0.25})
 ALGORITHMS = [
     RandomSearch(num_trials=9),
-    Tpe(num_trials=7, batch=3, num_startup=4),
+    Tpe(num_trials=7, window=3, num_startup=4),
     Asha(num_trials=9, min_passes=2, reduction=2),
     Pbt(population=9, num_rounds=4),
 ]
@@ -129,7 +129,7 @@ def test_an_algorithm_of_ones_own_cannot_pass_by_points_or_constraints() -> None
 
 
 def test_grid_search_leaves_out_what_is_not_allowed() -> None:
-    space = {"x": Float(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
+    space = {"x": Uniform(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
     one = arm(algorithm=GridSearch(), space=space, constraint=small_x)
     assert one.trials_per_seed == len(tried(one)) == 8
     assert one.algorithm.expected_passes(one) == 64

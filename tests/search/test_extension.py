@@ -17,9 +17,8 @@ from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
     GridSearch,
-    MedianStopping,
     Pbt,
-    PercentileStopping,
+    Pruned,
     RandomSearch,
     SuccessiveHalving,
     Tpe,
@@ -44,7 +43,7 @@ def arm(name: str, **fields: Any) -> Arm:
 
 
 RANDOM = arm("random", algorithm=RandomSearch(num_trials=3))
-TPE = arm("tpe", algorithm=Tpe(num_trials=5, batch=2, num_startup=2), seeds=(0,))
+TPE = arm("tpe", algorithm=Tpe(num_trials=5, window=2, num_startup=2), seeds=(0,))
 NONE = arm("none")
 FOLLOWER = arm("follower", follows="random")
 GRID = arm("grid", algorithm=GridSearch(), space={"x": Choice(options=(0.1, 0.2))})
@@ -87,7 +86,7 @@ def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> 
     run(made)
     whole = search(
         arm("random", algorithm=RandomSearch(num_trials=8)),
-        arm("tpe", algorithm=Tpe(num_trials=8, batch=2, num_startup=2), seeds=(0, 3)),
+        arm("tpe", algorithm=Tpe(num_trials=8, window=2, num_startup=2), seeds=(0, 3)),
         NONE,
         FOLLOWER,
         GRID,
@@ -103,8 +102,13 @@ def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> 
 
 JUDGED: dict[str, Algorithm] = {
     "asha": Asha(num_trials=5, min_passes=2, reduction=2),
-    "median": MedianStopping(num_trials=5, every=2, min_trials=2),
-    "percentile": PercentileStopping(num_trials=5, every=2, min_trials=2),
+    "median": Pruned(num_trials=5, every=2, options={"n_startup_trials": 2}),
+    "percentile": Pruned(
+        num_trials=5,
+        every=2,
+        pruner="percentile",
+        options={"percentile": 25.0, "n_startup_trials": 2},
+    ),
 }
 
 

@@ -1,6 +1,7 @@
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search import in_words, load
+from tuneparts.search.algorithms import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform
 
 
@@ -21,6 +22,13 @@ def test_arms_of_one_method_say_how_they_differ():
     assert "`hypers.affine` (" in oracle
     assert "rotation 3.14" in oracle
     assert "sampler tpe" in in_words.arm(search, "tpe")
+
+
+def test_the_usual_pruner_is_named_and_a_sampler_that_is_no_field_is_not(null_search, null_arm):
+    arms = {"pruned": Pruned(num_trials=3, every=2), "tpe": Tpe(num_trials=3, num_startup=2)}
+    search = null_search(*(null_arm(name, algorithm=own) for name, own in arms.items()))
+    assert in_words.arm(search, "pruned").endswith("(pruner median, every 2)")
+    assert in_words.arm(search, "tpe").endswith("(num_startup 2)")
 
 
 def test_a_space_in_words_with_units():

@@ -89,7 +89,7 @@ class TestTwice(AlgorithmContract):
 
 
 class TestOptunaRandom(AlgorithmContract):
-    algorithm = OptunaRandom(num_trials=5, batch=2)
+    algorithm = OptunaRandom(num_trials=5, window=2)
 
 
 class TestMyRandom(AlgorithmContract):
@@ -177,7 +177,7 @@ def test_a_kind_that_leads_nowhere_is_refused(null_arm, kind: Any, message: str)
 
 
 def test_an_unknown_dimension_lists_the_known_ones(null_arm) -> None:
-    with pytest.raises(UnknownNameError, match=r"not a known dimension\. .*Known: choice, float"):
+    with pytest.raises(UnknownNameError, match=r"not a known dimension\. .*Known: choice, int"):
         null_arm("a", algorithm=MyRandom(num_trials=1), space={"x": {"kind": "unifrom"}})
 
 

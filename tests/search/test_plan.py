@@ -9,7 +9,7 @@ import pytest
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.journal import Journal, TrialEnded, TrialId, read, records
-from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
+from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
@@ -84,10 +84,13 @@ def everything(null_search, null_arm) -> Search:
         null_arm("fixed"),
         null_arm("broken", config={"fault": "raise"}),
         null_arm("random", algorithm=RandomSearch(num_trials=5)),
-        null_arm("tpe", algorithm=Tpe(num_trials=7, batch=3, num_startup=3)),
+        null_arm("tpe", algorithm=Tpe(num_trials=7, window=3, num_startup=3)),
         null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
         null_arm("halving", algorithm=SuccessiveHalving(num_trials=6, min_passes=2, reduction=2)),
         null_arm("hyperband", algorithm=Hyperband(num_trials=6, min_passes=2, reduction=2)),
+        null_arm(
+            "pruned", algorithm=Pruned(num_trials=7, every=2, options={"n_startup_trials": 2})
+        ),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
         null_arm("again", follows="random"),
         null_arm("after_broken", follows="broken"),
@@ -104,7 +107,7 @@ def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> No
     path = tmp_path / "journal.jsonl"
     execute(everything, path, order=0)
     ends = [event for event in read(path) if isinstance(event, TrialEnded)]
-    assert len(ends) == len(records(path)) == 2 * (1 + 1 + 5 + 7 + 9 + 6 + 6 + 4 + 1 + 1)
+    assert len(ends) == len(records(path)) == 2 * (1 + 1 + 5 + 7 + 9 + 6 + 6 + 7 + 4 + 1 + 1)
     outcomes = {str(e.trial): e.outcome for e in ends}
     assert outcomes["broken/seed0/00000"] == "failed"
     assert outcomes["after_broken/seed0/00000"] == "failed"
@@ -201,7 +204,7 @@ def run_with(search: Search, path: Path, metrics: dict[str, float]) -> dict[str,
     ("algorithm", "count"),
     [
         (RandomSearch(num_trials=3), 3),
-        (Tpe(num_trials=3, batch=2, num_startup=1), 3),
+        (Tpe(num_trials=3, window=2, num_startup=1), 3),
         (Asha(num_trials=4, min_passes=2, reduction=2), 4),
         (Pbt(population=4, num_rounds=2), 4),
     ],

@@ -36,7 +36,7 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
         null_arm("random", algorithm=RandomSearch(num_trials=2)),
         null_arm("leader", algorithm=RandomSearch(num_trials=2)),
         null_arm("asha", algorithm=Asha(num_trials=2, min_passes=2, reduction=2)),
-        null_arm("tpe", algorithm=Tpe(num_trials=8, batch=2)),
+        null_arm("tpe", algorithm=Tpe(num_trials=8, window=2)),
         null_arm("follower", follows="leader"),
         null_arm("last", follows="follower"),
     )
@@ -49,7 +49,7 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
 
 
 def test_a_chain_gets_shorter_on_the_way(null_search, null_arm, tmp_path) -> None:
-    plan = a_plan(null_search(null_arm("tpe", algorithm=Tpe(num_trials=4, batch=2))), tmp_path)
+    plan = a_plan(null_search(null_arm("tpe", algorithm=Tpe(num_trials=4, window=2))), tmp_path)
     for expected in (16, 8):
         assert -plan.waiting()[0].rank[1] == expected
         for segment in [plan.next(), plan.next()]:
@@ -124,7 +124,7 @@ def test_the_order_fills_the_workers(null_search, null_arm, tmp_path, monkeypatc
     """Chains that begin first end beside the many trials that nobody waits for."""
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=64)),
-        null_arm("tpe", algorithm=Tpe(num_trials=16, batch=2, num_startup=4)),
+        null_arm("tpe", algorithm=Tpe(num_trials=16, window=2, num_startup=4)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
     )
     ours = makespan(a_plan(search, tmp_path / "ours"), 8)

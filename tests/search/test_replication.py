@@ -1,4 +1,4 @@
-"""Replicates: which data each has, what an arm may hold fixed, and who trains under fresh seeds."""
+"""Replicates: which data each has, and who trains under fresh seeds."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,6 @@ from tuneparts.journal import TrialId, records
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.extension import extended
-from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Scale, Search
 
@@ -109,23 +108,6 @@ def test_a_run_that_grows_adds_its_draws_and_keeps_the_old_ones(tmp_path: Path) 
     assert {seed: after[seed] for seed in before} == before
 
 
-def test_an_arm_holds_what_it_does_not_vary_at_the_first_seed(tmp_path: Path) -> None:
-    search = asked(
-        random_arm(varies=("init",)),
-        Arm(name="data", config=SHORT, varies=("data",)),
-        seeds=(3, 4),
-    )
-    execute(search, folder=tmp_path, executor="local", workers=1)
-    found = records(tmp_path / "journal.jsonl")
-    drawn = [found[TrialId("random", seed, 0)].config["optimiser"]["lr"] for seed in (3, 4)]
-    assert drawn[0] == drawn[1]
-    setting = TrialSetting.of(search, str(tmp_path))
-    held, free = TrialId("random", 4, 0), TrialId("data", 4, 0)
-    assert setting.task_of(held, {}) is setting.draws[3][0]
-    assert setting.task_of(free, {}) is setting.draws[4][0]
-    assert (setting.learner_seed(held), setting.learner_seed(free)) == (4, 3)
-
-
 def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
     tmp_path: Path,
 ) -> None:
@@ -145,8 +127,6 @@ def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
     [
         ({"fresh_seed": True}, "follows none"),
         ({"adopts": "config"}, "follows none"),
-        ({"varies": ()}, "differ in something"),
-        ({"varies": ("data", "data")}, "named once"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -171,8 +151,3 @@ def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Pat
     assert "draws its data anew" in said(DIGITS)
     assert "one fixed draw" in said(DIGITS.replaced({"seed": 0}))
     assert "draws its data anew" in said(DigitsOnly)
-
-
-def test_sources_that_do_not_vary_have_the_seed_they_are_held_at() -> None:
-    seeds = ArmSeeds("a", varies=("search",), held=9, draws_data=True)
-    assert (seeds.data(1), seeds.init(1), seeds.search(1)) == (9, 9, 1)

@@ -53,8 +53,8 @@ def test_a_failed_trial_of_random_search_runs_again(null_search, null_arm, tmp_p
 @pytest.mark.parametrize(
     ("algorithm", "failing", "can_retry"),
     [
-        (Tpe(num_trials=4, batch=2, num_startup=1), fails(3), True),
-        (Tpe(num_trials=4, batch=2, num_startup=1), fails(1), False),
+        (Tpe(num_trials=4, window=2, num_startup=1), fails(3), True),
+        (Tpe(num_trials=4, window=2, num_startup=1), fails(1), False),
         (Asha(num_trials=4, min_passes=4, reduction=2), fails(0, until=4), False),
         (Asha(num_trials=4, min_passes=4, reduction=2), fails(0), True),
     ],

@@ -66,7 +66,7 @@ def outcomes(path: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("target", [0.5, 0.9, 0.93, 2.0])
 @pytest.mark.parametrize(
-    "algorithm", [RandomSearch(num_trials=10), Tpe(num_trials=10, batch=3, num_startup=2)]
+    "algorithm", [RandomSearch(num_trials=10), Tpe(num_trials=10, window=3, num_startup=2)]
 )
 def test_a_replicate_stops_at_the_first_trial_at_the_target_in_any_order(
     null_search, null_arm, tmp_path, target, algorithm
@@ -211,7 +211,7 @@ def test_the_report_says_what_stopped_and_what_never_started(
 ) -> None:
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=10)),
-        null_arm("tpe", algorithm=Tpe(num_trials=10, batch=2, num_startup=2)),
+        null_arm("tpe", algorithm=Tpe(num_trials=10, window=2, num_startup=2)),
         stop=Stop(target=0.5),
         seeds=(0, 1),
     )

@@ -71,7 +71,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 is_adaptive=arm.algorithm.is_adaptive,
                 is_free=arm.algorithm.is_free,
                 passes=arm.config.passes,
-                budget_note=redactor.text(arm.bill_note),
+                budget_note=redactor.text(arm.budget_note),
                 judged_on=redactor.text(arm.judged_on),
                 is_tuning=any(
                     other.follows == arm.name and other.adopts == "config" for other in search.arms

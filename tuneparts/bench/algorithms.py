@@ -28,11 +28,9 @@ from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
     Hyperband,
-    MedianStopping,
     Optuna,
-    Pb2,
     Pbt,
-    PercentileStopping,
+    Pruned,
     RandomSearch,
     SuccessiveHalving,
     draw,
@@ -238,7 +236,8 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
     levels = [_FIRST * _REDUCTION**k for k in range(10) if _FIRST * _REDUCTION**k < budget]
     steps = range(_FIRST, budget, _FIRST)
     rungs = {"min_passes": _FIRST, "reduction": _REDUCTION}
-    rule = {"every": _FIRST, "min_trials": 5}
+    median = Pruned(num_trials=trials, every=_FIRST)
+    quarter = median.replaced({"pruner": "percentile", "options": {"percentile": 25.0}})
     ways: list[tuple[str, Algorithm, theirs.Stopper, Sequence[int]]] = [
         ("asha, ray", Asha(num_trials=trials, **rungs), theirs.ray_asha(budget, **rungs), levels),
         (
@@ -259,24 +258,9 @@ def table_cases(*, quick: bool) -> Iterator[Case]:
             theirs.optuna_hyperband(_FIRST, budget, _REDUCTION),
             levels,
         ),
-        (
-            "median, ray",
-            MedianStopping(num_trials=trials, **rule),
-            theirs.ray_median(_FIRST),
-            steps,
-        ),
-        (
-            "median, optuna",
-            MedianStopping(num_trials=trials, **rule),
-            theirs.optuna_quantile(0.5),
-            steps,
-        ),
-        (
-            "percentile, optuna",
-            PercentileStopping(num_trials=trials, keep=0.25, **rule),
-            theirs.optuna_quantile(0.25),
-            steps,
-        ),
+        ("median, ray", median, theirs.ray_median(_FIRST), steps),
+        ("median, optuna", median, theirs.optuna_quantile(0.5), steps),
+        ("percentile, optuna", quarter, theirs.optuna_quantile(0.25), steps),
     ]
     for name, algorithm, stopper, at in ways:
         yield _table_case(name, table, algorithm, stopper, at, seeds)
@@ -326,17 +310,12 @@ def _table_case(
 
 
 def population_cases(*, quick: bool) -> Iterator[Case]:
-    """PBT and PB2 beside Ray's, both in rounds, with the same members at the start.
-
-    A seed of PBT takes a hundredth of a second, so there are many; one of Ray's PB2 takes seconds.
-    """
-    sizes = {"pbt": (4, 2), "pb2": (3, 2)} if quick else {"pbt": (12, 1000), "pb2": (8, 25)}
-    for kind, algorithm in (("pbt", Pbt), ("pb2", Pb2)):
-        rounds, seeds = sizes[kind]
-        yield _population_case(kind, algorithm(population=8, num_rounds=rounds), seeds)
+    """PBT beside Ray's, both in rounds, with the same members at the start."""
+    rounds, seeds = (4, 2) if quick else (12, 1000)
+    yield _population_case(Pbt(population=8, num_rounds=rounds), seeds)
 
 
-def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
+def _population_case(algorithm: Pbt, seeds: int) -> Case:
     rounds, size = algorithm.num_rounds, algorithm.population
     names = [f"x{i}" for i in range(SCHEDULE_DIMS)]
     arm = Arm(
@@ -364,7 +343,7 @@ def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
 
     def other(seed: int) -> Path:
         members = [draw(arm, seed, i) for i in range(size)]
-        population = theirs.ray_population(kind, members, seed)
+        population = theirs.ray_population(members, seed)
         values, donors = next(population)
         losses, all_losses = [1.0] * size, list[float]()
         for number in range(rounds):
@@ -385,8 +364,7 @@ def _population_case(kind: str, algorithm: Pbt, seeds: int) -> Case:
             all_losses += losses
         return path(iter(all_losses))
 
-    name = f"{kind}, ray"
-    return Case(name, "schedule", ours, other, chance, budget=size * rounds, seeds=seeds)
+    return Case("pbt, ray", "schedule", ours, other, chance, budget=size * rounds, seeds=seeds)
 
 
 @cache

@@ -77,7 +77,7 @@ def all_algorithms(case: timing.Case, folder: Path) -> dict[str, Any]:
     algorithms = {
         "random": RandomSearch(num_trials=few),
         "asha": Asha(num_trials=2 * few, min_passes=1, reduction=4),
-        "tpe": Tpe(num_trials=few, batch=4, num_startup=4),
+        "tpe": Tpe(num_trials=few, window=4, num_startup=4),
         "pbt": Pbt(population=4, num_rounds=4),
     }
     arms = [_arm(name, one, case) for name, one in algorithms.items()]

@@ -261,9 +261,9 @@ class _Member:
 
 
 def ray_population(
-    kind: str, members: Sequence[Mapping[str, float]], seed: int
+    members: Sequence[Mapping[str, float]], seed: int
 ) -> Generator[tuple[list[dict[str, float]], list[int]], Sequence[float], None]:
-    """Drive Ray's synchronous `PopulationBasedTraining` or `PB2` over values from 0 to 1.
+    """Drive Ray's synchronous `PopulationBasedTraining` over values from 0 to 1.
 
     Yields:
         Before each round the values of the members, and whose state each starts from. Send the
@@ -271,18 +271,15 @@ def ray_population(
     """
     from ray import tune
     from ray.tune.schedulers import PopulationBasedTraining
-    from ray.tune.schedulers.pb2 import PB2
 
     names = list(members[0])
     common: dict[str, Any] = {
         "time_attr": "round", "metric": "loss", "mode": "min", "perturbation_interval": 1,
         "synch": True, "log_config": False,
     }  # fmt: skip
-    base = PB2 if kind == "pb2" else PopulationBasedTraining
-    space = {name: [0.0, 1.0] if kind == "pb2" else tune.uniform(0, 1) for name in names}
-    key = "hyperparam_bounds" if kind == "pb2" else "hyperparam_mutations"
+    space = {name: tune.uniform(0, 1) for name in names}
 
-    class Noted(base):  # type: ignore[misc, valid-type]
+    class Noted(PopulationBasedTraining):  # type: ignore[misc]
         def _exploit(self, _: Any, trial: _Member, other: _Member) -> None:
             trial.config = self._get_new_config(trial, other)[0]
             trial.donor = other.number
@@ -293,7 +290,7 @@ def ray_population(
     )
     with _seeded(seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scheduler = Noted(**common, **{key: space})
+        scheduler = Noted(**common, hyperparam_mutations=space)
         for trial in trials:
             scheduler.on_trial_add(controller, trial)
         for number in itertools.count(1):

@@ -7,23 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import (
-    Field,
-    SerializeAsAny,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts import catalog, import_path
 from tuneparts.config import Config, parse
-from tuneparts.search import draws, prior
-from tuneparts.search.algorithms import (
-    Algorithm,
-    Fixed,
-)
-from tuneparts.search.prior import Prior
-from tuneparts.search.replication import SOURCES, Source
+from tuneparts.search import draws
+from tuneparts.search.algorithms import Algorithm, Fixed
 from tuneparts.search.space import Dimension, Value
 from tuneparts.training.learner import MethodConfig
 
@@ -86,9 +75,6 @@ class Arm(Config):
     (`data.num_train`) -> its distribution."""
     points: tuple[dict[str, Any], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
-    warm_start: Prior | None = None
-    """Name of an earlier run, `RUN` or `RUN:ARM`, whose trials an algorithm starts from. They are
-    copied into the search, so that the earlier run is not needed again."""
     constraint: str | None = None
     """A function of one's own, by itself or by its import path. It is called with the config of a
     trial, and returns True where it is allowed, or a number that is at most 0 there."""
@@ -103,8 +89,6 @@ class Arm(Config):
     that trial drew from the leader's space."""
     fresh_seed: bool = False
     """Train a follower under a seed that its leader did not select by; the data is the same."""
-    varies: tuple[Source, ...] = SOURCES
-    """What the replicates of this arm draw anew; the rest is held at the search's first seed."""
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
@@ -142,15 +126,6 @@ class Arm(Config):
     def _parse_points(cls, value: Any) -> Any:
         return draws.plain_points(value)
 
-    @field_validator("warm_start", mode="before")
-    @classmethod
-    def _read_prior(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, str):
-            return value
-        name, space = info.data.get("name"), info.data.get("space")
-        # What stands before it in the arm was refused; that is the error to show.
-        return None if name is None or space is None else prior.read(value, arm=name, space=space)
-
     @field_validator("constraint", mode="before")
     @classmethod
     def _name_constraint(cls, value: Any) -> Any:
@@ -171,11 +146,6 @@ class Arm(Config):
                 f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
                 f"`{self.name}` follows none"
             )
-        if not self.varies or len(set(self.varies)) < len(self.varies):
-            raise ValueError(
-                f"replicates differ in something, each source named once, but `{self.name}` "
-                f"varies {list(self.varies)}"
-            )
         if self.packed > 1 and self.config.why_unpacked:
             raise ValueError(
                 f"trials that are packed train as lanes of one model, but `{self.name}` has the "
@@ -190,17 +160,16 @@ class Arm(Config):
         return self
 
     def _check_first(self) -> None:
-        """Refuse points, a prior or a constraint where nothing is drawn, or not by us."""
-        given = [name for name in ("points", "warm_start", "constraint") if getattr(self, name)]
+        """Refuse points or a constraint where nothing is drawn, or not by us."""
+        given = [name for name in ("points", "constraint") if getattr(self, name)]
         if given and not self.space:
             raise ValueError(
                 f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
             )
-        if self.first_points and not self.algorithm.takes_points:
+        if self.points and not self.algorithm.takes_points:
             raise ValueError(
                 f"points are tried before others are drawn, but algorithm "
-                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` and "
-                "`warm_start` out"
+                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` out"
             )
         varied = [path for path in self.space if path.startswith(DATA)]
         if self.has_variants and DATA_KEY in type(self.config).model_fields:
@@ -218,22 +187,6 @@ class Arm(Config):
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
         return self.algorithm.num_trials_of(self)
-
-    @property
-    def first_points(self) -> tuple[dict[str, Value], ...]:
-        """What is tried first: points, then the best trials of the earlier run."""
-        return self.points + (() if self.warm_start is None else self.warm_start.points)
-
-    @property
-    def bill_note(self) -> str:
-        """What a table says of this arm's budget, an earlier run's help included."""
-        if self.warm_start is None:
-            return self.budget_note
-        known = (
-            f"starts from {len(self.warm_start.trials)} trials of {self.warm_start.run}, "
-            "whose passes are not counted here"
-        )
-        return "; ".join(filter(None, [self.budget_note, known]))
 
     @property
     def judged_on(self) -> str:

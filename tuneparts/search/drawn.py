@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tuneparts import journal, redaction
-from tuneparts.search.prior import at
+from tuneparts.search.draws import at
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search

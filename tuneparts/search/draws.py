@@ -42,7 +42,7 @@ def sample(arm: "Arm", rng: np.random.Generator, fixed: Mapping[str, Value] = {}
 
 def point(arm: "Arm", index: int, rng: np.random.Generator) -> dict[str, Any]:
     """The values of a point that is tried first; what it leaves out is drawn."""
-    return sample(arm, rng, arm.first_points[index])
+    return sample(arm, rng, arm.points[index])
 
 
 def allows(arm: "Arm", values: Mapping[str, Value]) -> bool:
@@ -153,3 +153,14 @@ def plain_points(points: Any) -> Any:
         else one
         for one in points
     )
+
+
+def at(config: Mapping[str, Any], path: str) -> Any:
+    """What a config as plain values has at a dotted path; None if it has nothing there."""
+    node: Any = config
+    if path.startswith("data."):
+        # There the paths into the search's data are kept whole.
+        return config.get("data", {}).get(path.removeprefix("data."))
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

@@ -17,7 +17,7 @@ from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Arm, Search
 
-_SAME = ("config", "space", "follows", "resources", "varies", "fresh_seed", "adopts")
+_SAME = ("config", "space", "follows", "resources", "fresh_seed", "adopts")
 """What an arm that is named again must share with the one that the run has."""
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, TrialId, TrialStarted, TrialVoided
 from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.draws import at
 from tuneparts.search.ledger import Ledger
-from tuneparts.search.prior import at
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch
 from tuneparts.search.spec import Search

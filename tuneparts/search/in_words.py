@@ -72,8 +72,9 @@ def _above(path: str) -> list[str]:
 def _algorithm(own: "Arm") -> str:
     """The algorithm of an arm, with its settings."""
     fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
-    if hasattr(own.algorithm, "sampler"):  # one of Optuna's, which has the usual one by default
-        fields = {"sampler": own.algorithm.sampler, **fields}
+    # What of Optuna it is is said also where it is the usual one.
+    optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
+    fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
     settings = [
         f"{name} {_value(value)}"
         for name, value in fields.items()

@@ -15,7 +15,6 @@ from tuneparts.errors import ConfigError
 from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import Metric
 from tuneparts.search.algorithms import Proposals
-from tuneparts.search.replication import relabelled
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
 from tuneparts.search.states import States
@@ -76,19 +75,17 @@ class Replicate:
             search: it may have several objectives.
             metric: what selects.
         """
-        algorithm, seed = self.arm.algorithm, search.arm_seeds(self.arm).search(self.seed)
+        algorithm = self.arm.algorithm
         proposals: object = (
-            algorithm.front_proposals(self.arm, seed, search.all_objectives)
+            algorithm.front_proposals(self.arm, self.seed, search.all_objectives)
             if search.objectives
-            else algorithm.proposals(self.arm, seed, metric)
+            else algorithm.proposals(self.arm, self.seed, metric)
         )
         if not isinstance(proposals, Generator):
             raise ConfigError(
                 f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
                 f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
             )
-        if seed != self.seed:
-            return relabelled(proposals, drawn=seed, seed=self.seed)
         return proposals
 
     def begin(self, batch: Batch) -> dict[TrialId, int]:

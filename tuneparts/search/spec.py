@@ -49,7 +49,7 @@ from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
-from tuneparts.selection import Best, Knee, Selection
+from tuneparts.selection import Best, Selection
 from tuneparts.training.runtime import Runtime
 
 __all__ = [
@@ -96,8 +96,8 @@ class Search(Config):
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
     selection: SerializeAsAny[Selection] = Best()
-    """Which trial of a replicate stands for it: `Best` by the metric, the best `Within` limits, or
-    the `Knee` of the Pareto front."""
+    """Which trial of a replicate stands for it: `Best` by the metric, or the best `Within`
+    limits."""
     metric: str = Field(default_factory=_usual_metric)
     """The metric that selects one trial of each replicate; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
@@ -174,8 +174,6 @@ class Search(Config):
                 "the first objective is the selection metric, but they are "
                 f"{names[0]} and {self.metric}; leave `metric` out"
             )
-        if type(self.selection) is Knee and not names:
-            raise ValueError("a knee is one of a front, so the search needs `objectives`")
         for name in names:
             objective_metric(name)
         return self
@@ -310,8 +308,6 @@ class Search(Config):
         """Which seed each source of randomness has in the replicates of an arm."""
         return ArmSeeds(
             arm.name,
-            varies=arm.varies,
-            held=self.seeds[0],
             is_fresh=arm.fresh_seed,
             draws_data=self.draws_data,
         )

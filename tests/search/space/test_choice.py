@@ -10,11 +10,12 @@ from scipy import stats
 from tuneparts.augment.hyper import Hyper
 from tuneparts.errors import TunepartsError
 from tuneparts.search.algorithms.study_door import parameters, suggested
-from tuneparts.search.space import Choice, Dimension, Float, Int, Uniform
+from tuneparts.search.space import Choice, Dimension, Int, Uniform
 from tuneparts.training.optimisers import OptimiserConfig
 
-SGD = {"kind": "sgd", "lr": Float(low=1e-3, high=1.0, log=True), "momentum": Float(low=0, high=0.9)}
-ADAM = {"kind": "adam", "lr": Float(low=1e-5, high=1e-2, log=True)}
+MOMENTUM = Uniform(low=0, high=0.9)
+SGD = {"kind": "sgd", "lr": Uniform(low=1e-3, high=1.0, log=True), "momentum": MOMENTUM}
+ADAM = {"kind": "adam", "lr": Uniform(low=1e-5, high=1e-2, log=True)}
 NESTED = Choice(options={"sgd": SGD, "adam": ADAM})
 DEEP = Choice(
     options={

@@ -8,7 +8,7 @@ import optuna
 import pytest
 from scipy import stats
 
-from tuneparts.search.space import Dimension, Float, Int, LogNormal, Normal, Uniform
+from tuneparts.search.space import Dimension, Int, LogNormal, Normal, Uniform
 
 
 def test_uniform_draws_are_uniform() -> None:
@@ -36,10 +36,9 @@ def test_a_logarithm_needs_positive_numbers() -> None:
 
 NUMBERS = [
     Uniform(low=-1.0, high=2.0),
-    Float(low=-1.0, high=2.0),
-    Float(low=1e-4, high=1.0, log=True),
-    Float(low=0.1, high=0.7, step=0.1),
-    Float(low=-0.3, high=0.3, step=0.15),
+    Uniform(low=1e-4, high=1.0, log=True),
+    Uniform(low=0.1, high=0.7, step=0.1),
+    Uniform(low=-0.3, high=0.3, step=0.15),
     Int(low=0, high=9),
     Int(low=16, high=256, step=16),
     Int(low=1, high=64, log=True),
@@ -98,12 +97,12 @@ def test_a_number_is_the_same_after_a_way_through_optuna_and_json(dim: Dimension
 @pytest.mark.parametrize(
     ("dim", "expected"),
     [
-        (Float(low=0.1, high=0.4, step=0.1), (0.1, 0.2, 0.3, 0.4)),
+        (Uniform(low=0.1, high=0.4, step=0.1), (0.1, 0.2, 0.3, 0.4)),
         (Int(low=1, high=7, step=3), (1, 4, 7)),
         (Int(low=0, high=2), (0, 1, 2)),
         (Int(low=0, high=5000), None),
         (Int(low=1, high=8, log=True), None),
-        (Float(low=0, high=1), None),
+        (Uniform(low=0, high=1), None),
         (Normal(mean=0, std=1), None),
     ],
     ids=named,
@@ -125,7 +124,7 @@ def test_a_whole_number_moves_at_least_one_step() -> None:
     rng, dim = np.random.default_rng(0), Int(low=1, high=8)
     assert {dim.perturb(2, rng) for _ in range(20)} == {1, 3}
     assert {dim.perturb(8, rng) for _ in range(20)} == {6, 8}
-    steps = Float(low=0.0, high=1.0, step=0.25)
+    steps = Uniform(low=0.0, high=1.0, step=0.25)
     assert {steps.perturb(0.5, rng) for _ in range(20)} == {0.25, 0.75}
 
 
@@ -134,13 +133,13 @@ def test_a_whole_number_moves_at_least_one_step() -> None:
     [
         (Int, {"low": 3, "high": 3}, "`low < high` must hold"),
         (Int, {"low": 0, "high": 8, "log": True}, "`low > 0` must hold for `log=True`"),
-        (Float, {"low": -1, "high": 8, "log": True}, "`low > 0` must hold for `log=True`"),
+        (Uniform, {"low": -1, "high": 8, "log": True}, "`low > 0` must hold for `log=True`"),
         (Int, {"low": 16, "high": 250, "step": 16}, "write `high=240`"),
-        (Float, {"low": 0, "high": 1, "step": 0.3}, "write `high=0.9`"),
-        (Float, {"low": 0.1, "high": 1, "step": 0.1, "log": True}, "`log=True` or a `step`"),
+        (Uniform, {"low": 0, "high": 1, "step": 0.3}, "write `high=0.9`"),
+        (Uniform, {"low": 0.1, "high": 1, "step": 0.1, "log": True}, "`log=True` or a `step`"),
         (Int, {"low": 1, "high": 9, "step": 2, "log": True}, "`log=True` or a `step`"),
-        (Float, {"low": 0, "high": math.inf}, "finite ends"),
-        (Float, {"low": 0, "high": 1, "step": 0}, "greater than 0"),
+        (Uniform, {"low": 0, "high": math.inf}, "finite ends"),
+        (Uniform, {"low": 0, "high": 1, "step": 0}, "greater than 0"),
         (Int, {"low": 0, "high": 1.5}, "integer"),
         (Normal, {"mean": 0, "std": 0}, "greater than 0"),
         (Normal, {"mean": 0, "std": 1, "low": 2, "high": 1}, "`low < high` must hold"),

@@ -14,11 +14,10 @@ from tuneparts.search.algorithms.base import (
     whole_trial,
 )
 from tuneparts.search.algorithms.halving import Hyperband, SuccessiveHalving, beside, rungs
-from tuneparts.search.algorithms.pb2 import Pb2
 from tuneparts.search.algorithms.pbt import Pbt, exploit, explore
 from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
+from tuneparts.search.algorithms.pruned import Pruned
 from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Tpe
-from tuneparts.search.algorithms.stopping import MedianStopping, PercentileStopping, StoppingRule
 
 __all__ = [
     "Algorithm",
@@ -26,15 +25,12 @@ __all__ = [
     "Fixed",
     "GridSearch",
     "Hyperband",
-    "MedianStopping",
     "Optuna",
     "OptunaSearch",
-    "Pb2",
     "Pbt",
-    "PercentileStopping",
     "Proposals",
+    "Pruned",
     "RandomSearch",
-    "StoppingRule",
     "SuccessiveHalving",
     "Timed",
     "Tpe",

@@ -74,7 +74,7 @@ class Rung:
         self._percent = (1 - 1 / reduction) * 100
         self._before: list[float] = []
 
-    def __call__(self, rewards: Sequence[float]) -> bool:
+    def __call__(self, rewards: Sequence[float], index: int = 0) -> bool:  # noqa: ARG002
         reward = rewards[-1]
         passes = not self._before or bool(reward >= np.percentile(self._before, self._percent))
         self._before.append(reward)

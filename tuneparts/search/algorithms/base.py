@@ -60,10 +60,8 @@ class Algorithm(Named):
         "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
         "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
         "asha": "tuneparts.search.algorithms.asha:Asha",
-        "median": "tuneparts.search.algorithms.stopping:MedianStopping",
-        "percentile": "tuneparts.search.algorithms.stopping:PercentileStopping",
+        "pruned": "tuneparts.search.algorithms.pruned:Pruned",
         "pbt": "tuneparts.search.algorithms.pbt:Pbt",
-        "pb2": "tuneparts.search.algorithms.pb2:Pb2",
     }
 
     is_adaptive: ClassVar[bool]
@@ -186,7 +184,7 @@ def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
     The first trials are at the points of the arm.
     """
     rng = numpy_generator(seed, "space", arm.name, index)
-    is_point = index < len(arm.first_points)
+    is_point = index < len(arm.points)
     return draws.point(arm, index, rng) if is_point else draws.sample(arm, rng)
 
 

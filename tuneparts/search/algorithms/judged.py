@@ -1,6 +1,6 @@
 """Trials that are judged on their way: whoever does not pass at a level is stopped.
 
-Successive halving without barriers and the stopping rules differ only in how they judge.
+Successive halving without barriers and the pruners of Optuna differ only in how they judge.
 """
 
 import math
@@ -12,9 +12,9 @@ from tuneparts.schema import Metric
 from tuneparts.search.algorithms.base import Proposals, stretch
 from tuneparts.search.segment import ANY, Batch, Segment
 
-Judge: TypeAlias = Callable[[Sequence[float]], bool]
+Judge: TypeAlias = Callable[[Sequence[float], int], bool]
 """Whether a trial passes a level, given its rewards (scores where larger is better) at this level
-and those before. It is called once a trial, and remembers the trials that it has judged."""
+and those before, and its index. It is called once a trial, and remembers those that it judged."""
 
 
 def judged(
@@ -66,7 +66,7 @@ def judged(
             if result.failure is not None:
                 continue
             rewards[trial].append(sign * result.score(metric))
-            if math.isfinite(rewards[trial][-1]) and judges[level](rewards[trial]):
+            if math.isfinite(rewards[trial][-1]) and judges[level](rewards[trial], trial.index):
                 send_to(trial, level + 1)
             else:
                 stop.append(trial)

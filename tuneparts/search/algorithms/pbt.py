@@ -4,8 +4,7 @@ Its two decisions, `exploit` and `explore`, are pure functions below the class t
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,17 +20,6 @@ from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.spec import Arm
-
-
-@dataclass(frozen=True)
-class Round:
-    """What the members of a population ran with in a round, and what they scored."""
-
-    values: Mapping[int, Mapping[str, Value]]
-    rewards: Mapping[int, float]
-    """Scores where larger is better; NaN where there is none."""
-    donors: Mapping[int, int]
-    """Members that began with the weights of another -> whose."""
 
 
 class Pbt(Algorithm):
@@ -70,8 +58,6 @@ class Pbt(Algorithm):
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
         values = {i: draw(arm, seed, i) for i in range(self.population)}
         donors: dict[int, int] = {}
-        rounds: list[Round] = []
-        sign = 1.0 if metric.better(1.0, 0.0) else -1.0
         length = arm.config.passes // self.num_rounds
         for number in range(self.num_rounds):
             bounds = (number * length, (number + 1) * length)
@@ -84,8 +70,6 @@ class Pbt(Algorithm):
             scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
             if not any(map(math.isfinite, scores.values())):
                 return
-            rewards = {i: sign * score for i, score in scores.items()}
-            rounds.append(Round(dict(values), rewards, donors))
             donors = exploit(
                 scores,
                 quantile=self.quantile,
@@ -93,24 +77,8 @@ class Pbt(Algorithm):
                 rng=numpy_generator(seed, "exploit", arm.name, number),
             )
             rng = numpy_generator(seed, "explore", arm.name, number)
-            values |= self.varied(arm, {i: values[donors[i]] for i in sorted(donors)}, rounds, rng)
-
-    def varied(
-        self,
-        arm: "Arm",
-        copied: Mapping[int, Mapping[str, Value]],
-        rounds: Sequence[Round],  # noqa: ARG002
-        rng: np.random.Generator,
-    ) -> dict[int, dict[str, Value]]:
-        """Choose the values of the members that copy others.
-
-        Args:
-            arm: whose space it is.
-            copied: member -> values of its donor.
-            rounds: those that are over.
-            rng: random numbers of this round.
-        """
-        return {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
+            copied = {i: values[donors[i]] for i in sorted(donors)}
+            values |= {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
 
     def _explored(
         self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator

@@ -5,7 +5,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,7 @@ from tuneparts.errors import UnknownNameError
 from tuneparts.schema import Direction, Metric
 from tuneparts.search.algorithms.base import Proposals, Timed, whole_trial
 from tuneparts.search.algorithms.study_door import StudyDoor
-from tuneparts.search.segment import ALL, ANY, Batch
+from tuneparts.search.segment import ANY, Batch
 from tuneparts.search.space import Dimension
 from tuneparts.seeding import derive
 
@@ -68,18 +68,6 @@ class Sampled(Timed):
     """Most trials that are asked for and not told. None: as many as the machine or cluster can run
     at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
     it changes what is found."""
-    batch: int | None = Field(default=None, gt=0)
-    """Ask for whole batches of so many trials instead, and tell when all have ended."""
-
-    @model_validator(mode="after")
-    def _check_window(self) -> Self:
-        if self.batch is not None and (self.window is not None or self.is_free):
-            other = "`timing='free'`" if self.is_free else f"`window={self.window}`"
-            raise ValueError(
-                f"trials are asked for in whole batches or in a window, but got "
-                f"`batch={self.batch}` and {other}; leave one of them out"
-            )
-        return self
 
     @abstractmethod
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
@@ -89,11 +77,11 @@ class Sampled(Timed):
         return self.num_trials
 
     def sequential_passes(self, arm: "Arm") -> int:
-        at_once = self.batch or self.window or USUAL_WINDOW
+        at_once = self.window or USUAL_WINDOW
         return math.ceil(self.num_trials / at_once) * arm.config.passes
 
     def for_width(self, width: int) -> Self:
-        if self.batch is not None or self.window is not None:
+        if self.window is not None:
             return self
         # Workers that wait for the oldest trial need others to run, but trials that are asked for
         # before anything is told are random: some more than the width, a third of all at most.
@@ -127,7 +115,7 @@ class Sampled(Timed):
             sampler=self.make_sampler(arm, seed),
         )
         door = StudyDoor(study, arm, seed, objectives)
-        room = self.batch or self.window or USUAL_WINDOW
+        room = self.window or USUAL_WINDOW
         asked: dict[TrialId, Trial] = {}
         """Trials that were not told, the oldest first."""
         run = []
@@ -138,8 +126,7 @@ class Sampled(Timed):
             if len(asked) < room or index + 1 == self.num_trials:
                 continue
             oldest = (next(iter(asked)),)
-            awaits = ALL if self.batch else ANY if self.is_free else oldest
-            results = yield Batch(tuple(run), awaits=awaits)
+            results = yield Batch(tuple(run), awaits=ANY if self.is_free else oldest)
             run = []
             for told in sorted(results):
                 door.tell(asked.pop(told), results[told])
@@ -165,10 +152,8 @@ class Optuna(Sampled):
 
     @model_validator(mode="after")
     def _check_sampler(self) -> Self:
-        if self.sampler not in SAMPLERS and ":" not in self.sampler:
-            raise UnknownNameError("sampler", self.sampler, SAMPLERS)
-        if self.options or ":" in self.sampler:  # otherwise there is nothing to look up in Optuna
-            _check_options(self._maker(), self.sampler, self.options)
+        if self.options or ":" in self.sampler or self.sampler not in SAMPLERS:
+            optuna_maker("sampler", self.sampler, SAMPLERS, self.options)
         return self
 
     def check(self, arm: "Arm") -> None:
@@ -177,41 +162,11 @@ class Optuna(Sampled):
             self.make_sampler(arm, 0)  # options with values that it does not take are refused now
 
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
-        from optuna.samplers import BaseSampler
-
-        maker = self._maker()
-        options = {**_OURS.get(self.sampler, {}), **self.options}
-        if "seed" in inspect.signature(maker).parameters:
-            options = {"seed": derive(seed, self.sampler, arm.name) % 2**32} | options
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
-            try:
-                made = maker(**options)
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"options are what the sampler `{self.sampler}` takes, but with "
-                    f"{self.options} it says: {error}"
-                ) from error
-        if not isinstance(made, BaseSampler):
-            raise ValueError(
-                f"a sampler is an `optuna.samplers.BaseSampler`, but `{self.sampler}` made "
-                f"{made!r:.100}"
-            )
-        return made
-
-    def _maker(self) -> Callable[..., Any]:
-        import optuna
-
-        if self.sampler in SAMPLERS:
-            found: Any = getattr(optuna.samplers, SAMPLERS[self.sampler])
-        else:
-            found = import_path.find(self.sampler)
-        if not callable(found):
-            raise ValueError(
-                f"the import path of a sampler leads to a class or a function, but `{self.sampler}`"
-                f" leads to {found!r:.100}"
-            )
-        made: Callable[..., Any] = found
+        own = derive(seed, self.sampler, arm.name) % 2**32
+        ours = _OURS.get(self.sampler, {})
+        made: BaseSampler = optuna_part(
+            "sampler", self.sampler, SAMPLERS, self.options, seed=own, ours=ours
+        )
         return made
 
 
@@ -229,8 +184,7 @@ class OptunaSearch(Sampled):
 class Tpe(OptunaSearch):
     """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011).
 
-    It is multivariate and has a constant liar for trials that run. With `batch` it is neither, as
-    before there were windows.
+    It is multivariate and has a constant liar for trials that run.
     """
 
     num_startup: int = Field(default=10, ge=1)
@@ -239,27 +193,80 @@ class Tpe(OptunaSearch):
     def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         from optuna.samplers import TPESampler
 
-        options = _OURS["tpe"] if self.batch is None else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls both options experimental
             return TPESampler(
                 n_startup_trials=self.num_startup,
                 seed=derive(seed, "tpe", arm.name) % 2**32,
-                **options,
+                **_OURS["tpe"],
             )
 
 
-def _check_options(maker: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that a sampler does not have."""
+def optuna_part(
+    noun: Literal["sampler", "pruner"],
+    name: str,
+    known: Mapping[str, str],
+    options: Mapping[str, Any],
+    *,
+    seed: int | None = None,
+    ours: Mapping[str, Any] | None = None,
+) -> Any:
+    """Make a sampler or pruner of Optuna, by its short name or import path.
+
+    Args:
+        noun: what it is.
+        name: short name or import path.
+        known: short name -> class in `optuna.samplers` or `optuna.pruners`.
+        options: its arguments.
+        seed: given to those that take one.
+        ours: options where our default is not Optuna's.
+    """
+    import optuna
+
+    maker = optuna_maker(noun, name, known, options)
+    given = {**(ours or {}), **options}
+    if seed is not None and "seed" in inspect.signature(maker).parameters:
+        given.setdefault("seed", seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
+        try:
+            made = maker(**given)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"options = {dict(options)}: the {noun} `{name}` says: {error}"
+            ) from error
+    base = optuna.samplers.BaseSampler if noun == "sampler" else optuna.pruners.BasePruner
+    if not isinstance(made, base):
+        raise ValueError(f"`{name}` made {made!r:.100}, which is no {base.__name__} of Optuna")
+    return made
+
+
+def optuna_maker(
+    noun: str, name: str, known: Mapping[str, str], options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Find what makes a sampler or pruner, and refuse an option that it does not have."""
+    if name not in known and ":" not in name:
+        raise UnknownNameError(noun, name, known)
+    import optuna
+
+    if name in known:
+        maker: Any = getattr(getattr(optuna, f"{noun}s"), known[name])
+    else:
+        maker = import_path.find(name)
+    if not callable(maker):
+        raise ValueError(
+            f"`{name}` leads to {maker!r:.100}, but a {noun} is made by a class or a function"
+        )
     taken = inspect.signature(maker).parameters
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
-        return
-    known = [option for option in taken if option not in {"self", "seed"}]
+        return maker  # type: ignore[no-any-return]
     for option in options:
         if option == "seed":
             raise ValueError(
-                f"the seed of a sampler is that of its replicate, but `{name}` is given one in "
-                "`options`; leave it out"
+                f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
             )
-        if option not in known:
-            raise UnknownNameError(f"option of the sampler `{name}`", option, known)
+        if option not in taken:
+            raise UnknownNameError(
+                f"option of the {noun} `{name}`", option, [one for one in taken if one != "seed"]
+            )
+    return maker  # type: ignore[no-any-return]

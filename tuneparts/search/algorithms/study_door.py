@@ -19,7 +19,6 @@ from tuneparts.seeding import numpy_generator
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
 
     from tuneparts.search.spec import Arm
 
@@ -30,7 +29,7 @@ MOST_ASKED = 20
 class StudyDoor:
     """A study that speaks of an arm: asked for its values, told of its results.
 
-    Points are enqueued, and the trials of an earlier run told, before anything is asked.
+    Points are enqueued before anything is asked.
 
     Args:
         study: made with the directions of the metrics.
@@ -44,8 +43,6 @@ class StudyDoor:
         self._arm = arm
         self._seed = seed
         self._metrics = metrics
-        if arm.warm_start is not None:
-            study.add_trials(known_trials(arm, metrics))
         for point in arm.points:
             study.enqueue_trial({name: value for name, (value, _) in parameters(arm.space, point)})
 
@@ -119,33 +116,3 @@ def parameters(
         for leaf in space[path].leaves(path, value):
             parameter = leaf.dimension.encoded(leaf.value)
             yield leaf.name, (parameter, leaf.dimension.distribution())
-
-
-def known_trials(arm: "Arm", metrics: Sequence[Metric]) -> list["FrozenTrial"]:
-    """The trials of an earlier run as Optuna knows trials; those without all scores are left out.
-
-    Raises:
-        ConfigError: None of them has all scores.
-    """
-    from optuna.trial import create_trial
-
-    assert arm.warm_start is not None
-    known = []
-    for one in arm.warm_start.trials:
-        scores = Result(one.metrics).scores(metrics)
-        if any(map(math.isnan, scores)):
-            continue
-        found = dict(parameters(arm.space, one.values))
-        known.append(
-            create_trial(
-                values=scores,
-                params={name: value for name, (value, _) in found.items()},
-                distributions={name: distribution for name, (_, distribution) in found.items()},
-            )
-        )
-    if not known:
-        raise ConfigError(
-            f"a warm start tells scores by {', '.join(one.name for one in metrics)}, but no trial "
-            f"of {arm.warm_start.run} has them. Start from a run that selects by the same metric."
-        )
-    return known

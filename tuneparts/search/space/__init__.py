@@ -6,12 +6,11 @@
 from tuneparts.search.space.choice import Choice
 from tuneparts.search.space.dimension import Dimension, Leaf, Value
 from tuneparts.search.space.normal import LogNormal, Normal
-from tuneparts.search.space.ranges import Float, Int, Uniform
+from tuneparts.search.space.ranges import Int, Uniform
 
 __all__ = [
     "Choice",
     "Dimension",
-    "Float",
     "Int",
     "Leaf",
     "LogNormal",

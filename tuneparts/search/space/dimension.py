@@ -48,7 +48,6 @@ class Dimension(Named):
     noun = "a dimension"
     known: ClassVar = {
         "uniform": "tuneparts.search.space.ranges:Uniform",
-        "float": "tuneparts.search.space.ranges:Float",
         "int": "tuneparts.search.space.ranges:Int",
         "normal": "tuneparts.search.space.normal:Normal",
         "log_normal": "tuneparts.search.space.normal:LogNormal",

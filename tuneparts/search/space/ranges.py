@@ -49,71 +49,48 @@ def perturbed(value: float, rng: np.random.Generator) -> float:
 
 
 class Uniform(Dimension):
-    """A number drawn evenly from [low, high], or evenly in its logarithm.
+    """A number from [low, high], evenly or evenly in its logarithm, or on equal steps from `low`.
 
     Example:
         >>> from tuneparts.seeding import numpy_generator
         >>> 1e-4 <= Uniform(low=1e-4, high=1.0, log=True).sample(numpy_generator(0, "lr")) <= 1.0
         True
+        >>> Uniform(low=0.0, high=0.5, step=0.1).grid()
+        (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     """
 
     low: float
     high: float
     log: bool = False
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
-        _check_range(self.low, self.high, log=self.log)
-        return self
-
-    def sample(self, rng: np.random.Generator) -> float:
-        if self.log:
-            return float(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
-        return float(rng.uniform(self.low, self.high))
-
-    def contains(self, value: Value) -> bool:
-        return is_number(value) and self.low <= value <= self.high
-
-    def perturb(self, value: Value, rng: np.random.Generator) -> float:
-        """Multiply a value by 0.8 or 1.2, and keep it in the range (Jaderberg et al. 2017)."""
-        return float(min(max(perturbed(value, rng), self.low), self.high))
-
-    def distribution(self) -> "BaseDistribution":
-        from optuna.distributions import FloatDistribution
-
-        return FloatDistribution(self.low, self.high, log=self.log)
-
-
-class Float(Uniform):
-    """A number from [low, high], evenly or evenly in its logarithm, or on equal steps from `low`.
-
-    Example:
-        >>> Float(low=0.0, high=0.5, step=0.1).grid()
-        (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-    """
-
     step: float | None = Field(default=None, gt=0)
     """Distance of the values that can be drawn; None for any number of the range."""
 
     @model_validator(mode="after")
-    def _check_steps(self) -> Self:
+    def _check_bounds(self) -> Self:
+        _check_range(self.low, self.high, log=self.log)
         if self.step is not None:
             _check_step(self.low, self.high, self.step, log=self.log, unit=None)
         return self
 
     def sample(self, rng: np.random.Generator) -> float:
-        if self.step is None:
-            return super().sample(rng)
-        return self._at(int(rng.integers(self._num_steps + 1)))
+        if self.step is not None:
+            return self._at(int(rng.integers(self._num_steps + 1)))
+        if self.log:
+            return float(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
+        return float(rng.uniform(self.low, self.high))
 
     def contains(self, value: Value) -> bool:
-        if self.step is None or not super().contains(value):
-            return super().contains(value)
+        is_inside = is_number(value) and self.low <= value <= self.high
+        if not is_inside or self.step is None:
+            return is_inside
         return math.isclose(value, self._nearest(value), rel_tol=1e-9, abs_tol=1e-9 * self.step)
 
     def perturb(self, value: Value, rng: np.random.Generator) -> float:
-        """As `Uniform` does, to the nearest step; one step away where that is none."""
-        near = super().perturb(value, rng)
+        """Multiply a value by 0.8 or 1.2, and keep it in the range (Jaderberg et al. 2017).
+
+        On steps it goes to the nearest one, and one step away where that is none.
+        """
+        near = float(min(max(perturbed(value, rng), self.low), self.high))
         if self.step is None:
             return near
         moved = self._nearest(near)
