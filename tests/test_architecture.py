@@ -38,28 +38,28 @@ HOMES = {
 
 
 SIZES = {
-    "all": (60451, 425, 1311),
+    "all": (60155, 424, 1309),
     "api": (1731, 8, 25),
     "augment": (2000, 20, 42),
     "baselines": (1836, 10, 36),
     "bench": (3843, 24, 82),
-    "cli": (3702, 34, 103),
+    "cli": (3692, 34, 103),
     "data": (3537, 30, 76),
     "ensembles": (1077, 8, 28),
     "executors": (2780, 20, 59),
     "federated": (1124, 8, 28),
-    "journal": (675, 5, 21),
+    "journal": (644, 5, 21),
     "models": (2219, 23, 63),
     "partition": (3520, 17, 49),
     "pwfn": (3447, 17, 70),
     "ray": (506, 3, 4),
-    "reports": (6748, 45, 151),
-    "search": (7614, 52, 149),
+    "reports": (6747, 45, 151),
+    "search": (7578, 52, 148),
     "superweights": (2676, 15, 67),
     "testing": (812, 5, 15),
-    "top": (2964, 24, 90),
-    "tracking": (2690, 13, 53),
-    "training": (4950, 44, 100),
+    "top": (2939, 24, 90),
+    "tracking": (2652, 13, 53),
+    "training": (4795, 43, 99),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts import atomic
-from tuneparts.errors import BusyError, SecurityError
+from tuneparts.errors import BusyError
 
 _held: ContextVar[frozenset[Path]] = ContextVar("run folders that this thread has locked")
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
@@ -63,9 +63,7 @@ def lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    _refuse_links(folder)
-    path = folder / "lock"
-    with open(path, "a+", opener=lambda _, flags: atomic.open_in_place(path, flags)) as file:
+    with atomic.inside(folder, folder / "lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -85,16 +83,6 @@ def _locked(folder: Path) -> Iterator[None]:
     if not has_flock:
         with _created(folder):
             yield
-
-
-def _refuse_links(folder: Path) -> None:
-    """Raise if a part of a run is a link: a stranger's folder would lead us to our own files."""
-    links = [entry.name for entry in os.scandir(folder) if entry.is_symlink()]
-    if links:
-        raise SecurityError(
-            f"a run's folder holds its own files, but `{links[0]}` in {folder} is a link. Look at "
-            "where the folder comes from; checkpoints elsewhere are named with `--storage`."
-        )
 
 
 @contextmanager
