@@ -44,7 +44,7 @@ test: install ## Run the tests (minutes)
 test-slow: install ## Run the slow tier: faults struck for real, fuzzing
 	$(BIN)/pytest --durations=15 -m slow $(KILLED)
 
-fuzz: install ## Feed a hundred thousand broken inputs to every reader (under a minute on an idle machine)
+fuzz: install ## Feed sixty thousand broken inputs to the readers of data, images, configs and pages (under a minute on an idle machine)
 	$(BIN)/pytest $(PARALLEL) tests/fuzz
 
 test-all: test test-slow ## Run all tests

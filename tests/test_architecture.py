@@ -38,28 +38,28 @@ HOMES = {
 
 
 SIZES = {
-    "all": (57014, 409, 1256),
+    "all": (56700, 408, 1254),
     "api": (1663, 8, 25),
     "augment": (1841, 19, 41),
     "baselines": (1833, 10, 36),
     "bench": (3830, 24, 83),
-    "cli": (3579, 34, 102),
+    "cli": (3569, 34, 102),
     "data": (3522, 30, 76),
     "ensembles": (1074, 8, 28),
     "executors": (2780, 20, 59),
     "federated": (1124, 8, 28),
-    "journal": (629, 5, 21),
+    "journal": (597, 5, 21),
     "models": (1951, 22, 57),
     "partition": (3426, 16, 49),
     "pwfn": (2720, 14, 57),
     "ray": (506, 3, 4),
-    "reports": (6343, 43, 149),
-    "search": (6664, 47, 127),
+    "reports": (6342, 43, 149),
+    "search": (6613, 47, 126),
     "superweights": (2411, 14, 63),
     "testing": (812, 5, 15),
-    "top": (2920, 24, 89),
-    "tracking": (2689, 13, 53),
-    "training": (4697, 42, 94),
+    "top": (2895, 24, 89),
+    "tracking": (2649, 13, 53),
+    "training": (4542, 41, 93),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -71,17 +71,23 @@ def test_writers_of_one_path_do_not_meet(tmp_path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-def test_links_pipes_and_folders_are_not_opened_in_place(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("precious content")
-    link, dangling, pipe = (tmp_path / name for name in ("link", "dangling", "pipe"))
-    link.symlink_to(precious)
-    dangling.symlink_to(tmp_path / "new")
-    os.mkfifo(pipe)
-    for path in (link, dangling, pipe):
-        with pytest.raises(SecurityError, match="plain files"):
-            atomic.open_in_place(path, os.O_WRONLY)
-    assert precious.read_text() == "precious content"
-    assert not (tmp_path / "new").exists()
-    os.close(atomic.open_in_place(tmp_path / "file", os.O_WRONLY))
-    assert (tmp_path / "file").read_bytes() == b""
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/file"])
+@pytest.mark.parametrize("target", ["precious", "precious/file", "missing"])
+def test_a_link_at_any_depth_leads_out_unless_it_stays(
+    tmp_path: Path, link: str, target: str
+) -> None:
+    run, path = tmp_path / "run", tmp_path / "run" / link
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / target)
+    for inner in (path, path / "below"):
+        with pytest.raises(SecurityError, match="leads out of"):
+            atomic.inside(run, inner)
+    path.unlink()
+    path.symlink_to(run)
+    for inner in (path, run / "plain", run):
+        assert atomic.inside(run, inner) == inner
+    for outer in (run / ".." / "precious", tmp_path / "running", Path("/etc")):
+        with pytest.raises(SecurityError):
+            atomic.inside(run, outer)

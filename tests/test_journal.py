@@ -243,32 +243,6 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_told(tmp_path) -> None:
     assert list(read(path)) == EVENTS[:1]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": [1], "metrics": {}, "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": "x", "metrics": {}, "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": NaN, "metrics": {}, "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": true, "metrics": {}, "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": "str", "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": {"a": "b"}, "time": 0}',
-        b'{"kind": "row", "trial": "a/seed0/00000", "step": 1, "metrics": {}, "time": NaN}',
-        b'{"kind": "end", "trial": "a/seed0/00000", "outcome": "<b>", "time": 0}',
-        b'{"kind": "end", "trial": "a/seed0/00000", "outcome": [], "time": 0}',
-        b'{"kind": "start", "trial": "a/seed0/00000", "config": [], "time": 0}',
-        b'{"kind": "start", "trial": 3, "config": {}, "time": 0}',
-        b'{"kind": "run", "trial": "a/seed0/00000", "time": 0, "x\xff": 1}',
-    ],
-)
-def test_events_of_wrong_types_are_refused(tmp_path: Path, line: bytes) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.write_bytes(line + b"\n")
-    with pytest.raises(DataError, match="line 1"):
-        list(journal.read(path))
-    with pytest.raises(DataError):
-        Journal(path)
-
-
 def test_a_trial_without_a_config_says_so(tmp_path: Path) -> None:
     record = journal.TrialRecord()
     with pytest.raises(DataError, match="has a config"):

@@ -3,9 +3,7 @@
 The content is written to a hidden sibling first and then renamed, which POSIX does in one step.
 """
 
-import errno
 import os
-import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,40 +48,17 @@ def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
-def open_in_place(path: Path, flags: int) -> int:
-    """Open a file of a run's folder for writing in place; a link there is not followed.
-
-    A folder may have come from somebody else, and a link in it would let the writer change any
-    file of this user.
-
-    Args:
-        path: the file; made if missing.
-        flags: of `os.open`, besides those for making it.
-
-    Returns:
-        The file descriptor.
+def inside(folder: Path, path: Path) -> Path:
+    """Return a path in a run's folder, for whoever reads, writes or deletes there.
 
     Raises:
-        SecurityError: The path is a link, or no plain file.
+        SecurityError: A link leads out of the folder.
     """
-    try:
-        # Not blocking: a pipe would wait for its other end.
-        found = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise _no_plain_file(path) from None
-        raise
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise _no_plain_file(path)
-    return found
-
-
-def _no_plain_file(path: Path) -> SecurityError:
-    return SecurityError(
-        f"a run's folder holds plain files, but {path} is a link or a device. Look at where the "
-        "folder comes from, and put a file in its place."
-    )
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise SecurityError(
+            f"{path}: a link leads out of {folder}, and is not followed. Remove it."
+        )
+    return path
 
 
 def write_bytes(path: Path, content: bytes, *, fsync: bool = False) -> None:

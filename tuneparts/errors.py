@@ -64,7 +64,7 @@ class DataMissingError(DataError, FileNotFoundError):
 
 
 class CheckpointError(TunepartsError, RuntimeError):
-    """A checkpoint that is truncated, corrupt, hostile, or of another learner."""
+    """A checkpoint that is truncated, corrupt, or of another learner."""
 
 
 class DivergedError(TunepartsError, ArithmeticError):

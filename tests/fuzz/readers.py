@@ -1,4 +1,4 @@
-"""Every reader of input that may come from strangers, each with good input to break.
+"""Every reader of input from elsewhere than a run's folder, each with good input to break.
 
 A factory makes the good input once, and returns what one attempt does: break it, and read it.
 """
@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tests.fuzz.mutations import NASTY, mutated_bytes, mutated_tree
-from tuneparts import credentials, journal, redaction, schema
+from tests.fuzz.mutations import mutated_bytes, mutated_tree
+from tuneparts import credentials, redaction, schema
 from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
@@ -27,19 +26,14 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.stored import StoredImages
 from tuneparts.doorkeeper import Doorkeeper
 from tuneparts.errors import CheckpointError, TunepartsError
-from tuneparts.executors import logs
 from tuneparts.pwfn import codefile
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
-from tuneparts.search import data_record, load, runs
+from tuneparts.search import load
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
-from tuneparts.search.storage import Folder
-from tuneparts.tracking import record
-from tuneparts.training import checkpoint
 
 Attempt = Callable[[random.Random], None]
-TRIAL = journal.TrialId("a", 0, 1)
-NEVER_REFUSED = {"data records", "logs", "requests to a page", "texts with secrets"}
+NEVER_REFUSED = {"requests to a page", "texts with secrets"}
 """Readers that take anything, and make the best of it."""
 
 
@@ -97,67 +91,11 @@ def changes(_: Path) -> Attempt:
     return attempt
 
 
-def journals(folder: Path) -> Attempt:
-    events = (
-        journal.TrialStarted(TRIAL, {"lr": 0.1, "net": {"name": "mlp"}}, 1.0),
-        journal.TrialRunning(TRIAL, 1.5),
-        journal.Row(TRIAL, 2, {"val/nll": 0.5}, 2.0),
-        journal.RoundFailed(TRIAL, 2, "why", 2.5),
-        journal.TrialEnded(TRIAL, "failed", 3.0, "why"),
-        journal.TrialRetried(TRIAL, 4.0),
-    )
-    lines = [journal.encode(event) for event in events]
-    trees = [json.loads(line) for line in lines]
-    path = folder / "journal.jsonl"
-
-    def attempt(rng: random.Random) -> None:
-        if rng.random() < 0.5:
-            content = mutated_bytes(rng, ("\n".join(lines) + "\n").encode())
-        else:
-            position = rng.randrange(len(lines))
-            wrong = text_of(mutated_tree(rng, trees[position]))
-            content = "\n".join([*lines[:position], wrong, *lines[position + 1 :], ""]).encode()
-        path.write_bytes(content)
-        found = journal.records(path)
-        for one in found.values():
-            _ = one.config, one.configs, one.last, one.start, one.at(1)
-
-    return attempt
-
-
-def run_maps(folder: Path) -> Attempt:
-    good = {
-        "key": "k", "start": 1.5, "ending": ["KILLED", 2.5], "answer": "a", "artifacts": ["report"],
-        "tags": {str(TRIAL): {"selected": "yes"}}, "store": "sqlite:///x", "parent": "p",
-        "experiment": "3", "position": 12, "trials": {str(TRIAL): "r"},
-    }  # fmt: skip
-
-    def attempt(rng: random.Random) -> None:
-        (folder / record.FILE).write_bytes(broken_json(rng, good))
-        record.load(folder)
-
-    return attempt
-
-
 def broken_json(rng: random.Random, good: Any) -> bytes:
     """Wrong values in good JSON, or JSON that is none."""
     if rng.random() < 0.7:
         return text_of(mutated_tree(rng, good)).encode()
     return mutated_bytes(rng, text_of(good).encode())
-
-
-def run_cards(folder: Path) -> Attempt:
-    made = runs.create(folder, good_search(), command="c", commit="1", versions={"a": "1"})
-    path = made.folder / "run.json"
-    good = json.loads(path.read_text())
-    del good["search"]["arms"][1:]
-
-    def attempt(rng: random.Random) -> None:
-        path.write_bytes(broken_json(rng, good))
-        (found,) = runs.listing(folder)
-        _ = found.created, found.storage, found.search
-
-    return attempt
 
 
 def told(_: Path) -> Attempt:
@@ -175,20 +113,6 @@ def told(_: Path) -> Attempt:
         finally:
             schema.METRICS.clear()
             schema.METRICS.update(before)
-
-    return attempt
-
-
-def trial_logs(folder: Path) -> Attempt:
-    storage = Folder(str(folder))
-    place = storage.child(*str(TRIAL).split("/"), "log")
-
-    def attempt(rng: random.Random) -> None:
-        place.write("log.txt", mutated_bytes(rng, b"10:00:00 caf\xc3\xa9 said\n" * 3))
-        logs.read(storage, TRIAL)
-        log = logs.TrialLog(storage, TRIAL)
-        log.add(str(rng.choice(NASTY)))
-        log.keep()
 
     return attempt
 
@@ -296,34 +220,6 @@ def label_files(folder: Path) -> Attempt:
     return attempt
 
 
-def checkpoints(_: Path) -> Attempt:
-    state = {"net": nn.Linear(3, 2).state_dict(), "rows": [{"a": 1.5}], "name": "x", "n": 3}
-    content = checkpoint.to_bytes(state)
-    body = content[content.index(b"\n") + 33 :]
-    with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        records = {info.filename: archive.read(info) for info in archive.infolist()}
-    names = [name for name in records if records[name]] + ["archive/data.pkl"] * 9
-
-    def attempt(rng: random.Random) -> None:
-        kind = rng.randrange(5)
-        if kind == 0:  # damage without a new seal
-            wrong = mutated_bytes(rng, content)
-        elif kind == 1:  # the archive itself
-            wrong = reseal(content, mutated_bytes(rng, body))
-        else:  # a whole archive around a changed record
-            name = rng.choice(names)
-            buffer = io.BytesIO()
-            with zipfile.ZipFile(buffer, "w") as archive:
-                for one, old in (records | {name: mutated_bytes(rng, records[name])}).items():
-                    archive.writestr(one, old)
-            wrong = reseal(content, buffer.getvalue())
-        for tensor in checkpoint.from_bytes(wrong).values():
-            if isinstance(tensor, torch.Tensor):
-                tensor.sum()  # reads every value: one that lies elsewhere would crash here
-
-    return attempt
-
-
 def compressed_nets(folder: Path) -> Attempt:
     net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
     with torch.no_grad():
@@ -357,16 +253,6 @@ def stored_images(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         path.write_bytes(mutated_bytes(rng, buffer.getvalue()))
         _ = StoredImages(path)[:1]
-
-    return attempt
-
-
-def data_records(folder: Path) -> Attempt:
-    good = {"name": "digits", "in_shape": [1, 8, 8], "digest": "x"}
-
-    def attempt(rng: random.Random) -> None:
-        (folder / data_record.FILE).write_bytes(broken_json(rng, good))
-        data_record.read(folder)
 
     return attempt
 
@@ -437,19 +323,13 @@ def void(_: object) -> None:
 
 READERS: dict[str, Callable[[Path], Attempt]] = {
     "changes on the command line": changes,
-    "checkpoints": checkpoints,
     "compressed nets": compressed_nets,
-    "data records": data_records,
     "images": images,
-    "journals": journals,
     "label files": label_files,
     "logins": logins,
-    "logs": trial_logs,
-    "maps of MLflow runs": run_maps,
     "MNIST files": mnist_files,
     "packed images": packed_images,
     "requests to a page": page_requests,
-    "run cards": run_cards,
     "searches": searches,
     "stored images": stored_images,
     "tables": tables_of_strangers,

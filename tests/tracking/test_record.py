@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -39,31 +38,6 @@ def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
     assert found == record.Record(tmp_path, "k", parent="p", trials={TrialId("a", 0, 1): "r"})
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("artifacts", ["/etc/passwd"]),
-        ("artifacts", ["../other"]),
-        ("artifacts", [7]),
-        ("position", -1),
-        ("position", "12"),
-        ("start", float("nan")),
-        ("ending", ["RUNNING", 1.0]),
-        ("ending", ["KILLED", None]),
-        ("tags", {"a/seed0/00001": {"selected": 1}}),
-        ("tags", {"../a": {}}),
-        ("answer", ["a"]),
-        ("store", None),
-        ("experiment", "3/../4"),
-    ],
-)
-def test_a_value_that_cannot_be_is_refused(tmp_path: Path, field: str, value: object) -> None:
-    content = {"key": "k", "parent": None, "trials": {}, field: value}
-    (tmp_path / record.FILE).write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"tracking\.json"):
-        record.load(tmp_path)
-
-
 def test_two_folders_never_share_a_key(tmp_path: Path) -> None:
     assert record.create(tmp_path / "a", 1.0).key != record.create(tmp_path / "b", 1.0).key
 
@@ -72,15 +46,4 @@ def test_two_folders_never_share_a_key(tmp_path: Path) -> None:
 def test_a_damaged_map_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / record.FILE).write_text(content)
     with pytest.raises(DataError, match=r"cannot be read"):
-        record.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "run_id", ["../../etc", "a/b", "", "x' or '1'='1", "a\n", None, 7, "a" * 65]
-)
-def test_an_id_that_could_leave_its_place_is_refused(tmp_path: Path, run_id: object) -> None:
-    made = record.create(tmp_path, 1.5)
-    made.trials[TrialId("a", 0, 0)] = run_id  # type: ignore[assignment]
-    made.save()
-    with pytest.raises(DataError, match=r"tracking\.json"):
         record.load(tmp_path)

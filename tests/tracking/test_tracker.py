@@ -377,6 +377,8 @@ def test_artifacts_go_to_the_parent(make_tracker: MakeTracker, uri: str, tmp_pat
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "table.csv").write_text("a,b")
     (tmp_path / "report.html").write_text("<html>")
+    (tmp_path / "report" / "link.html").symlink_to("/etc/passwd")
+    (tmp_path / "report" / "link").symlink_to("/etc")
     tracker = make_tracker()
     tracker.log_artifact(tmp_path / "report")
     tracker.log_artifact(tmp_path / "report.html")
@@ -386,6 +388,8 @@ def test_artifacts_go_to_the_parent(make_tracker: MakeTracker, uri: str, tmp_pat
     client = store.client(uri)
     found = {item.path for item in client.list_artifacts(tracker.parent_run_id)}
     assert found == {"search.json", "report", "report.html"}
+    sent = client.list_artifacts(tracker.parent_run_id, "report")
+    assert [item.path for item in sent] == ["report/table.csv"]
     table = client.download_artifacts(tracker.parent_run_id, "report/table.csv")
     assert Path(table).read_text() == "a,b"
 

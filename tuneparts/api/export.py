@@ -39,7 +39,7 @@ def export(results: "Results", to: str, out: Path | None = None) -> list[Path]:
     """
     if to not in get_args(Kind):
         raise UnknownNameError("export", to, get_args(Kind))
-    folder = results.run.folder / "export"
+    folder = atomic.inside(results.run.folder, results.run.folder / "export" / "results").parent
     try:
         if to == "optuna":
             return [_optuna(results, out or folder / "optuna.db")]

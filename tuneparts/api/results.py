@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tuneparts import frames, settings
+from tuneparts import atomic, frames, settings
 from tuneparts.api.describing import metadata
 from tuneparts.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.journal import TrialId, TrialRecord, records
@@ -49,8 +49,8 @@ class Results:
     A run that goes on needs a new object: this one shows the journal as it was first read.
     """
 
-    def __init__(self, run: runs.Run) -> None:
-        self.run = run
+    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
+        self.run, self._has_run = run, has_run
 
     @property
     def name(self) -> str:
@@ -148,7 +148,7 @@ class Results:
         )
         if "samples" not in data.metadata.figures:
             return data
-        grids, note = sample_grid.of(self.search, data.selected)
+        grids, note = sample_grid.of(self.search, data.selected, has_run=self._has_run)
         return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
 
     def compare(
@@ -340,7 +340,7 @@ class Results:
         from tuneparts.reports import static_export
         from tuneparts.reports.write import write
 
-        folder = self.run.folder / "report"
+        folder = atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
         return write(self.data, folder) | static_export.write(folder)
 
     def export(self, to: str, out: Path | None = None) -> list[Path]:

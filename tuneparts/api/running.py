@@ -313,7 +313,7 @@ def _publish(
     # The report names MLflow's run of each trial, so it waits for a store that is just slow.
     with console.status("sending the last numbers to MLflow"):
         tracker.flush(PATIENCE / 3)
-    results = Results(made)
+    results = Results(made, has_run=True)
     show(results)
     tracker.log_artifact(made.folder / "report")
     tracker.describe(results.description())

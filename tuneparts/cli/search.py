@@ -102,25 +102,19 @@ def search(
         execute(made, place, console=console, form=form)
 
 
-def resume(
-    name: str | None, *, place: Place, retry_failed: bool = False, storage: str | None = None
-) -> None:
+def resume(name: str | None, *, place: Place, retry_failed: bool = False) -> None:
     """Continue a run; one that is already done only gets its report again.
 
     Args:
         name: of the run; the newest when None.
         place: where trials run.
         retry_failed: whether failed trials are tried again.
-        storage: what the user knows to be the run's storage; needed once where it came from
-            elsewhere.
     """
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, name, begun=True)
     console = terminal()
     _refuse_other_place(found, place)
     console.print(found.card["search"].get("question", ""), highlight=False, markup=False)
-    if storage is not None:
-        runs.confirm_storage(found, storage)
     execute(found, place, retry_failed=retry_failed, console=console)
 
 

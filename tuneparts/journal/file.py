@@ -34,7 +34,7 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = atomic.inside(path.parent, path)
         self.trials: dict[TrialId, TrialRecord] = {}
         self.stops: Stops = {}
         self.events: list[Event] = []
@@ -44,7 +44,7 @@ class Journal:
             self._apply(event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
-        self._file = open(path, "ab", buffering=0, opener=_opener)  # noqa: SIM115
+        self._file = path.open("ab", buffering=0)
         self._synced_at = time.monotonic()
         self._is_synced = True
         if path.stat().st_size == 0:
@@ -128,16 +128,12 @@ class Journal:
 
     def _drop_torn_tail(self) -> None:
         """Cut off half a line that a crash left at the end; nobody was told of it."""
-        with open(self.path, "ab", opener=_opener) as file:
+        with self.path.open("ab") as file:
             content = self.path.read_bytes()
             length = content.rfind(b"\n") + 1
             if length < len(content):
                 # In place: writing the file anew would lose all of it if the disk is still full.
                 file.truncate(length)
-
-
-def _opener(path: str, flags: int) -> int:
-    return atomic.open_in_place(Path(path), flags)
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -146,7 +142,7 @@ def read(path: Path) -> Iterator[Event]:
     Raises:
         DataError: A line is damaged, or the file is of another version of the format.
     """
-    with path.open("rb") as lines:
+    with atomic.inside(path.parent, path).open("rb") as lines:
         for number, raw in enumerate(lines, start=1):
             if not raw.endswith(b"\n"):
                 return
@@ -175,7 +171,7 @@ def stops(path: Path) -> Stops:
     """How replicates were stopped; the other lines of the file are not even parsed."""
     found: Stops = {}
     if path.exists():
-        with path.open(encoding="utf-8") as lines:
+        with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
             for line in lines:
                 if line.startswith('{"kind": "stop"') and line.endswith("\n"):
                     take(decode(line), {}, found)

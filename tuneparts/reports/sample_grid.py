@@ -55,7 +55,7 @@ class SampleGrid:
         return whole
 
 
-def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], str]:
+def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[SampleGrid, ...], str]:
     """Make a grid for the first seed of every arm that augments images, or say why there is none.
 
     An arm that follows another trains at its leader's hypers, and has no grid of its own.
@@ -63,20 +63,21 @@ def of(search: Any, selected: "pd.DataFrame") -> tuple[tuple[SampleGrid, ...], s
     Args:
         search: the resolved search.
         selected: the trial that stands for each (arm, seed).
+        has_run: whether this process ran the search, so that a data function may be called.
     """
     found = []
     for arm in search.arms:
-        if arm.follows is not None:
-            continue
         own = selected[selected["arm"] == arm.name]
         hypers = getattr(arm.config, "hypers", None)
-        if hypers is None or not len(own):
+        if arm.follows is not None or hypers is None or not len(own):
             continue
         values = _values(own.iloc[0].to_dict(), hypers)
         if any(values.values()):
             found.append((arm, own.iloc[0], values))
     if not found:
         return (), ""
+    if ":" in search.data.name and not has_run:
+        return (), f"Reading calls nothing; `tuneparts resume` shows `{search.data.name}`."
     seeds = {int(row["seed"]): search.arm_seeds(arm) for arm, row, _ in found}
     try:
         tasks = {seed: search.load_data(draw=of_arm.data(seed)) for seed, of_arm in seeds.items()}
@@ -104,10 +105,8 @@ def _values(row: dict[Any, Any], hypers: "HypersConfig") -> dict[str, float]:
 def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
     from tuneparts.training.hyper.draws import augmented_pixels  # brings torch
 
-    hypers: HypersConfig = arm.config.hypers
-    config = hypers.augmentation().at(
-        {name.removeprefix("hyper/"): value for name, value in values.items()}
-    )
+    plain = {name.removeprefix("hyper/"): value for name, value in values.items()}
+    config = arm.config.hypers.augmentation().at(plain)
     chosen = task.train.subset(_shown(task.train.labels))
     draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
     return SampleGrid(

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ DATA_KEY = "data"
 """Where the config of a trial has what its data has other than that of the search."""
 _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
+is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
 MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
@@ -155,8 +157,10 @@ class Arm(Config):
         refuse_packed_runtime(self)
         self._check_first()
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
-        draws.check(self)
-        self.algorithm.check(self)
+        # One that is read from a run was tried when the run began: reading calls nothing.
+        if not is_read.get():
+            draws.check(self)
+            self.algorithm.check(self)
         return self
 
     def _check_first(self) -> None:

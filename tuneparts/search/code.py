@@ -171,6 +171,8 @@ class Code:
         """Read the code that a run keeps."""
         if not folder.is_dir():
             return cls()
+        for path in (folder, *folder.rglob("*")):
+            atomic.inside(folder.parent, path)
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as file:
             for path in _files(folder):

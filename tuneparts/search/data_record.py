@@ -60,7 +60,7 @@ def keep(
 def read(folder: Path) -> dict[str, Any] | None:
     """The record of a run's data; None if it has not begun."""
     try:
-        found: Any = json.loads((folder / FILE).read_text("utf-8"))
+        found: Any = json.loads(atomic.inside(folder, folder / FILE).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from filelock import AcquireReturnProxy, FileLock, SoftFileLock, Timeout
 
-from tuneparts.errors import BusyError, SecurityError
+from tuneparts import atomic
+from tuneparts.errors import BusyError
 
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
@@ -38,8 +39,7 @@ def lock(folder: Path) -> Iterator[None]:
         mine
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _refuse_links(folder)
-    file = folder / "lock"
+    file = atomic.inside(folder, folder / "lock")
     try:
         acquired = _acquire(file)
     except Timeout as busy:
@@ -69,13 +69,3 @@ def _busy(file: Path, marker: Path) -> BusyError:
         f"one driver at a time runs a search, but {who} is running {file.parent} since {since}. "
         f"Wait for it, or end it.{dead}"
     )
-
-
-def _refuse_links(folder: Path) -> None:
-    """Raise if a part of a run is a link: a stranger's folder would lead us to our own files."""
-    links = [entry.name for entry in os.scandir(folder) if entry.is_symlink()]
-    if links:
-        raise SecurityError(
-            f"a run's folder holds its own files, but `{links[0]}` in {folder} is a link. Look at "
-            "where the folder comes from; checkpoints elsewhere are named with `--storage`."
-        )

@@ -20,7 +20,6 @@ from tuneparts.config import parse
 from tuneparts.errors import (
     ConfigError,
     DataMissingError,
-    SecurityError,
     StorageError,
     TunepartsError,
 )
@@ -64,15 +63,16 @@ class Run:
             DataMissingError: There is no readable card.
         """
         try:
-            card: Any = json.loads((self.folder / "run.json").read_text("utf-8"))
-            if not isinstance(card, dict):
+            path = atomic.inside(self.folder, self.folder / "run.json")
+            card: Any = json.loads(path.read_text("utf-8"))
+            if not isinstance(card, dict) or "search" not in card:
                 raise ValueError("it holds no search")
             if card.get("version") != VERSION:
                 raise ConfigError(
                     f"run.json format {card.get('version')!r}: another version of tuneparts wrote "
                     f"{self.name}, and this one reads format {VERSION}. Read it with that version."
                 )
-            return _checked(card)
+            return {**_UNTOLD, **card}
         except ConfigError:
             raise
         except (OSError, ValueError, RecursionError) as error:
@@ -109,55 +109,30 @@ class Run:
 
     @property
     def storage(self) -> str:
-        """Path or URI where the checkpoints, artifacts and logs of its trials lie.
-
-        Raises:
-            SecurityError: The card names a place outside the run, and was written elsewhere.
-        """
+        """Path or URI where the checkpoints, artifacts and logs of its trials lie."""
         named: str | None = self.card["storage"]
-        if named is None:
-            return default_storage(self.folder)
-        if self.card.get("place") != _place(self.folder):
-            raise SecurityError(
-                f"a run that came from elsewhere is trusted with its own folder only, but "
-                f"{self.name} keeps its checkpoints in {named}. If you know that place, say so "
-                f"once: `tuneparts resume {self.name} --storage {named}`."
-            )
-        return named
+        return default_storage(self.folder) if named is None else named
 
     @cached_property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began, or was last extended."""
+        """The resolved search, as it was when the run began, or was last extended.
+
+        Its classes and functions are imported; none is called.
+        """
+        from tuneparts.search.arm import is_read
         from tuneparts.search.spec import Search
 
-        with self.code.importable():
-            return parse(Search, self.card["search"])
+        before = is_read.set(True)
+        try:
+            with self.code.importable():
+                return parse(Search, self.card["search"])
+        finally:
+            is_read.reset(before)
 
     @cached_property
     def code(self) -> Code:
         """What the search brought along, as it was when the run began."""
         return Code.of(self.folder / "code")
-
-
-def confirm_storage(run: Run, storage: str) -> None:
-    """Trust a run with the storage that its card names, because its user has named it too.
-
-    Raises:
-        ConfigError: The card names another storage.
-    """
-    named = run.card["storage"] or default_storage(run.folder)
-    if storage != named:
-        raise ConfigError(
-            f"a run keeps the storage that it began with, but {run.name} has {named} and got "
-            f"`{storage}`."
-        )
-    run.card["place"] = _place(run.folder)
-    atomic.write_text(run.folder / "run.json", json.dumps(run.card, indent=2))
-
-
-def _place(folder: Path) -> int:
-    """What tells a folder from a copy of it, also where another machine mounts it."""
-    return folder.stat().st_ino
 
 
 def is_name(text: str) -> bool:
@@ -167,7 +142,7 @@ def is_name(text: str) -> bool:
 
 def default_storage(folder: Path) -> str:
     """Where checkpoints of a run lie when no other storage was given."""
-    return str(folder.absolute() / "trials")
+    return str(atomic.inside(folder, folder.absolute() / "trials"))
 
 
 def create(root: Path, search: "Search", **facts: Any) -> Run:
@@ -191,7 +166,6 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
             "created": now,
             "search": search.model_dump(mode="json"),
             "digest": search.digest,
-            "place": _place(run.folder),
             **facts,
         }
         card["code"] = code.keep(search, run.folder / "code").digest
@@ -311,16 +285,6 @@ def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     raise ConfigError(f"`{name}` is not a run under {root}.{hint} The newest: {known}.")
 
 
-_FACTS: dict[str, tuple[type[Any], ...]] = {
-    "search": (dict,),
-    "created": (int, float),
-    "digest": (str,),
-    "command": (str,),
-    "commit": (str, type(None)),
-    "storage": (str, type(None)),
-    "versions": (dict,),
-    "address": (str, type(None)),
-}
 _UNTOLD: dict[str, Any] = {
     "command": "",
     "commit": None,
@@ -329,17 +293,6 @@ _UNTOLD: dict[str, Any] = {
     "address": None,
 }
 """Facts that a card may lack."""
-
-
-def _checked(card: dict[str, Any]) -> dict[str, Any]:
-    """Check the facts of a card: it may be damaged, or written by someone who means harm."""
-    card = {**_UNTOLD, **card}
-    for name, types in _FACTS.items():
-        if not isinstance(card.get(name), types):
-            raise ValueError(f"`{name}` is {card.get(name)!r:.100}")
-    if not all(isinstance(version, str) for version in card["versions"].values()):
-        raise ValueError(f"`versions` is {card['versions']!r:.100}")
-    return card
 
 
 def _named_time(name: str) -> float:

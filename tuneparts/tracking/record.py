@@ -10,12 +10,11 @@ So a crash at any moment leaves either a file that knows the run, or a run that 
 """
 
 import json
-import re
 import threading
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
-from typing import Any, Literal, TypeAlias, get_args
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from tuneparts import atomic, redaction
 from tuneparts.errors import DataError
@@ -111,7 +110,7 @@ def load(folder: Path) -> Record | None:
     """
     path = folder / FILE
     try:
-        return _parse(folder, json.loads(path.read_text(encoding="utf-8")))
+        return _parse(folder, json.loads(atomic.inside(folder, path).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -122,59 +121,18 @@ def load(folder: Path) -> Record | None:
 
 
 def _parse(folder: Path, content: dict[str, Any]) -> Record:
-    """Check every value: a file may be damaged, or written by someone who means harm."""
-    start, answer, ending = (content.get(name) for name in ("start", "answer", "ending"))
-    experiment = content.get("experiment")
-    if answer is not None and not isinstance(answer, str):
-        raise ValueError(f"the answer is text, but got {answer!r:.100}")
+    ending = content.get("ending")
     return Record(
         folder,
-        key=_id(content["key"]),
-        start=None if start is None else _number(start),
-        ending=None if ending is None else _ending(*ending),
-        answer=answer,
-        artifacts=tuple(_inner_path(path) for path in content.get("artifacts", [])),
-        tags={
-            TrialId.parse(trial): {_text(key): _text(value) for key, value in tags.items()}
-            for trial, tags in content.get("tags", {}).items()
-        },
-        store=_text(content.get("store", "")),
-        experiment=None if experiment is None else _id(experiment),
-        parent=None if content["parent"] is None else _id(content["parent"]),
-        trials={TrialId.parse(text): _id(run_id) for text, run_id in content["trials"].items()},
-        position=int(_number(content.get("position", 0))),
+        key=content["key"],
+        start=content.get("start"),
+        ending=None if ending is None else tuple(ending),
+        answer=content.get("answer"),
+        artifacts=tuple(content.get("artifacts", ())),
+        tags={TrialId.parse(trial): tags for trial, tags in content.get("tags", {}).items()},
+        store=content.get("store", ""),
+        experiment=content.get("experiment"),
+        parent=content["parent"],
+        trials={TrialId.parse(trial): run_id for trial, run_id in content["trials"].items()},
+        position=content.get("position", 0),
     )
-
-
-def _id(text: object) -> str:
-    """Check a run id or key: it goes into paths and queries of MLflow."""
-    if not isinstance(text, str) or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text) is None:
-        raise ValueError(f"an id is letters and digits, but got {text!r:.100}")
-    return text
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected text, but got {value!r:.100}")
-    return value
-
-
-def _inner_path(value: object) -> str:
-    """Check that a path stays in the run's folder: what it names is copied to the store."""
-    path = PurePath(_text(value))
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"an artifact lies in the run's folder, but got {value!r:.100}")
-    return str(path)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
-        raise ValueError(f"a time or position is a number from 0, but got {value!r:.100}")
-    return value
-
-
-def _ending(status: object, time: object) -> tuple[Status, float]:
-    for known in get_args(Status):
-        if status == known:
-            return known, _number(time)
-    raise ValueError(f"a run ends as {', '.join(get_args(Status))}, but got {status!r:.100}")

@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuneparts import journal
+from tuneparts import atomic, journal
+from tuneparts.errors import SecurityError
 from tuneparts.journal import ReplicateStopped, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import card, store
@@ -124,12 +125,13 @@ class Replay:
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; one in the run's folder is remembered."""
-        folder = self._record.folder.absolute()
+        folder, root = self._record.folder.absolute(), path.parent
         if path.absolute().is_relative_to(folder):
+            root = folder
             inner = str(path.absolute().relative_to(folder))
             self._record.artifacts = tuple(dict.fromkeys((*self._record.artifacts, inner)))
             self._record.save()
-        self._requests.append(partial(self._send_artifact, path))
+        self._requests.append(partial(self._send_artifact, path, root))
 
     def end(self, status: Status, time: float) -> None:
         """End the parent run, and everything that still runs as KILLED."""
@@ -146,7 +148,7 @@ class Replay:
         self._offset = 0
         report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
         for inner in dict.fromkeys((*known.artifacts, *report)):
-            self._requests.append(partial(self._send_artifact, folder / inner))
+            self._requests.append(partial(self._send_artifact, folder / inner, folder))
         for trial, tags in known.tags.items():
             self._requests.append(partial(self._send_tags, trial, tags))
         self._ending = known.ending or ("KILLED", None)
@@ -457,14 +459,14 @@ class Replay:
         else:
             self.calls.log(run_id, _tags(tags))
 
-    def _send_artifact(self, path: Path) -> None:
-        """Send a file or a folder; links in it are left out, wherever they lead."""
-        below = [Path(at, name) for at, _, names in os.walk(path) for name in sorted(names)]
+    def _send_artifact(self, path: Path, root: Path) -> None:
+        """Send a file, or those of a folder; what links lead to outside of `root` is left out."""
+        below = (Path(at, name) for at, _, names in os.walk(path) for name in sorted(names))
         for file in below if path.is_dir() else [path]:
-            if path.is_symlink() or file.is_symlink():
-                continue
             folder = None if file == path else str(file.parent.relative_to(path.parent))
-            self.calls.make(partial(self._client.log_artifact, self.parent, str(file), folder))
+            with suppress(SecurityError):
+                sent = str(atomic.inside(root, file))
+                self.calls.make(partial(self._client.log_artifact, self.parent, sent, folder))
 
 
 def _params(values: Mapping[str, Any]) -> list[store.Entry]:

@@ -75,16 +75,12 @@ def resume(
     ray: RayOption = False,
     retry_failed: RetryOption = False,
     cpus: CpusOption = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(help="Trust a run from elsewhere with this storage, which its card names."),
-    ] = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
 
     place = verb.Place(address, is_local=local, is_ray=ray, cpus=cpus)
-    verb.resume(run, place=place, retry_failed=retry_failed, storage=storage)
+    verb.resume(run, place=place, retry_failed=retry_failed)
 
 
 @app.command(epilog=words("arm", "trial", "replicate"))

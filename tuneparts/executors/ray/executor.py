@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from tuneparts import settings
+from tuneparts import atomic, settings
 from tuneparts.executors.placement import bundles
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.stragglers import overdue
@@ -46,7 +46,7 @@ def run(
 
     is_joined = ray.is_initialized()
     with (
-        _logging_to(folder / "ray.log"),
+        _logging_to(atomic.inside(folder, folder / "ray.log")),
         nullcontext() if is_joined else cluster.joined(address, cpus=cpus),
     ):
         can_grow = address is not None
