@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tuneparts import api, executors, frames
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.errors import UnknownNameError
 from tuneparts.search import curves, runs, tabulated
 from tuneparts.search.plan import Plan

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tuneparts import schema
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.schema import Direction, Metric
 

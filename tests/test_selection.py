@@ -11,7 +11,7 @@ import pytest
 
 from tuneparts import frames
 from tuneparts.api.describing import metadata
-from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
 from tuneparts.executors import execute

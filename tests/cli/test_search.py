@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.api import running
-from tuneparts.bench.null import NullLearner
+from tuneparts.testing.null import NullLearner
 from tuneparts.cli import search as verb
 from tuneparts.config import Config
 from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError

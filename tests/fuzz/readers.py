@@ -21,7 +21,7 @@ from torch import nn
 
 from tests.fuzz.mutations import NASTY, mutated_bytes, mutated_tree
 from tuneparts import credentials, journal, redaction, schema
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
 from tuneparts.data.config import DataConfig

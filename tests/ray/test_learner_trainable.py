@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.harness.faulty import FaultyConfig
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError
 from tuneparts.objective import ObjectiveConfig

@@ -203,7 +203,7 @@ def test_a_restored_experiment_doubles_nothing(
     """Cut off after some reports, and continued by `Tuner.restore`: two trials, two runs."""
     from ray import tune
 
-    from tuneparts.bench.null import NullConfig
+    from tuneparts.testing.null import NullConfig
     from tuneparts.data.config import DataConfig
     from tuneparts.ray import trainable
 

@@ -10,7 +10,7 @@ import pytest
 
 from tuneparts import frames
 from tuneparts.api.describing import metadata
-from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataError
 from tuneparts.executors import execute

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
 from tuneparts.schema import Metric, lookup

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tuneparts import api, executors
 from tuneparts.api.extending import grow
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.journal import Journal, Row, TrialId, records, stops
 from tuneparts.search import runs
@@ -363,7 +363,7 @@ def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> 
 
 FILE = """
 from tuneparts import Arm, RandomSearch, Search, Uniform
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 
 class Mine(NullConfig):
     method: str = "mine:Mine"

@@ -7,7 +7,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError
 from tuneparts.executors import execute

@@ -7,7 +7,7 @@ from torch import nn
 
 from tuneparts import catalog
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.catalog import METHODS
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task

@@ -21,7 +21,7 @@ import torch
 
 from tuneparts.bench import machine, theirs
 from tuneparts.bench.functions import FUNCTIONS, SCHEDULE_DIMS, trained
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.schema import lookup
 from tuneparts.search import curves
 from tuneparts.search.algorithms import (

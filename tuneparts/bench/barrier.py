@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts.bench import timing
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.executors import execute
 from tuneparts.journal import Event, Row, TrialId, TrialStarted
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tuneparts.bench import machine
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.journal import Event, TrialEnded
 
 SETTLE = 2.0

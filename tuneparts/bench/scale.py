@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts.bench import machine
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.journal import Event, TrialEnded
 
 NUM_READINGS = 10

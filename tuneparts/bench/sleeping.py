@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.bench.stock_trials import gather
 from tuneparts.schema import Metric
 from tuneparts.search.algorithms import Asha, Optuna, Proposals, SuccessiveHalving

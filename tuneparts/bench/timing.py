@@ -251,7 +251,7 @@ def _stock(kind: Kind, case: Case, draw: int, folder: Path) -> dict[str, Any]:
     """Ray's own `ASHAScheduler` on the same configs, or its `OptunaSearch`."""
     from ray import tune
 
-    from tuneparts.bench.null_trials import quiet
+    from tuneparts.testing.null_trials import quiet
 
     name = f"stock-{kind}-{draw}"
     ends, marks = Ends(case, draw), folder / name

@@ -21,7 +21,7 @@ def crossed(arms: Sequence[Arm], *, data: Mapping[str, Sequence[Any]]) -> tuple[
         data: dotted path into the search's data -> its values.
 
     Example:
-        >>> from tuneparts.bench.null import NullConfig
+        >>> from tuneparts.testing.null import NullConfig
         >>> sizes = crossed([Arm(name="null", config=NullConfig())], data={"num_train": (50, 100)})
         >>> [(arm.name, arm.data) for arm in sizes]
         [('null_num_train_50', {'num_train': 50}), ('null_num_train_100', {'num_train': 100})]
@@ -42,7 +42,7 @@ def by_source(arm: Arm) -> tuple[Arm, ...]:
     """Twins of an arm that vary one source of randomness each, for `tuneparts report --variance`.
 
     Example:
-        >>> from tuneparts.bench.null import NullConfig
+        >>> from tuneparts.testing.null import NullConfig
         >>> [twin.name for twin in by_source(Arm(name="null", config=NullConfig()))]
         ['null_varies_data', 'null_varies_init']
     """

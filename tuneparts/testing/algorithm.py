@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import selection_metric
