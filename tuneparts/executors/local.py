@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
@@ -127,19 +127,19 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
     plan.started(segment)
-    with closing(execution_of(segment, setting, **_share(plan, segment))) as execution:
-        while True:
-            try:
-                report = execution.step()
-            except StorageError as error:
-                if plan.lost(segment, "the storage failed", f": {error}"):
-                    time.sleep(_PAUSE)
-                return
-            deliver(plan, segment, report)
-            yield report
-            plan.look()
-            if report.done or plan.is_over(segment):
-                return
+    execution = execution_of(segment, setting, **_share(plan, segment))
+    while True:
+        try:
+            report = execution.step()
+        except StorageError as error:
+            if plan.lost(segment, "the storage failed", f": {error}"):
+                time.sleep(_PAUSE)
+            return
+        deliver(plan, segment, report)
+        yield report
+        plan.look()
+        if report.done or plan.is_over(segment):
+            return
 
 
 def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:

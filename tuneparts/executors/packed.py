@@ -74,9 +74,6 @@ class PackExecution:
         reports = [found.get(number, Report()) for number in range(len(self._lanes))]
         return Report(lanes=reports, done=len(self._ended) == len(self._lanes))
 
-    def close(self) -> None:
-        """Nothing to end: a pack has one process."""
-
     def _build(self) -> Pack:
         self._learners = [
             lane.fresh() if number in self._ended else lane.build()
