@@ -14,7 +14,7 @@ from benchmarks.results import show
 
 NAMES = {
     "data": "images read from disk beside torchvision's ImageFolder in a DataLoader (30 s)",
-    "packed": "a step of several standard trials at once against steps of single ones (20 s)",
+    "packed": "random search of packed standard trials beside single ones (1 min)",
     "partition": "a partitioned weight, hyper, mixed and joint step against a standard one (4 min)",
     "pwfn": "a round of fixing against its literal form; a step with Gaussian weights (2 min)",
     "search": "trials, barriers and the start of a search beside stock Ray Tune (5 min)",

@@ -1,67 +1,113 @@
-"""Packed trials: a step of P standard trials at once beside P steps of single ones, on one thread.
+"""Packed trials: random search with `Arm(packed=P)` beside the same search of single trials.
 
-Trials differ in their learning rates and augmentation ranges, as those of random search do.
+Trials differ in their learning rates and augmentation ranges. A search runs in this process, on one
+thread. Of its three intervals the second is measured: its steps, a small validation and the
+checkpoints; the first one builds nets and chooses kernels, and the last one tests.
 """
 
+import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measure import cpu_turns, noise_context, one_thread, ratios
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import cpu_turns, interleave, one_thread, ratios
 from benchmarks.results import Result, Row, result, tell
+from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
+from tuneparts.executors import execute
+from tuneparts.journal import Event
+from tuneparts.journal import Row as Interval
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
+from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Arm, Scale, Search
 
 _BATCH = 50
-
-
-_CASES: dict[str, tuple[NetConfig, tuple[int, ...], int, int]] = {
-    "mnist_cnn": (MnistCnn(), (1, 28, 28), 1, 9),
-    "digits_cnn": (DigitsCnn(), (1, 8, 8), 4, 40),
-    "mlp": (Mlp(), (1, 8, 8), 0, 60),
-    "small_mlp": (Mlp(widths=(64, 64)), (1, 8, 8), 0, 60),
+_CASES: dict[str, tuple[NetConfig, int, int, int]] = {
+    "mnist_cnn": (MnistCnn(), 28, 1, 5),
+    "digits_cnn": (DigitsCnn(), 8, 4, 30),
+    "mlp": (Mlp(), 8, 0, 100),
+    "small_mlp": (Mlp(widths=(64, 64)), 8, 0, 200),
 }
-"""Net, shape of an input, augmentation samples and rounds."""
+"""Net, side of an image, augmentation samples and steps of an interval; least gain first."""
 
 
 def run(*, quick: bool) -> Result:
-    """Trials trained in a second by a pack, over those of single learners: `speedup.NET.P`."""
-    sizes = (1, 4) if quick else (1, 4, 8, 16)
+    """Trials trained in a second by a pack of P, over those of single ones: `speedup.NET.P`.
+
+    For MLPs a row `limit.NET.P` has what is left when products and Adam are all that a step does.
+    """
+    sizes, rounds = ((4,), 1) if quick else ((4, 8, 16), 3)
     rows: list[Row] = []
     with one_thread():
-        for name, (net, in_shape, samples, rounds) in _CASES.items():
-            learners = partial(_learners, net, in_shape, samples)
-            steps = {"single": learners(1)[0].step}
-            steps |= {str(size): _together(learners(size)) for size in sizes}
-            seconds = cpu_turns(steps, rounds=2 if quick else rounds)
-            for size in sizes:
-                row = _row(f"speedup.{name}.{size}", seconds["single"], seconds[str(size)], size)
+        for name, (net, side, samples, steps) in _CASES.items():
+            seconds = partial(_seconds, net, side, samples, 2 if quick else steps)
+            ways = {str(size): partial(seconds, size) for size in (1, *sizes)}
+            found = interleave(ways, rounds=rounds)
+            new = [_row(f"speedup.{name}.{one}", found["1"], found[str(one)], one) for one in sizes]
+            if isinstance(net, Mlp):
+                limit = _limit(net.build((1, side, side), 10), sizes[-1], median(found["1"]))
+                new.append({"what": f"limit.{name}.{sizes[-1]}", **limit})
+            rows += new
+            for row in new:
                 tell(row)
-                rows.append(row)
-    return result("packed", {row["what"]: row["speedup"] for row in rows}, rows)
+    speedups = [row for row in rows if row["what"].startswith("speedup.")]
+    return result("packed", {row["what"]: row["speedup"] for row in speedups}, rows)
 
 
-def _together(learners: list[Any]) -> Callable[[], object]:
-    """One step of all these learners at once: the only place that knows how packs are made."""
-    pack = learners[0].config.pack(learners)
-    return lambda: pack.step(learners[0], range(len(learners)))
+def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> float:
+    """CPU seconds of a step of all trials of a search with so many, trained together."""
+    space = {"optimiser.lr": Uniform(low=1e-4, high=1e-3, log=True)}
+    if samples:
+        space["hypers.affine.rotation"] = Uniform(low=0.1, high=1.0)
+    config = StandardConfig(
+        net=net,
+        hypers={"affine": {"kind": "lila"}, "samples": samples} if samples else {},
+        batch_size=_BATCH,
+        passes=2 * steps + 1,
+        interval=steps,
+    )
+    algorithm = RandomSearch(num_trials=size)
+    search = Search(
+        name="packed",
+        question="What do packed trials gain?",
+        scale=Scale.SMOKE,
+        data={"name": noise, "arguments": {"side": side}, "num_val": 10, "num_test": 10, "seed": 0},
+        metric="val/accuracy",
+        passes=config.passes,
+        seeds=(0,),
+        arms=(Arm(name="random", config=config, algorithm=algorithm, space=space, packed=size),),
+    )
+    clock = _Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        execute(search, folder=Path(folder), executor="local", workers=1, observers=[clock])
+    return (clock.ends[2 * size - 1] - clock.ends[size - 1]) / steps
 
 
-def _learners(net: NetConfig, in_shape: tuple[int, ...], samples: int, size: int) -> list[Any]:
-    context = noise_context(4 * _BATCH, in_shape, mean=0.5, std=0.3)
-    learners = []
-    for lane in range(1, size + 1):
-        affine = {"kind": "lila", "rotation": 0.1 * lane}
-        config = StandardConfig(
-            net=net,
-            hypers={"affine": affine, "samples": samples} if samples else {},
-            optimiser={"lr": 1e-3 / lane},
-            batch_size=_BATCH,
-            passes=10**6,
-        )
-        learners.append(config.build(context))
-    return learners
+class _Clock:
+    """CPU seconds of this process when intervals ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Interval):
+            self.ends.append(time.process_time())
+
+
+def noise(side: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Images of noise with random labels, as data of a search."""
+    draw = seeding.numpy_generator(0, "bench images")
+    images = draw.integers(0, 256, (5 * _BATCH, 1, side, side), dtype=np.uint8)
+    return images, draw.permutation(np.arange(len(images)) % 10)
 
 
 def _row(what: str, single: list[float], pack: list[float], size: int) -> Row:
@@ -73,4 +119,31 @@ def _row(what: str, single: list[float], pack: list[float], size: int) -> Row:
         "fastest": size * found["slowest"],
         "single ms": 1000 * median(single),
         "ms a lane": 1000 * median(pack) / size,
+    }
+
+
+def _limit(net: nn.Module, size: int, single: float) -> dict[str, Any]:
+    """What a pack of MLPs cannot be quicker than: its products by `torch.bmm`, and fused Adam."""
+    layers = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    products: list[tuple[Tensor, Tensor]] = []
+    for number, layer in enumerate(layers):
+        h = torch.randn(size, _BATCH, layer.in_features)
+        w = torch.randn(size, layer.out_features, layer.in_features)
+        g = torch.randn(size, _BATCH, layer.out_features)
+        products += [(h, w.transpose(1, 2)), (g.transpose(1, 2), h), *([(g, w)] if number else [])]
+    parameters = [one for one in net.parameters() for _ in range(size)]
+    weights = [torch.randn_like(one, requires_grad=True) for one in parameters]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    ways: dict[str, Callable[[], object]] = {
+        "products": lambda: [torch.bmm(one, other) for one, other in products],
+        "adam": torch.optim.Adam(weights, fused=True).step,
+    }
+    found = {name: median(own) / size for name, own in cpu_turns(ways, rounds=30).items()}
+    flops = sum(2 * one[0].numel() * other.shape[2] for one, other in products)
+    return {
+        "speedup": single / sum(found.values()),
+        "products ms a lane": 1000 * found["products"],
+        "adam ms a lane": 1000 * found["adam"],
+        "bmm GFLOP/s": flops / found["products"] / 1e9,
     }

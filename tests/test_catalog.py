@@ -8,10 +8,10 @@ import pytest
 
 from tuneparts import catalog
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.search.spec import Arm
+from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import MethodConfig
 
 

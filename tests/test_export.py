@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from tuneparts import api, executors, frames
-from tuneparts.testing.null import NullConfig
 from tuneparts.errors import UnknownNameError
 from tuneparts.search import curves, runs, tabulated
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, RandomSearch, Tpe
+from tuneparts.testing.null import NullConfig
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 import json
 
 import pytest
-
 from tuneparts.bench import search
 from tuneparts.bench.barrier import Intervals
+
 from tuneparts.errors import UnknownNameError
 
 

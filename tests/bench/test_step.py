@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-
 from tuneparts.bench import step
 from tuneparts.bench.plain import in_order, plain_net
+
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, WideResNet
 
 NETS = [DigitsCnn(), MnistCnn(), FixupResNet(depth=8), WideResNet(depth=16, width=2), Mlp()]

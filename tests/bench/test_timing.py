@@ -3,11 +3,11 @@
 import os
 
 import pytest
-
 from tuneparts.bench import timing
 from tuneparts.bench.sleeping import factor, place
 from tuneparts.bench.stock_trials import gather, opened
 from tuneparts.bench.timing import QUICK, Case, algorithm, makespan, search, stock_makespan
+
 from tuneparts.schema import lookup
 from tuneparts.search.algorithms import RandomSearch
 

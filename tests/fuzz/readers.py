@@ -21,7 +21,6 @@ from torch import nn
 
 from tests.fuzz.mutations import NASTY, mutated_bytes, mutated_tree
 from tuneparts import credentials, journal, redaction, schema
-from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
 from tuneparts.data.config import DataConfig
@@ -35,6 +34,7 @@ from tuneparts.search import data_record, load, locks, runs
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
 from tuneparts.search.storage import Folder
+from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import record
 from tuneparts.training import checkpoint
 

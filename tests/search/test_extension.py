@@ -9,7 +9,6 @@ from rich.console import Console
 
 from tuneparts import api, executors
 from tuneparts.api.extending import grow
-from tuneparts.testing.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.journal import Journal, TrialId, records
 from tuneparts.search import runs
@@ -30,6 +29,7 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Search
+from tuneparts.testing.null import NullConfig
 
 CONFIG = NullConfig(passes=4, interval=2)
 SPACE = {"x": Uniform(low=0.0, high=1.0)}

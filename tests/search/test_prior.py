@@ -7,7 +7,6 @@ from pathlib import Path
 import optuna
 import pytest
 
-from tuneparts.testing.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataMissingError
 from tuneparts.executors import execute
@@ -16,6 +15,7 @@ from tuneparts.search import runs
 from tuneparts.search.algorithms.study_door import StudyDoor, known_trials
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search, Tpe
+from tuneparts.testing.null import NullConfig
 
 SPACE = {"x": Uniform(low=0.0, high=1.0), "seconds": Choice(options=(0.0, 0.001))}
 ACCURACY = lookup("val/accuracy")
