@@ -1,4 +1,4 @@
-"""Measures: sides that take turns, CPU seconds on one thread, and the peak of live tensor bytes."""
+"""Measures: sides that take turns, CPU seconds on one thread, peaks of memory, small searches."""
 
 import statistics
 import time
@@ -15,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from tuneparts import seeding
 from tuneparts.data.task import Examples, Task
+from tuneparts.journal import Event
+from tuneparts.search.spec import Arm, Scale, Search
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context
 
@@ -54,15 +56,12 @@ def ratios(ours: Sequence[float], others: Sequence[float]) -> dict[str, float]:
     return spread([one / other for one, other in zip(ours, others, strict=True)])
 
 
-def ratio_columns(ours: Sequence[float], standard: Sequence[float]) -> dict[str, float]:
-    """Columns of a row that compares our step with a standard one."""
-    found = ratios(ours, standard)
-    return {
-        "ratio": found["median"],
-        "ratio, fastest": found["fastest"],
-        "ratio, slowest": found["slowest"],
-        "standard ms": 1000 * statistics.median(standard),
-        "ours ms": 1000 * statistics.median(ours),
+def ratio_columns(seconds: Mapping[str, Sequence[float]], other: str) -> dict[str, float]:
+    """Columns of a row that compares `ours` with another side."""
+    found = ratios(seconds["ours"], seconds[other])
+    columns = {"ratio" if key == "median" else f"ratio, {key}": found[key] for key in found}
+    return columns | {
+        f"{way} ms": 1000 * statistics.median(seconds[way]) for way in (other, "ours")
     }
 
 
@@ -90,6 +89,35 @@ def noise_context(
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 
+def one_arm(arm: Arm, data: Mapping[str, Any], *, seed: int = 0) -> Search:
+    """Make a search of one arm."""
+    return Search(
+        name="benchmark",
+        question="What does it cost?",
+        scale=Scale.SMOKE,
+        data=data,
+        metric="val/accuracy",
+        passes=arm.config.passes,
+        seeds=(seed,),
+        arms=(arm,),
+    )
+
+
+class Clock:
+    """Observes a search, and notes the time of every event of a kind."""
+
+    def __init__(self, kind: type[Event], now: Callable[[], float] = time.perf_counter) -> None:
+        self._kind, self._now = kind, now
+        self.ticks: list[float] = []
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, self._kind):
+            self.tick()
+
+    def tick(self, *_: object) -> None:
+        self.ticks.append(self._now())
+
+
 def peak_bytes(work: Callable[[], None]) -> int:
     """Measure the most bytes that tensors made inside `work` held at one time."""
     ledger = _Ledger()
@@ -103,32 +131,25 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.live = 0
-        self.peak = 0
+        self.live = self.peak = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        given = {
-            leaf.untyped_storage()._cdata
-            for leaf in tree_leaves((args, kwargs))
-            if isinstance(leaf, torch.Tensor)
-        }
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self._enter(leaf.untyped_storage(), given)
+        given = {storage._cdata for storage in _storages((args, kwargs))}
+        for storage in _storages(out):
+            key, num_bytes = storage._cdata, storage.nbytes()
+            if key not in self._known | given:
+                self._known.add(key)
+                self.live += num_bytes
+                self.peak = max(self.peak, self.live)
+                weakref.finalize(storage, self._leave, key, num_bytes)
         return out
-
-    def _enter(self, storage: torch.UntypedStorage, given: set[int]) -> None:
-        key = storage._cdata
-        if key in self._known or key in given:
-            return
-        self._known.add(key)
-        num_bytes = storage.nbytes()
-        self.live += num_bytes
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._leave, key, num_bytes)
 
     def _leave(self, key: int, num_bytes: int) -> None:
         self._known.discard(key)
         self.live -= num_bytes
+
+
+def _storages(tree: Any) -> Iterator[torch.UntypedStorage]:
+    return (leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))

@@ -13,22 +13,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from benchmarks.measure import cpu_turns, interleave, one_thread, ratios
+from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
-from tuneparts import seeding
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.executors import execute
-from tuneparts.journal import Event
 from tuneparts.journal import Row as Interval
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Arm
 
 _BATCH = 50
 _CASES: dict[str, tuple[NetConfig, int, int, int]] = {
@@ -47,11 +43,11 @@ def run(*, quick: bool) -> Result:
     """
     sizes, rounds = ((4,), 1) if quick else ((4, 8, 16), 3)
     rows: list[Row] = []
-    with one_thread():
+    with measure.one_thread():
         for name, (net, side, samples, steps) in _CASES.items():
             seconds = partial(_seconds, net, side, samples, 2 if quick else steps)
             ways = {str(size): partial(seconds, size) for size in (1, *sizes)}
-            found = interleave(ways, rounds=rounds)
+            found = measure.interleave(ways, rounds=rounds)
             new = [_row(f"speedup.{name}.{one}", found["1"], found[str(one)], one) for one in sizes]
             if isinstance(net, Mlp):
                 limit = _limit(net.build((1, side, side), 10), sizes[-1], median(found["1"]))
@@ -59,8 +55,8 @@ def run(*, quick: bool) -> Result:
             rows += new
             for row in new:
                 tell(row)
-    speedups = [row for row in rows if row["what"].startswith("speedup.")]
-    return result("packed", {row["what"]: row["speedup"] for row in speedups}, rows)
+    speedups = {row["what"]: row["speedup"] for row in rows if "single ms" in row}
+    return result("packed", speedups, rows)
 
 
 def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> float:
@@ -76,42 +72,23 @@ def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> 
         interval=steps,
     )
     algorithm = RandomSearch(num_trials=size)
-    search = Search(
-        name="packed",
-        question="What do packed trials gain?",
-        scale=Scale.SMOKE,
-        data={"name": noise, "arguments": {"side": side}, "num_val": 10, "num_test": 10, "seed": 0},
-        metric="val/accuracy",
-        passes=config.passes,
-        seeds=(0,),
-        arms=(Arm(name="random", config=config, algorithm=algorithm, space=space, packed=size),),
-    )
-    clock = _Clock()
+    arm = Arm(name="random", config=config, algorithm=algorithm, space=space, packed=size)
+    parts = {"num_val": 10, "num_test": 10, "seed": 0}
+    search = measure.one_arm(arm, {"name": noise, "arguments": {"side": side}, **parts})
+    clock = measure.Clock(Interval, time.process_time)
     with tempfile.TemporaryDirectory() as folder:
         execute(search, folder=Path(folder), executor="local", workers=1, observers=[clock])
-    return (clock.ends[2 * size - 1] - clock.ends[size - 1]) / steps
+    return (clock.ticks[2 * size - 1] - clock.ticks[size - 1]) / steps
 
 
-class _Clock:
-    """CPU seconds of this process when intervals ended."""
-
-    def __init__(self) -> None:
-        self.ends: list[float] = []
-
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, Interval):
-            self.ends.append(time.process_time())
-
-
-def noise(side: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def noise(side: int) -> tuple[Any, Any]:
     """Images of noise with random labels, as data of a search."""
-    draw = seeding.numpy_generator(0, "bench images")
-    images = draw.integers(0, 256, (5 * _BATCH, 1, side, side), dtype=np.uint8)
-    return images, draw.permutation(np.arange(len(images)) % 10)
+    examples = measure.noise_context(5 * _BATCH, (1, side, side), mean=0.0, std=1.0).task.train
+    return examples.inputs, examples.labels
 
 
 def _row(what: str, single: list[float], pack: list[float], size: int) -> Row:
-    found = ratios(single, pack)
+    found = measure.ratios(single, pack)
     return {
         "what": what,
         "speedup": size * found["median"],
@@ -139,7 +116,7 @@ def _limit(net: nn.Module, size: int, single: float) -> dict[str, Any]:
         "products": lambda: [torch.bmm(one, other) for one, other in products],
         "adam": torch.optim.Adam(weights, fused=True).step,
     }
-    found = {name: median(own) / size for name, own in cpu_turns(ways, rounds=30).items()}
+    found = {name: median(own) / size for name, own in measure.cpu_turns(ways, rounds=30).items()}
     flops = sum(2 * one[0].numel() * other.shape[2] for one, other in products)
     return {
         "speedup": single / sum(found.values()),

@@ -44,11 +44,7 @@ def run(*, quick: bool) -> Result:
 
 
 def _nets(*, quick: bool) -> list[tuple[str, NetConfig, int, int]]:
-    """Name, net, batch size and rounds of each comparison of steps, adverse ones first.
-
-    Few examples share the cost of a draw of the weights in a small batch, and an MLP uses each
-    weight once for each example.
-    """
+    """Name, net, batch size and rounds: first where few uses share the draw of a weight."""
     if quick:
         return [("mlp", Mlp(widths=(16,)), 8, 2), ("resnet18", ResNet18(width=4), 8, 2)]
     return [

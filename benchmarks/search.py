@@ -23,13 +23,13 @@ from typing import TypeAlias
 
 import tuneparts
 from benchmarks import sleeping
-from benchmarks.measure import interleave, spread
+from benchmarks.measure import Clock, interleave, spread
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
 from tuneparts.cpus import usable_cpus
 from tuneparts.executors import execute
-from tuneparts.journal import Event, TrialEnded, read
 from tuneparts.journal import Row as Interval
+from tuneparts.journal import TrialEnded, read
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import store
@@ -67,16 +67,13 @@ print("begun", tuner.fit()[0].metrics["begun"])
 
 def run(*, quick: bool) -> Result:
     """Seconds per trial of each way, adaptive searches with their barriers, and a cold start."""
-    ratios: dict[str, float] = {}
-    rows: list[Row] = []
-    for found, new in (
+    parts = (
         _trials(*((6, 1) if quick else (100, 3))),
         _barriers(_QUICK_BARRIER if quick else _BARRIER),
         _starts(1 if quick else 2),
-    ):
-        ratios |= found
-        rows += new
-    return result("search", ratios, rows)
+    )
+    ratios = {name: ratio for found, _ in parts for name, ratio in found.items()}
+    return result("search", ratios, [row for _, rows in parts for row in rows])
 
 
 def _trials(trials: int, rounds: int) -> Found:
@@ -93,6 +90,7 @@ def _trials(trials: int, rounds: int) -> Found:
         row = {"way": name, "trials": trials, "ms per trial": 1000 * median(between)}
         start = {f"ms per trial with start, {k}": 1000 * v for k, v in spread(whole).items()}
         rows[name] = row | start
+        tell(rows[name])
 
     def over(way: str, column: str) -> float:
         return float(rows[way][column] / rows["ours"][column])
@@ -102,34 +100,17 @@ def _trials(trials: int, rounds: int) -> Found:
     return ratios | {"ray_reused_over_ours": over("ray_reused", "ms per trial")}, [*rows.values()]
 
 
-class _Clock:
-    """When trials ended; it also observes searches of ours."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-
-    def tick(self, *_: object) -> None:
-        self._ends.append(time.perf_counter())
-
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, TrialEnded):
-            self.tick()
-
-    def per_trial(self) -> float:
-        """Seconds from one trial's end to the next, without the start and the end of it all."""
-        return (self._ends[-1] - self._ends[0]) / max(1, len(self._ends) - 1)
-
-
-def _timed(way: Callable[[int, Path, _Clock], None], trials: int) -> tuple[float, float]:
-    """Seconds per trial, with the start and without it."""
+def _timed(way: Callable[[int, Path, Clock], None], trials: int) -> tuple[float, float]:
+    """Seconds per trial with the start of it all, and from the end of one trial to the next."""
     time.sleep(_SETTLE)
     with tempfile.TemporaryDirectory() as folder:
-        clock, start = _Clock(), time.perf_counter()
+        clock, start = Clock(TrialEnded), time.perf_counter()
         way(trials, Path(folder), clock)
-        return (time.perf_counter() - start) / trials, clock.per_trial()
+        whole = time.perf_counter() - start
+    return whole / trials, (clock.ticks[-1] - clock.ticks[0]) / max(1, trials - 1)
 
 
-def _ours(trials: int, folder: Path, clock: _Clock, *, uri: str | None = None) -> None:
+def _ours(trials: int, folder: Path, clock: Clock, *, uri: str | None = None) -> None:
     """As in `tuneparts search`, with MLflow where there is a store."""
     search = sleeping.search("null", RandomSearch(num_trials=trials), NullConfig())
     card = SearchCard("bench", "smoke", digest=search.digest, commit="", resolved="{}")
@@ -139,7 +120,7 @@ def _ours(trials: int, folder: Path, clock: _Clock, *, uri: str | None = None) -
         tracker.close()
 
 
-def _ray(trials: int, folder: Path, clock: _Clock) -> None:
+def _ray(trials: int, folder: Path, clock: Clock) -> None:
     """A function trainable with Ray's defaults."""
     from ray import tune
 
@@ -147,7 +128,7 @@ def _ray(trials: int, folder: Path, clock: _Clock) -> None:
     run_tuner(_objective, folder / "stock", on_result=clock.tick, **options)
 
 
-def _optuna(trials: int, folder: Path, clock: _Clock) -> None:  # noqa: ARG001
+def _optuna(trials: int, folder: Path, clock: Clock) -> None:  # noqa: ARG001
     """The defaults: TPE, in memory, one process."""
     import optuna
 
@@ -165,11 +146,9 @@ def _objective(config: Mapping[str, float]) -> dict[str, float]:
 
 def _barriers(case: Case) -> Found:
     rows = measured(case, [("asha", "exact"), ("halving", "exact")])
-    names = {"ray_asha_over_ours": "asha", "ray_asha_over_our_halving": "halving"}
-    ratios = {
-        name: stock_over_ours(rows, "asha", f"ours, {own}, exact") for name, own in names.items()
-    }
-    return ratios, rows
+    over = partial(stock_over_ours, rows, "asha")
+    asha, halving = over("ours, asha, exact"), over("ours, halving, exact")
+    return {"ray_asha_over_ours": asha, "ray_asha_over_our_halving": halving}, rows
 
 
 def _starts(rounds: int) -> Found:

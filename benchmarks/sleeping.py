@@ -1,14 +1,17 @@
 """Trials that only sleep, each for a time that its number decides, as a method of ours."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from benchmarks.measure import one_arm
 from benchmarks.stock_trials import gather
 from tuneparts.schema import Metric
 from tuneparts.search.algorithms import Algorithm, Asha, Optuna, Proposals, SuccessiveHalving
+from tuneparts.search.segment import Segment
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Arm, Search
 from tuneparts.seeding import numpy_generator
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
@@ -38,16 +41,8 @@ def search(
     """A search of one arm that trains nothing."""
     space = {"x": Uniform(low=0.0, high=1.0)}
     arm = Arm(name=name, config=config, algorithm=algorithm, space=space, at_once=at_once)
-    return Search(
-        name="sleeping",
-        question="What does a search cost besides training?",
-        scale=Scale.SMOKE,
-        data={"name": "digits", "num_train": 10, "num_val": 10, "num_test": 10, "seed": 0},
-        metric="val/accuracy",
-        passes=config.passes,
-        seeds=(seed,),
-        arms=(arm,),
-    )
+    data = {"name": "digits", "num_train": 10, "num_val": 10, "num_test": 10, "seed": 0}
+    return one_arm(arm, data, seed=seed)
 
 
 class SleepingConfig(NullConfig):
@@ -70,23 +65,19 @@ class SleepingConfig(NullConfig):
 class _Numbered:
     """Mixin of algorithms: a config has the number and the x of its trial; the seed is the draw."""
 
-    is_placed: ClassVar[bool] = True
-
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        inner, results = super().proposals(arm, seed, metric), None  # type: ignore[misc]
-        while True:
-            try:
-                batch = inner.send(results)
-            except StopIteration:
-                return
-            run = []
-            for one in batch.run:
-                number = one.trial.index
-                own: dict[str, Any] = {"number": number, "draw": seed}
-                if self.is_placed:
-                    own["x"] = place(number, seed)
-                run.append(replace(one, config={**one.config, **own}))
-            results = yield replace(batch, run=tuple(run))
+        inner = super().proposals(arm, seed, metric)  # type: ignore[misc]
+        with suppress(StopIteration):
+            batch = next(inner)
+            while True:
+                run = tuple(self._numbered(one, seed) for one in batch.run)
+                batch = inner.send((yield replace(batch, run=run)))
+
+    def _numbered(self, one: Segment, draw: int) -> Segment:
+        own = {"number": one.trial.index, "draw": draw}
+        # Where Optuna looks is its own matter.
+        x = {} if isinstance(self, Optuna) else {"x": place(one.trial.index, draw)}
+        return replace(one, config={**one.config, **own, **x})
 
 
 class NumberedAsha(_Numbered, Asha):
@@ -98,6 +89,4 @@ class NumberedHalving(_Numbered, SuccessiveHalving):
 
 
 class NumberedOptuna(_Numbered, Optuna):
-    """`Optuna` over trials of the same lengths; where it looks is its own matter."""
-
-    is_placed: ClassVar[bool] = False
+    """`Optuna` over trials of the same lengths."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import cpu_seconds, interleave, noise_context, one_thread, ratios
+from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.task import Examples
@@ -56,7 +56,7 @@ def run(*, quick: bool) -> Result:
     """Ratios of our step to the hand-written ones, and its speed as a part of the product's."""
     found: dict[str, float] = {}
     rows: list[Row] = []
-    with one_thread():
+    with measure.one_thread():
         for name, (net, in_shape, rounds) in _CASES.items():
             steps = ways(net, in_shape, batch_size=2 if quick else 50)
             row = {"what": f"ours_over_plain.{name}"} | _columns(steps, 2 if quick else rounds)
@@ -75,37 +75,31 @@ def _columns(steps: dict[str, Callable[[], object]], rounds: int) -> Row:
     flops = int(counter.get_total_flops())
     matrix = torch.rand(_SIDE, _SIDE)
     steps = {**steps, "product": lambda: matrix @ matrix}
-    groups = {side: partial(_seconds, step, _group_size(step)) for side, step in steps.items()}
-    seconds = interleave(groups, rounds=rounds)
+    groups = {}
+    for side, step in steps.items():
+        fastest = min(_seconds(step, 1) for _ in range(3))  # two warm up
+        groups[side] = partial(_seconds, step, max(1, round(_LEAST_SECONDS / fastest)))
+    seconds = measure.interleave(groups, rounds=rounds)
     medians = {side: median(own) for side, own in seconds.items()}
-    to_plain = ratios(seconds["ours"], seconds["plain"])
     return {
-        "ratio": to_plain["median"],
-        "ratio, fastest": to_plain["fastest"],
-        "ratio, slowest": to_plain["slowest"],
-        "ratio to tuned": ratios(seconds["ours"], seconds["tuned"])["median"],
-        **{f"{side} ms": 1000 * medians[side] for side in ("plain", "tuned", "ours")},
+        **measure.ratio_columns(seconds, "plain"),
+        "ratio to tuned": measure.ratios(seconds["ours"], seconds["tuned"])["median"],
+        "tuned ms": 1000 * medians["tuned"],
         "GFLOP": flops / 1e9,
         **{f"{side} GFLOP/s": flops / medians[side] / 1e9 for side in ("plain", "ours")},
         "product GFLOP/s": 2 * _SIDE**3 / medians["product"] / 1e9,
     }
 
 
-def _group_size(step: Callable[[], object]) -> int:
-    """How many steps take about as long as can be timed, after two that warm up."""
-    fastest = min(_seconds(step, 1) for _ in range(3))
-    return max(1, round(_LEAST_SECONDS / fastest))
-
-
 def _seconds(step: Callable[[], object], times: int) -> float:
-    return cpu_seconds(lambda: [step() for _ in range(times)]) / times
+    return measure.cpu_seconds(lambda: [step() for _ in range(times)]) / times
 
 
 def ways(
     net: NetConfig, in_shape: tuple[int, int, int], *, batch_size: int
 ) -> dict[str, Callable[[], object]]:
     """Make the same training step three times: ours, by hand, and by hand with quick settings."""
-    context = noise_context(20 * batch_size, in_shape, mean=0.0, std=1.0)
+    context = measure.noise_context(20 * batch_size, in_shape, mean=0.0, std=1.0)
     config = StandardConfig(
         net=net,
         hypers={"affine": {"kind": "lila", **_RANGES}, "samples": _SAMPLES},

@@ -51,7 +51,7 @@ def _step_row(name: str, net: WideResNet, *, batch_size: int, rounds: int) -> Ro
     context = measure.noise_context(64, _IN_SHAPE, mean=0.5, std=0.25)
     steps = {side: config.build(context).step for side, config in learners.items()}
     seconds = measure.cpu_turns(steps, rounds=rounds)
-    columns = measure.ratio_columns(seconds["ours"], seconds["standard"])
+    columns = measure.ratio_columns(seconds, "standard")
     return {"what": f"step.{name}", **columns, "batch": batch_size}
 
 
@@ -70,9 +70,7 @@ def _compose_row(width: int, budget: int, *, rounds: int) -> Row:
         found = measure.spread([1000 * measure.cpu_seconds(bank.compose) for _ in range(rounds)])
     return {
         "what": f"compose.4_wrn_28_{width}",
-        "ms": found["median"],
-        "ms, fastest": found["fastest"],
-        "ms, slowest": found["slowest"],
+        **{"ms" if key == "median" else f"ms, {key}": found[key] for key in found},
         "template bytes": 4 * plan.num_weights,
         "composed bytes": num_bytes,
     }

@@ -44,7 +44,6 @@ class Case:
     law: sleeping.Law = "normal"
 
     def median(self, kind: Kind) -> float:
-        """Seconds of a median interval."""
         return self.unit * (2.0 if kind == "tpe" else 1.0)
 
     def lengths(self, draw: int) -> list[float]:
@@ -97,8 +96,7 @@ def joined_ray(cpus: int) -> contextlib.AbstractContextManager[None]:
     cluster.prepare(None)
     import ray
 
-    is_joined = ray.is_initialized()
-    return contextlib.nullcontext() if is_joined else cluster.joined(None, cpus=cpus)
+    return contextlib.nullcontext() if ray.is_initialized() else cluster.joined(None, cpus=cpus)
 
 
 def algorithm(kind: Kind, timing: Timing, case: Case) -> Algorithm:
@@ -137,7 +135,6 @@ class Ends:
         self._count, self._last, self._slept = 0, 0.0, 0.0
 
     def on_event(self, event: Event) -> None:
-        """Observe a search of ours."""
         if isinstance(event, Interval):
             self.add(event.trial.index)
 
@@ -147,7 +144,6 @@ class Ends:
         self._slept += self._lengths[number] * self._median
 
     def row(self, way: str, start: float) -> Row:
-        """Make the row of a table."""
         wall = self._last - start
         return {
             "way": way,
@@ -186,12 +182,8 @@ def run_tuner(
 ) -> None:
     """Run stock Ray Tune with actors that are used again, without what it prints.
 
-    Args:
-        objective: a function trainable that reports a `score`.
-        folder: for what Ray writes.
-        on_result: called with the config of a trial that has reported.
-        space: of the configs.
-        options: of `TuneConfig`.
+    `on_result` is called with the config of a trial that has reported; `options` are those of
+    `TuneConfig`.
     """
     from ray import tune
 
