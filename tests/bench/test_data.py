@@ -2,7 +2,8 @@ import json
 import os
 
 import pytest
-from tuneparts.bench import data
+
+from benchmarks import data
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@ import json
 
 import pytest
 import torch
-from tuneparts.bench import superweights
+
+from benchmarks import superweights
 
 
 @pytest.mark.slow
