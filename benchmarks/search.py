@@ -36,6 +36,7 @@ from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 
 Found: TypeAlias = tuple[dict[str, float], list[Row]]
+_Way: TypeAlias = Callable[[int, Path, Clock], None]
 _SETTLE = 2.0
 """Seconds between two ways: Ray's workers of the last one are still ending after it returns."""
 _BARRIER = Case(slots=8, trials=64, unit=0.25, draws=3, law="uniform")
@@ -80,7 +81,8 @@ def _trials(trials: int, rounds: int) -> Found:
     with tempfile.TemporaryDirectory() as folder, joined_ray(usable_cpus()):
         uri = f"sqlite:///{folder}/mlflow.db"  # one for all: making it is not a cost per trial
         store.prepare(uri)
-        ways = {"optuna": _optuna, "ray_reused": _ray, "ours_mlflow": partial(_ours, uri=uri)}
+        ways: dict[str, _Way] = {"optuna": _optuna, "ray_reused": _ray}
+        ways["ours_mlflow"] = partial(_ours, uri=uri)
         timed = {name: partial(_timed, way, trials) for name, way in ways.items()}
         timed["ours"] = partial(_timed, _ours, trials)
         seconds = interleave(timed, rounds=rounds)
@@ -100,7 +102,7 @@ def _trials(trials: int, rounds: int) -> Found:
     return ratios | {"ray_reused_over_ours": over("ray_reused", "ms per trial")}, [*rows.values()]
 
 
-def _timed(way: Callable[[int, Path, Clock], None], trials: int) -> tuple[float, float]:
+def _timed(way: _Way, trials: int) -> tuple[float, float]:
     """Seconds per trial with the start of it all, and from the end of one trial to the next."""
     time.sleep(_SETTLE)
     with tempfile.TemporaryDirectory() as folder:

@@ -59,7 +59,8 @@ def run(*, quick: bool) -> Result:
     with measure.one_thread():
         for name, (net, in_shape, rounds) in _CASES.items():
             steps = ways(net, in_shape, batch_size=2 if quick else 50)
-            row = {"what": f"ours_over_plain.{name}"} | _columns(steps, 2 if quick else rounds)
+            row: Row = {"what": f"ours_over_plain.{name}"}
+            row |= _columns(steps, 2 if quick else rounds)
             row |= {"batch": 2 if quick else 50, "samples": _SAMPLES}
             tell(row)
             rows.append(row)

@@ -36,12 +36,8 @@ def run(*, quick: bool) -> Result:
 
 
 def _step_row(name: str, net: WideResNet, *, batch_size: int, rounds: int) -> Row:
-    common: dict[str, Any] = {
-        "optimiser": _OPTIMISER,
-        "batch_size": batch_size,
-        "passes": 10**6,
-        "interval": 10**6,
-    }
+    common: dict[str, Any] = {"optimiser": _OPTIMISER, "batch_size": batch_size}
+    common |= {"passes": 10**6, "interval": 10**6}
     # Clusters of bins and private coefficients from the start: no stage but the last.
     sharing = {"clusters": "depth", "coefficients": "private"}
     learners: dict[str, Any] = {

@@ -225,11 +225,9 @@ def _stock_optuna(seconds: Sequence[float], draw: int) -> dict[str, Any]:
 
     class Numbered(OptunaSearch):  # type: ignore[misc]
         def suggest(self, trial_id: str) -> Any:
-            found = super().suggest(trial_id)
-            if isinstance(found, dict):
-                number, length = next(numbers)
-                return {"drawn": {"x": found["x"], "number": number, "seconds": length}}
-            return found
+            number, length = next(numbers)
+            drawn = {"x": super().suggest(trial_id)["x"], "number": number, "seconds": length}
+            return {"drawn": drawn}
 
     searcher = Numbered({"x": FloatDistribution(0.0, 1.0)}, metric="score", mode="max", seed=draw)
     return {"search_alg": searcher, "num_samples": len(seconds)}
