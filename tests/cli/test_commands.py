@@ -28,7 +28,6 @@ VERBS = [
     "register",
     "submit",
     "cluster",
-    "bench",
 ]
 
 
