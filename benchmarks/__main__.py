@@ -26,7 +26,7 @@ NAMES = {
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one benchmark, or list them."""
+    """Run one benchmark, or print what there is."""
     lines = [f"{name:14}{what}" for name, what in NAMES.items()]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
@@ -34,12 +34,12 @@ def main(words: Sequence[str] | None = None) -> None:
         epilog="names:\n  " + "\n  ".join(lines) + "\n\nexample: python -m benchmarks step --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help="none lists them")
+    parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help="what to measure; without it this help is printed")
     parser.add_argument("--json", action="store_true", help="print ratios and rows as one object")
     parser.add_argument("--quick", action="store_true", help="small sizes, which say little")
     options = parser.parse_args(words)
     if options.name is None:
-        print("\n".join(lines))
+        parser.print_help()
         return
     run = importlib.import_module(f"benchmarks.{options.name}").run
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for the result
