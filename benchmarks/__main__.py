@@ -34,7 +34,7 @@ def main(words: Sequence[str] | None = None) -> None:
         epilog="names:\n  " + "\n  ".join(lines) + "\n\nexample: python -m benchmarks step --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help="without it: this help")
+    parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help="none: this help")
     parser.add_argument("--json", action="store_true", help="print ratios and rows as one object")
     parser.add_argument("--quick", action="store_true", help="small sizes, which say little")
     options = parser.parse_args(words)
