@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tuneparts"
 FOLDERS = {
+    "benchmarks/": "What things cost beside what one would run instead: `python -m benchmarks`.",
     "searches/": "One file per question, and `studies/` that several share.",
     "examples/": "How to bring one's own; run by the tests.",
     "dashboards/": "The live dashboard (Streamlit): searches, trials, comparisons, reports.",

@@ -44,7 +44,7 @@ REGISTERED: dict[str, Iterable[str]] = {
     "figure": FIGURES,
     "setting": re.findall(r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "settings.py").read_text()),
 }
-BENCHES = ("benchmarks", "tuneparts.bench")
+BENCHES = ("benchmarks",)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import pytest
 
 from tuneparts import catalog
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.search.spec import Arm
+from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import MethodConfig
 
 
@@ -37,12 +37,12 @@ def test_an_unknown_word_lists_the_known_ones() -> None:
     ("path", "message"),
     [
         ("nowhere.at.all:Config", "No module named 'nowhere'"),
-        ("tuneparts.bench.null:NoConfig", "NoConfig"),
-        ("tuneparts.bench.null:NullLearner", "subclass of MethodConfig"),
+        ("tuneparts.testing.null:NoConfig", "NoConfig"),
+        ("tuneparts.testing.null:NullLearner", "subclass of MethodConfig"),
         ("json:dumps", "subclass of MethodConfig"),
         (":NullConfig", "package.module:ConfigClass"),
         (".null:NullConfig", "package.module:ConfigClass"),
-        ("tuneparts.bench.null:", "package.module:ConfigClass"),
+        ("tuneparts.testing.null:", "package.module:ConfigClass"),
         ("a\0b:C", "package.module:ConfigClass"),
     ],
 )

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from tuneparts import api, executors
-from tuneparts.bench.null import NullConfig
 from tuneparts.errors import UnknownNameError
 from tuneparts.search import runs
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, RandomSearch
+from tuneparts.testing.null import NullConfig
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from tuneparts.api import published as published_module
 from tuneparts.api.published import MOST_BYTES, Published, is_published
 from tuneparts.api.published import _csv as published_csv
 from tuneparts.api.published import _steps as released_steps
-from tuneparts.bench.null import NullConfig
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, DataError, DataMissingError
 from tuneparts.reports import rendering
@@ -26,6 +25,7 @@ from tuneparts.search import runs
 from tuneparts.search.extension import extended
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
+from tuneparts.testing.null import NullConfig
 
 ROOT = Path(__file__).parent.parent
 LOCAL = {"executor": "local"}

@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from tuneparts import schema
-from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.schema import Direction, Metric
+from tuneparts.testing.null import NullConfig
 
 
 def test_families_match_by_their_stem() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tuneparts import frames
 from tuneparts.api.describing import metadata
-from tuneparts.bench.null import NullConfig, NullLearner
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
 from tuneparts.executors import execute
@@ -27,6 +26,7 @@ from tuneparts.search.segment import Result
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search, Tpe
 from tuneparts.selection import Best, Selection, Within
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 
 OBJECTIVES = ("val/accuracy", "size/parameters")

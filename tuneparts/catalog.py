@@ -66,7 +66,7 @@ def config_class(name: str) -> "type[MethodConfig]":
         >>> from tuneparts import catalog
         >>> catalog.config_class("standard")(passes=10).passes
         10
-        >>> catalog.config_class("tuneparts.bench.null:NullConfig").__name__
+        >>> catalog.config_class("tuneparts.testing.null:NullConfig").__name__
         'NullConfig'
     """
     path = METHODS.get(name, name)
@@ -98,7 +98,7 @@ def check(config: "MethodConfig") -> None:
         ConfigError: The field `method` of the config does not lead to its class.
 
     Example:
-        >>> from tuneparts.bench.null import NullConfig
+        >>> from tuneparts.testing.null import NullConfig
         >>> check(NullConfig())
     """
     cls = type(config)

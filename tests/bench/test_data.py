@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from tuneparts.bench import data
+from benchmarks import data
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from tuneparts.bench import gauges, partition
+from benchmarks import measure, partition
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_the_peak_counts_what_is_alive_at_once():
         kept[0].view(10, 100).t()  # views have no bytes of their own
         kept[0].add_(1)
 
-    assert gauges.peak_bytes(work) == 6000
+    assert measure.peak_bytes(work) == 6000
 
 
 def test_the_peak_counts_what_a_backward_pass_saves():
@@ -50,4 +50,4 @@ def test_the_peak_counts_what_a_backward_pass_saves():
         h.sum().backward()
 
     # Inputs and outputs of the products and activations: at least six of 40,000 bytes.
-    assert 7 * 40_000 <= gauges.peak_bytes(work) <= 10 * 40_000
+    assert 7 * 40_000 <= measure.peak_bytes(work) <= 10 * 40_000

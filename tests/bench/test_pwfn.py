@@ -1,6 +1,6 @@
 import json
 
-from tuneparts.bench import pwfn
+from benchmarks import pwfn
 
 
 def test_a_quick_run_has_both_ratios_and_a_row_for_each_size() -> None:

@@ -2,19 +2,7 @@ import json
 
 import pytest
 
-from tuneparts.bench import search
-from tuneparts.bench.barrier import Intervals
-from tuneparts.errors import UnknownNameError
-
-
-def test_an_unknown_case_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="barrier"):
-        search.run(only="barriers")
-
-
-def test_utilisation_is_what_was_slept_of_what_could_be() -> None:
-    found = Intervals(ended=[(10.0, 2.0), (12.0, 4.0)]).row("ours", slots=2, whole=9.0)
-    assert (found["first to last interval s"], found["utilisation"]) == (4.0, 0.75)
+from benchmarks import search
 
 
 @pytest.mark.slow

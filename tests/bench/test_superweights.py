@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from tuneparts.bench import superweights
+from benchmarks import superweights
 
 
 @pytest.mark.slow

@@ -1,15 +1,14 @@
-"""The bench of timing: its simulation at once, and all of it small in the slow tier."""
+"""The bench of timing: what it compares, and all of it small in the slow tier."""
 
 import os
 
 import pytest
 
-from tuneparts.bench import timing
-from tuneparts.bench.sleeping import factor, place
-from tuneparts.bench.stock_trials import gather, opened
-from tuneparts.bench.timing import QUICK, Case, algorithm, makespan, search, stock_makespan
+from benchmarks import sleeping, timing
+from benchmarks.sleeping import factor, place
+from benchmarks.stock_trials import began, gather
+from benchmarks.timing import Case, algorithm
 from tuneparts.schema import lookup
-from tuneparts.search.algorithms import RandomSearch
 
 
 def test_durations_span_a_factor_of_ten() -> None:
@@ -24,42 +23,12 @@ def test_the_clock_starts_when_all_have_gathered_and_once(tmp_path) -> None:
     for number in range(3):
         (folder / f"{number}").touch()
     gather(str(folder), 4)  # this process is the fourth
-    start = opened(folder)
+    start = began(folder)
     assert (folder / str(os.getpid())).exists()
     (folder / str(os.getpid())).unlink()
     gather(str(folder), 4)  # a worker that comes later changes nothing
     gather(str(folder), 99)  # and one that has gathered does not wait
-    assert opened(folder) == start
-
-
-def test_a_simulated_search_takes_as_long_as_its_slots_are_busy() -> None:
-    case = Case(slots=2, trials=4, unit=1.0)
-    one = search({"random": RandomSearch(num_trials=4)}, case)
-    assert makespan(one, 2, [3.0, 1.0, 1.0, 2.0]) == 4.0
-    assert makespan(one, 1, [3.0, 1.0, 1.0, 2.0]) == 7.0
-
-
-def test_a_window_as_wide_as_the_machine_takes_longer_than_a_wider_one_or_no_order() -> None:
-    case = Case(slots=8, trials=32, unit=1.0)
-    lengths = [factor(i) for i in range(32)]
-    exact, free = (algorithm("tpe", how, case) for how in ("exact", "free"))
-    narrow = exact.replaced({"window": 8, "sampler": "random"})
-    walls = [
-        makespan(search({"tpe": one}, case), 8, lengths)
-        for one in (
-            free.replaced({"sampler": "random"}),
-            exact.replaced({"sampler": "random"}),
-            narrow,
-        )
-    ]
-    assert walls[0] < walls[1] < walls[2]
-
-
-def test_the_simulation_has_a_row_for_each_way() -> None:
-    rows = timing.simulated(QUICK[0], draws=1)
-    assert [row["way"].removeprefix("simulated, ") for row in rows] == [
-        "ray, asha", "asha, free", "asha, exact", "halving, exact",
-    ]  # fmt: skip
+    assert began(folder) == start
 
 
 def test_both_timings_run_the_same_trials_for_the_same_times() -> None:
@@ -68,23 +37,14 @@ def test_both_timings_run_the_same_trials_for_the_same_times() -> None:
         found = []
         for name in ("asha_free", "asha_exact", "halving"):
             kind, _, how = name.partition("_")
-            one = search({name: algorithm(kind, how or "exact", case)}, case, draw=draw)
+            config = sleeping.SleepingConfig(passes=16)
+            one = sleeping.search(name, algorithm(kind, how or "exact", case), config, seed=draw)
             arm, metric = one.arms[0], lookup("val/accuracy")
             batch = next(arm.algorithm.proposals(arm, draw, metric))
             keys = ("x", "number", "draw", "seconds", "law")
             found.append([tuple(part.config[key] for key in keys) for part in batch.run])
         assert found[0] == found[1] == found[2]
         assert [row[0] for row in found[0]] == [place(i, draw) for i in range(6)]
-
-
-@pytest.mark.parametrize("law", ["normal", "uniform"])
-def test_free_asha_is_rays_rule(law) -> None:
-    case = Case(slots=4, trials=24, unit=1.0, law=law)
-    for draw in range(5):
-        lengths = case.lengths(draw)
-        one = search({"asha": algorithm("asha", "free", case)}, case, draw=draw)
-        stock = stock_makespan(case.slots, lengths, draw)
-        assert makespan(one, case.slots, lengths) == pytest.approx(stock)
 
 
 def test_a_ratio_is_that_of_the_sums_over_draws() -> None:

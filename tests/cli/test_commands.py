@@ -1,6 +1,5 @@
 """The command line as a person meets it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -29,7 +28,6 @@ VERBS = [
     "register",
     "submit",
     "cluster",
-    "bench",
 ]
 
 
@@ -152,10 +150,6 @@ def test_fit_trains_one_learner(monkeypatch) -> None:
         (["search", "rotated_digits", "--seeds", "a"], "seeds are whole numbers"),
         (["report"], "tuneparts search rotated_digits"),
         (["resume", "nothing"], "is not a run"),
-        (["bench", "nothing"], "is not a known bench"),
-        (["bench", "search", "--plot", "x.html"], "belongs to `bench complexity`"),
-        (["bench", "complexity", "--plot", "x.png"], "an .html or an .svg"),
-        (["bench", "complexity", "--plot", "nowhere/x.html"], "a folder that is there"),
     ],
 )
 def test_mistakes_are_answered_with_the_cure(words: list[str], message: str) -> None:
@@ -181,31 +175,6 @@ def test_dry_run_prints_the_plan_and_runs_nothing(elsewhere) -> None:
     for word in ("partitioned", "random", "passes", "minutes", "digest", "val/accuracy"):
         assert word in output
     assert not (elsewhere / "results").exists()
-
-
-def test_bench_lists_its_benches_and_prints_one_json_object(monkeypatch) -> None:
-    assert "partition" in invoke("bench")
-    from tuneparts.bench import search as measured
-
-    result = {"bench": "search", "ratios": {"a": 2.0}, "rows": [{"way": "x"}], "machine": {}}
-
-    def run(*, quick: bool) -> dict:
-        print("chatter")
-        return result
-
-    monkeypatch.setattr(measured, "run", run)
-    done = CliRunner().invoke(app, ["bench", "search", "--json"])
-    assert json.loads(done.stdout) == result
-
-
-def test_bench_draws_its_plot(monkeypatch, tmp_path) -> None:
-    from tuneparts.bench import complexity as measured
-
-    row = {"net": "mlp", "width": 8, "weights": 9, "method": "standard", "ms": 1.0, "MB": 2.0}
-    result = {"bench": "complexity", "ratios": {}, "rows": [row], "machine": {}}
-    monkeypatch.setattr(measured, "run", lambda *, quick: result)
-    invoke("bench", "complexity", "--plot", str(tmp_path / "plot.html"))
-    assert "What a step costs as the net grows" in (tmp_path / "plot.html").read_text()
 
 
 @pytest.mark.mlflow

@@ -41,7 +41,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["searches", "rotated_digits"], "arms", "arm", "partitioned"),
         (["data"], "sets", "set", "digits"),
         (["data", "digits"], "fields", "path", "name"),
-        (["bench"], "benches", "bench", "algorithms"),
     ],
 )
 def test_every_listing_is_also_json_and_csv(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tuneparts.api import running
-from tuneparts.bench.null import NullLearner
 from tuneparts.cli import search as verb
 from tuneparts.config import Config
 from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
+from tuneparts.testing.null import NullLearner
 from tuneparts.tracking import record
 
 LOCAL = verb.Place(is_local=True)

@@ -19,7 +19,6 @@ from torch import nn
 
 from tests.fuzz.mutations import mutated_bytes, mutated_tree
 from tuneparts import credentials, redaction, schema
-from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
 from tuneparts.data.config import DataConfig
@@ -31,6 +30,7 @@ from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
+from tuneparts.testing.null import NullConfig
 
 Attempt = Callable[[random.Random], None]
 NEVER_REFUSED = {"requests to a page", "texts with secrets"}

@@ -4,9 +4,8 @@ import argparse
 import contextlib
 import sys
 
+from benchmarks.results import show
 from tests.harness import faults
-from tuneparts.cli.bench import show
-from tuneparts.cli.output import Form
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for the result
         result = faults.run(quick=options.quick, only=options.only)
-    show(result, Form.JSON if options.json else Form.TABLE)
+    show(result, as_json=options.json)
     if result["ratios"]["survived_over_struck"] < 1:
         sys.exit(1)
 

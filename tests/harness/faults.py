@@ -19,10 +19,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.results import result
 from tests.harness import damage, postgres, wire
 from tests.harness.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
 from tests.harness.stage import Absent, Stage
-from tuneparts.bench import machine
 from tuneparts.errors import UnknownNameError
 from tuneparts.tracking import frames, store
 
@@ -41,12 +41,7 @@ def run(*, quick: bool = False, only: str | None = None) -> dict[str, Any]:
         rows = [_told(stage, name) for name in names]
     whole = [row["lost"] == 0 and row["doubled"] == 0 and row["table equal"] for row in rows]
     staged = [ok for ok, row in zip(whole, rows, strict=True) if row["times"]]
-    return {
-        "bench": "faults",
-        "ratios": {"survived_over_struck": sum(staged) / max(1, len(staged))},
-        "rows": rows,
-        "machine": machine.describe(),
-    }
+    return result("faults", {"survived_over_struck": sum(staged) / max(1, len(staged))}, rows)
 
 
 def _told(stage: Stage, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
-from tuneparts.bench.null import NullConfig, NullLearner
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 
 _broken: list[int] = []

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.harness.faulty import FaultyConfig
-from tuneparts.bench.null import NullConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError
 from tuneparts.objective import ObjectiveConfig
 from tuneparts.search.spec import Resources
+from tuneparts.testing.null import NullConfig
 
 pytestmark = pytest.mark.ray
 DATA = DataConfig(name="digits", num_train=60, num_val=40, num_test=40)

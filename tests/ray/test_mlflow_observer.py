@@ -203,9 +203,9 @@ def test_a_restored_experiment_doubles_nothing(
     """Cut off after some reports, and continued by `Tuner.restore`: two trials, two runs."""
     from ray import tune
 
-    from tuneparts.bench.null import NullConfig
     from tuneparts.data.config import DataConfig
     from tuneparts.ray import trainable
+    from tuneparts.testing.null import NullConfig
 
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
     data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)

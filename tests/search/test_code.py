@@ -17,7 +17,7 @@ from tuneparts.search import code, load, runs
 from tuneparts.search.code import Code
 
 MINE = """
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 
 class Mine(NullConfig):
     passes: int = 4

@@ -10,7 +10,6 @@ import pytest
 
 from tuneparts import frames
 from tuneparts.api.describing import metadata
-from tuneparts.bench.null import NullConfig, NullLearner
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, DataError
 from tuneparts.executors import execute
@@ -22,6 +21,7 @@ from tuneparts.search import runs
 from tuneparts.search.check import check
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, GridSearch, RandomSearch, Search
+from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 
 NAME = "tests.search.test_data_variants:CountingConfig"

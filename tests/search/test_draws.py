@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError
 from tuneparts.schema import Metric, lookup
@@ -16,6 +15,7 @@ from tuneparts.search.segment import Batch, Result
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
 from tuneparts.seeding import numpy_generator
+from tuneparts.testing.null import NullConfig
 
 SPACE = {"x": Uniform(low=0.1, high=1.0), "seconds": Choice(options=(0.0, 0.5, 2.0))}
 POINTS = ({"x": 0.7, "seconds": 0.5}, {"x": 0.25})

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from tuneparts import api, executors
 from tuneparts.api.extending import grow
-from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.journal import Journal, TrialId, records
 from tuneparts.search import runs
@@ -30,6 +29,7 @@ from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Search
 from tuneparts.search.stopping import Stop
+from tuneparts.testing.null import NullConfig
 
 CONFIG = NullConfig(passes=4, interval=2)
 LOCAL = {"executor": "local"}
@@ -295,7 +295,7 @@ def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> 
 
 FILE = """
 from tuneparts import Arm, RandomSearch, Search, Uniform
-from tuneparts.bench.null import NullConfig
+from tuneparts.testing.null import NullConfig
 
 class Mine(NullConfig):
     method: str = "mine:Mine"

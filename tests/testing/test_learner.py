@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tuneparts.baselines.standard import StandardConfig, StandardLearner
-from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.testing import LearnerContract
+from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 

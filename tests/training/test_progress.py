@@ -8,8 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from tuneparts.bench.null import NullConfig
 from tuneparts.data.task import NO_DATA
+from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.progress import run_through
 

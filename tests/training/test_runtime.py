@@ -7,13 +7,13 @@ from torch import nn
 
 from tuneparts import catalog
 from tuneparts.baselines.standard import StandardConfig
-from tuneparts.bench.null import NullConfig
 from tuneparts.catalog import METHODS
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
 from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history
+from tuneparts.testing.null import NullConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import Step

@@ -150,7 +150,7 @@ def configured(
         ConfigError: A key is no field of the config, or its value does not fit.
 
     Example:
-        >>> from tuneparts.bench.null import NullConfig
+        >>> from tuneparts.testing.null import NullConfig
         >>> config, seed = configured(NullConfig(), {"passes": 8, "seed": 3}, seed=0)
         >>> config.passes, seed
         (8, 3)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tuneparts.bench.null import NullConfig
 from tuneparts.config import parse
 from tuneparts.journal import ResultTold, TrialId
 from tuneparts.schema import selection_metric
@@ -18,6 +17,7 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
 from tuneparts.search.states import States
+from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.measure import noise_context
 from tuneparts.baselines.augerino import AugerinoConfig
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.baselines.validation import ValidationConfig
-from tuneparts.bench.gauges import noise_context
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.partition.learner import PartitionedConfig

@@ -1,4 +1,4 @@
-"""The verbs that train something in this process: fit, compress, bench."""
+"""The verbs that train something in this process: fit, compress."""
 
 from pathlib import Path
 from typing import Annotated
@@ -67,36 +67,4 @@ def compress(
         seed=seed,
         changes=changes or [],
         form=Form.of(as_json=as_json, as_csv=as_csv),
-    )
-
-
-@app.command()
-def bench(
-    name: Annotated[str | None, typer.Argument(help="Which bench; none lists them.")] = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    quick: Annotated[bool, typer.Option(help="Smaller, for trying out; do not quote.")] = False,
-    only: Annotated[
-        str | None,
-        typer.Option(help="`search`: trials, barrier, start or algorithms.", metavar="CASE"),
-    ] = None,
-    simulate: Annotated[bool, typer.Option(help="`search`: many trials that sleep.")] = False,
-    trials: Annotated[int | None, typer.Option(help="How many, with --simulate.")] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="`complexity`: draw it into this .html or .svg file.", metavar="FILE"),
-    ] = None,
-) -> None:
-    """Benchmark tuneparts against the stock alternative; without NAME, list the benches."""
-    from tuneparts.cli import bench as verb
-    from tuneparts.cli.output import Form
-
-    verb.bench(
-        name,
-        form=Form.of(as_json=as_json, as_csv=as_csv),
-        quick=quick,
-        only=only,
-        simulate=simulate,
-        trials=trials,
-        plot=plot,
     )

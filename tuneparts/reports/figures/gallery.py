@@ -1,8 +1,7 @@
 """The figures that a search can ask for, by name.
 
 Arguments stand after a colon: `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`.
-Two figures are not made from one run and are not listed here: `tasks` draws several runs
-(`tuneparts ranks --plot`), and `complexity` draws a bench (`tuneparts bench complexity --plot`).
+`tasks` draws several runs (`tuneparts ranks --plot`) and is not listed here.
 
 A figure of one's own is asked for by the import path of its function, `package.module:function`. It
 takes the `RunData` and returns a `Drawing`, or a `Note` where its data is missing.

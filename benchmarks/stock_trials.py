@@ -16,11 +16,6 @@ _PATIENCE = 300.0
 """Seconds that a worker waits for the others to start."""
 
 
-def score(x: float, part: float) -> float:
-    """What a trial at x reports when it has spent this part of its passes."""
-    return (1 - (x - 0.7) ** 2) * part
-
-
 def gather(folder: str, slots: int) -> None:
     """Wait until so many worker processes have started; later calls of a process return at once.
 
@@ -34,16 +29,12 @@ def gather(folder: str, slots: int) -> None:
     while len(os.listdir(folder)) < slots and time.monotonic() < end:
         time.sleep(0.02)
     with contextlib.suppress(FileExistsError):
-        _began(Path(folder)).touch(exist_ok=False)
+        Path(f"{folder}.began").touch(exist_ok=False)
 
 
-def opened(folder: Path) -> float:
-    """When the first worker began its first interval: all had gathered, or it had no patience."""
-    return _began(folder).stat().st_mtime
-
-
-def _began(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.began")
+def began(folder: Path) -> float:
+    """When the first worker began its first interval: all were there, or it had no patience."""
+    return Path(f"{folder}.began").stat().st_mtime
 
 
 def trainable(folder: str, slots: int, passes: int) -> Callable[[Mapping[str, Any]], None]:
@@ -59,6 +50,6 @@ def trainable(folder: str, slots: int, passes: int) -> Callable[[Mapping[str, An
         drawn = config["drawn"]
         for done in range(1, passes + 1):
             time.sleep(drawn["seconds"])
-            tune.report({"score": score(drawn["x"], done / passes)})
+            tune.report({"score": (1 - (drawn["x"] - 0.7) ** 2) * done / passes})
 
     return train

@@ -20,7 +20,7 @@ class NullConfig(MethodConfig):
     It is not in the catalog: its `method` is an import path.
     """
 
-    method: Literal["tuneparts.bench.null:NullConfig"] = "tuneparts.bench.null:NullConfig"
+    method: Literal["tuneparts.testing.null:NullConfig"] = "tuneparts.testing.null:NullConfig"
     passes: int = Field(default=1, gt=0)
     interval: int = Field(default=1, gt=0)
     hypers: HypersConfig = HypersConfig()

@@ -1,1 +1,0 @@
-"""Benches: the cost of the platform and its methods beside the stock way of doing the same."""
