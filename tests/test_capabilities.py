@@ -146,6 +146,11 @@ def test_what_stays_or_moves_is_there() -> None:
     assert [row.reference for row in KEPT if not resolves(row)] == []
 
 
+def test_what_goes_is_gone() -> None:
+    gone = [row for row in ROWS if row not in KEPT and row.reference != "-"]
+    assert [row.reference for row in gone if resolves(row)] == []
+
+
 def test_what_stays_or_moves_has_a_test() -> None:
     tests = [row.test.partition("::") for row in KEPT]
     assert [f"{file}::{name}" for file, _, name in tests if name not in defined(file)] == []
