@@ -22,7 +22,6 @@ LEVELS = {
     "catalog": 5, "frames": 5,
     "search": 6, "tracking": 6,
     "executors": 7, "reports": 7,
-    "bench": 8,
     "api": 8, "ray": 8,
     "cli": 9, "testing": 9,
     "__main__": 10,
@@ -31,8 +30,8 @@ IMPORT_PATH = re.compile(r"tuneparts(\.\w+)+:\w+")
 """A string in a table that is imported later, such as those of the catalog."""
 FILES = sorted(ROOT.rglob("*.py"))
 HOMES = {
-    "ray": {"executors", "bench", "cli", "ray"},
-    "mlflow": {"tracking", "bench", "cli"},
+    "ray": {"executors", "cli", "ray"},
+    "mlflow": {"tracking", "cli"},
     "torchvision": {"torchvision_door"},
 }
 

@@ -119,12 +119,6 @@ def test_a_hyper_step_follows_every_so_many_weight_steps(context, small, every, 
     assert counts == {"weight": 20 - hyper_steps, "hyper": hyper_steps}
 
 
-def test_one_hyper_step_per_weight_step_leaves_no_trace_in_the_config(small):
-    tree = parse(ValidationConfig, {**small, "hyper_every": 1}).model_dump()
-    assert "hyper_every" not in tree
-    assert parse(ValidationConfig, {**tree, "hyper_every": 4}).model_dump()["hyper_every"] == 4
-
-
 def _count(learner, counts, side):
     step = getattr(learner, f"{side}_step")
 

@@ -289,14 +289,6 @@ def test_released_habits_move_what_is_fixed_until_the_next_round(task: Task) -> 
     assert torch.equal(integers, integers.round())
 
 
-def test_new_fields_leave_the_json_of_configs_without_them_alone() -> None:
-    tree = json.loads(config().model_dump_json())
-    assert not {"shares_pretraining", "habits"} & tree.keys()
-    assert "exposure" not in tree["sigma"]
-    changed = config(shares_pretraining=True, habits="released", sigma={"exposure": 1.0})
-    assert parse(PwfnConfig, json.loads(changed.model_dump_json())) == changed
-
-
 CHANGES: list[dict[str, Any]] = [
     {"augmentation": {"crop_padding": 1}},
     {"pretrain": 0.25},
