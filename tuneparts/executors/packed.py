@@ -1,128 +1,216 @@
-"""Executes a pack: segments of several trials, trained together as the lanes of one model.
+"""Packed trials: a worker trains several waiting segments of one arm and seed together.
 
-Every lane has its own execution, with its log, rows and checkpoints. Only training is common.
+The plan knows nothing of it: it hands out segments and hears of each by itself. A pack computes
+with as many slots as its arm says, and a trial has the slot `index % packed`. Slots without a
+trial are computed too, and thrown away. A slot's numbers depend on the width of the pack and on
+the slot, and not on what the others hold. So which segments happen to wait together changes no
+number, and neither does a driver that was killed and resumed. Only a trial whose pack lost its
+process, or failed as a whole, goes on by itself, with other rounding.
 """
 
+import dataclasses
+import json
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
+from tuneparts.baselines.packed import Pack, pack_key
+from tuneparts.baselines.standard import StandardConfig
 from tuneparts.errors import DivergedError, HangError
+from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
-from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
+from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, deliver
+from tuneparts.journal import TrialId
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import method_config
+from tuneparts.search.spec import DATA_KEY, method_config
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import Learner, Pack
+from tuneparts.training.learner import Learner
+from tuneparts.training.state import copied
 
 
-def execution_of(
-    segment: Segment, setting: TrialSetting, **options: Any
-) -> "SegmentExecution | PackExecution":
-    """The execution of a segment, or of a pack.
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What a worker is given: mostly one segment."""
+
+    segments: tuple[Segment, ...]
+    packed: int = 1
+    """Slots of the pack that they are trained in; 1 for a segment by itself."""
+
+
+class Groups:
+    """Hands out the segments of a plan to workers, in packs where their arms ask for it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._alone: set[TrialId] = set()
+        """Trials whose pack failed or lost its process: they are not packed again."""
+
+    def take(self, arms: Container[str] | None = None) -> Group | None:
+        """Take what a worker is to do next; None while there is nothing.
+
+        Args:
+            arms: only segments of these are taken, if given.
+        """
+        plan, first = self._plan, self._plan.next(arms)
+        if first is None:
+            return None
+        arm = plan.search.arm(first.trial.arm)
+        if arm.packed == 1 or first.trial in self._alone:
+            return Group((first,))
+        found, others = {first.trial.index % arm.packed: first}, []
+        while len(found) < arm.packed and len(others) < arm.packed:
+            segment = plan.next({arm.name})
+            if segment is None:
+                break
+            slot = segment.trial.index % arm.packed
+            if slot in found or segment.trial in self._alone or _key(segment) != _key(first):
+                others.append(segment)
+            else:
+                found[slot] = segment
+        for segment in others:
+            plan.give_back(segment)
+        return Group(tuple(found.values()), arm.packed)
+
+    def started(self, group: Group) -> None:
+        """Record that a worker has taken up a group."""
+        for segment in group.segments:
+            self._plan.started(segment)
+
+    def is_over(self, group: Group) -> bool:
+        """Whether all of a group is to be given up."""
+        return all(map(self._plan.is_over, group.segments))
+
+    def lost(self, group: Group, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
+        """Queue a group again that lost its worker; returns whether it is. See `Plan.lost`."""
+        if group.packed == 1:
+            return self._plan.lost(group.segments[0], what, why)
+        self._split(group)
+        return True
+
+    def deliver(self, group: Group, reports: Sequence[Report]) -> None:
+        """Pass on to the plan what a worker reports of each segment; nothing when it is ready."""
+        for segment, report in zip(group.segments, reports, strict=False):
+            if not report.alone:
+                deliver(self._plan, segment, report)
+            elif not self._plan.is_over(segment):
+                self._alone.add(segment.trial)
+                self._plan.give_back(segment)
+
+    def gives_up(self, group: Group, seconds: float, storage: str) -> bool:
+        """Give up a group if it takes far too long; returns whether it does.
+
+        Args:
+            group: what is running.
+            seconds: since it was started, or last reported.
+            storage: where the logs of trials lie.
+        """
+        first, *others = group.segments
+        late = overdue(self._plan.journal, first, seconds / (1 + len(others)), storage)
+        if late is not None and group.packed == 1:
+            self.deliver(group, [late])
+        elif late is not None:
+            self._split(group)
+        return late is not None
+
+    def _split(self, group: Group) -> None:
+        """Let the trials of a pack train by themselves: one may be to blame, and will be alone."""
+        self.deliver(group, [Report(done=True, alone=True)] * len(group.segments))
+
+
+def _key(segment: Segment) -> str:
+    """What the segments of a pack have in common."""
+    config = method_config(segment.config)
+    assert isinstance(config, StandardConfig)
+    bounds = [segment.trial.seed, segment.round, segment.start, segment.until]
+    return json.dumps([*bounds, segment.config.get(DATA_KEY), pack_key(config)], sort_keys=True)
+
+
+class GroupExecution:
+    """A group under way in a worker; each `step` is one interval of the trials furthest behind.
+
+    Every trial keeps its own log, rows and checkpoints, and these are those of the same trial by
+    itself. They are written one after another, so that after a crash some trials may be an interval
+    ahead of others.
 
     Args:
-        segment: what is to run.
+        group: what is to run.
         setting: what all trials of the search share.
         options: as of `SegmentExecution`.
     """
-    made = PackExecution if segment.lanes else SegmentExecution
-    return made(segment, setting, **options)
 
-
-class PackExecution:
-    """A pack under way; each `step` is one interval of the lanes that are furthest behind.
-
-    Checkpoints of lanes are written one after another, so that after a crash some may be an
-    interval ahead. The others catch up first.
-    """
-
-    def __init__(self, segment: Segment, setting: TrialSetting, **options: Any) -> None:
-        self._segment = segment
+    def __init__(self, group: Group, setting: TrialSetting, **options: Any) -> None:
+        self._group = group
         self._setting = setting
-        self._lanes = [SegmentExecution(lane, setting, **options) for lane in segment.lanes]
         self._checkpoints = CheckpointStore(Folder(setting.storage))
-        self._ended = set(segment.over)
-        """Lanes that have said their last word."""
-        self._learners: list[Learner] = []
-        self._pack: Pack | None = None
+        self._segments = {one.trial.index % group.packed: one for one in group.segments}
+        self._each = {
+            slot: SegmentExecution(segment, setting, **options)
+            for slot, segment in self._segments.items()
+        }
+        self._reports = dict.fromkeys(self._each, Report())
+        self._learners: dict[int, Learner] = {}
+        self._pack: tuple[list[int], Pack] | None = None
+        """The slots that train, and their pack."""
 
-    def step(self) -> Report:
-        """Train for one interval; the first step also builds the learners.
-
-        A pack that fails as a whole, for want of memory say, says so in its own `failure`.
+    def step(self) -> list[Report]:
+        """Train for one interval; returns the last report of each segment.
 
         Raises:
-            StorageError: The storage did not answer. The pack can be executed again.
+            StorageError: The storage did not answer. The group can be executed again.
         """
-        live = [number for number in range(len(self._lanes)) if number not in self._ended]
+        if self._group.packed == 1:
+            return [self._each[0].step()]
+        live = {slot: one for slot, one in self._each.items() if not self._reports[slot].done}
+        first = next(iter(live.values()))
         try:
-            with ExitStack() as stack:
-                stack.enter_context(self._lanes[live[0]].log.listen())
-                stack.enter_context(self._setting.code.importable())
-                pack = self._pack or self._build()
-                failures = self._advance(pack, live)
-            for number in live:
-                self._lanes[number].log.keep()
-            found = {number: self._report(number, failures.get(number)) for number in live}
+            with first.log.listen(), self._setting.code.importable():
+                self._learners = self._learners or {s: one.build() for s, one in live.items()}
+                diverged = self._advance(live)
+            for slot, one in live.items():
+                one.log.keep()
+                error = diverged.get(slot)
+                self._reports[slot] = one.reported() if error is None else one.failed(error)
         except Exception as error:
-            return self._failed(error, live)
-        self._ended |= {number for number, report in found.items() if report.done}
-        reports = [found.get(number, Report()) for number in range(len(self._lanes))]
-        return Report(lanes=reports, done=len(self._ended) == len(self._lanes))
+            whole = first.failed(error)
+            if whole.failure is not None:
+                for one in live.values():
+                    one.log.add(f"its pack failed, so it is trained by itself: {whole.failure}")
+                    one.log.keep()
+                whole = Report(done=True, alone=True, leave=whole.leave)
+            self._reports |= dict.fromkeys(live, whole)
+        return list(self._reports.values())
 
     def close(self) -> None:
-        """Nothing to end: a pack has one process."""
+        """End the processes that share the batches of a trial, if there are any."""
+        for one in self._each.values():
+            one.close()
 
-    def _build(self) -> Pack:
-        self._learners = [
-            lane.fresh() if number in self._ended else lane.build()
-            for number, lane in enumerate(self._lanes)
-        ]
-        self._pack = method_config(self._segment.config).pack(self._learners)
-        return self._pack
-
-    def _failed(self, error: Exception, live: Sequence[int]) -> Report:
-        report = self._lanes[live[0]].failed(error)
-        if report.failure is not None:
-            for number in live:
-                log = self._lanes[number].log
-                log.add(f"its pack failed, so it is trained alone: {report.failure}")
-                log.keep()
-        return report
-
-    def _report(self, number: int, failure: DivergedError | None) -> Report:
-        lane = self._lanes[number]
-        return lane.reported() if failure is None else lane.failed(failure)
-
-    def _advance(self, pack: Pack, live: Sequence[int]) -> dict[int, DivergedError]:
-        """Train, and keep what came of it; returns the lanes that diverged."""
-        waiting = [number for number in live if not self._lanes[number].is_over]
+    def _advance(self, live: Mapping[int, SegmentExecution]) -> dict[int, DivergedError]:
+        """Train, and keep what came of it; returns the slots that diverged."""
+        waiting = {slot: self._learners[slot] for slot, one in live.items() if not one.is_over}
         if not waiting:
             return {}
-        least = min(self._learners[number].passes for number in waiting)
-        training = [number for number in waiting if self._learners[number].passes == least]
-        seconds = self._setting.interval_limit
-        if self._checkpoints.has_hung(self._segment, least):
-            raise HangError(
-                f"an interval of a pack ends within {seconds:g} s, but the one after {least} "
-                "passes did not; its trials are trained one by one."
-            )
+        least = min(learner.passes for learner in waiting.values())
+        training = {slot: one for slot, one in waiting.items() if one.passes == least}
+        if self._pack is None or self._pack[0] != list(training):
+            self._pack = list(training), Pack(training, self._group.packed)
+        segment, seconds = self._segments[next(iter(training))], self._setting.interval_limit
+        if self._checkpoints.has_hung(segment, least, of="pack-"):
+            raise HangError(f"the interval of a pack after {least} passes took over {seconds:g} s.")
         usage = Usage() if self._setting.system_metrics else None
         start = time.perf_counter()
-        with limit(seconds, lambda: self._checkpoints.note_hang(self._segment, least)):
-            found = pack.advance(training)
+        with limit(seconds, lambda: self._checkpoints.note_hang(segment, least, of="pack-")):
+            found = self._pack[1].advance()
         share = (time.perf_counter() - start) / len(training)
         used = usage.metrics() if usage is not None else {}
-        failures = {}
-        for number in training:
-            metrics = found[number]
-            if isinstance(metrics, DivergedError):
-                failures[number] = metrics
-            else:
-                state = pack.state_dict(number)
-                self._lanes[number].keep({**metrics, **used}, share, state)
-        return failures
+        for slot, metrics in found.items():
+            if not isinstance(metrics, DivergedError):
+                # A view would be written with the tensor of all slots behind it.
+                state = copied(training[slot].state_dict(), Tensor.clone)
+                live[slot].keep({**metrics, **used}, share, state)
+        return {slot: one for slot, one in found.items() if isinstance(one, DivergedError)}

@@ -114,8 +114,8 @@ class Arm(Config):
     stop: Stop | None = None
     """Limits of each replicate, in the place of those that the search has for all."""
     packed: int = Field(default=1, ge=1)
-    """Most trials of a seed that are trained together as lanes of one model. It changes how fast
-    they are trained and how numbers are rounded; a pack counts as one trial in `at_once`."""
+    """Trials of a seed that a worker trains together, for small nets of the method `standard`. It
+    changes how fast they are trained and how numbers are rounded."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -191,16 +191,10 @@ class Arm(Config):
                 f"{self.resources.gpus:g}; lower its `resources.gpus`, or share batches by "
                 f"another method: {', '.join(sorted(_SHARING))}"
             )
-        if self.packed > 1 and self.config.why_unpacked:
+        if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"trials that are packed train as lanes of one model, but `{self.name}` has the "
-                f"method `{self.config.model_dump()['method']}`: {self.config.why_unpacked}; "
-                "leave its `packed` out"
-            )
-        if self.packed > 1 and self.resources.gpus > 1:
-            raise ValueError(
-                f"a pack trains on one device, but `{self.name}` reserves "
-                f"{self.resources.gpus:g} GPUs for each; leave its `packed` out, or one GPU"
+                f"`packed` = {self.packed} of `{self.name}`: only trials of the method `standard` "
+                f"are packed, and this is `{self.config.model_dump()['method']}`; leave it out"
             )
         refuse_packed_runtime(self)
         self._check_first()

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from tuneparts.baselines.packed import Pack
 from tuneparts.data.digest import part_digest
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, TunepartsError
@@ -25,7 +26,7 @@ def check(
 
     Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
     learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
-    Where trials are packed, a pack of two is made.
+    Where trials are packed, a pack is made.
 
     Args:
         search: the resolved search.
@@ -140,10 +141,10 @@ def _check_task(arm: Arm, task: Task) -> None:
 
 
 def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
-    """Join two learners of an arm whose trials are packed; not every net can be packed."""
-    config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
+    """Make a pack of an arm whose trials are packed; not every net can be packed."""
+    context = Context(task=task, seed=seed, device=torch.device("cpu"))
     try:
-        config.pack([config.build(context) for _ in range(2)])
+        Pack({0: _drawn(arm).build(context)}, width=2)
     except ConfigError as error:
         raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
 

@@ -18,7 +18,6 @@ from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.packed.key import lane_key
 from tuneparts.training.ranks import synchronised
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 
@@ -48,9 +47,6 @@ class SupervisedConfig(MethodConfig):
     def _check_hypers(self) -> Self:
         check_hypers(self.hypers, self.hyper_gradient, penalises_weights=self.penalises_weights)
         return self
-
-    def pack_key(self) -> str:
-        return lane_key(self)
 
     def try_hypers(self, task: Task) -> None:
         """Build and call the hypers once, so that a wrong one is refused in the driver."""
