@@ -37,6 +37,35 @@ HOMES = {
 }
 
 
+SIZES = {
+    "all": (60451, 425, 1311),
+    "api": (1731, 8, 25),
+    "augment": (2000, 20, 42),
+    "baselines": (1836, 10, 36),
+    "bench": (3843, 24, 82),
+    "cli": (3702, 34, 103),
+    "data": (3537, 30, 76),
+    "ensembles": (1077, 8, 28),
+    "executors": (2780, 20, 59),
+    "federated": (1124, 8, 28),
+    "journal": (675, 5, 21),
+    "models": (2219, 23, 63),
+    "partition": (3520, 17, 49),
+    "pwfn": (3447, 17, 70),
+    "ray": (506, 3, 4),
+    "reports": (6748, 45, 151),
+    "search": (7614, 52, 149),
+    "superweights": (2676, 15, 67),
+    "testing": (812, 5, 15),
+    "top": (2964, 24, 90),
+    "tracking": (2690, 13, 53),
+    "training": (4950, 44, 100),
+}
+"""Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
+something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.
+"""
+
+
 def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
@@ -73,6 +102,37 @@ def upward_imports(path: Path) -> list[str]:
     return found
 
 
+def public_names(path: Path) -> int:
+    """Functions and classes at the top of a module that do not begin with an underscore."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    body = ast.parse(path.read_text("utf-8")).body
+    return sum(isinstance(node, kinds) and not node.name.startswith("_") for node in body)
+
+
+def sizes() -> dict[str, tuple[int, int, int]]:
+    """Lines, files and public names by room; what lies at the top counts as one room."""
+    rooms: dict[str, list[Path]] = {"all": FILES}
+    for path in FILES:
+        rooms.setdefault(room_of(path) if path.parent != ROOT else "top", []).append(path)
+    return {
+        room: (
+            sum(path.read_text("utf-8").count("\n") for path in paths),
+            len(paths),
+            sum(map(public_names, paths)),
+        )
+        for room, paths in rooms.items()
+    }
+
+
+def test_the_package_only_becomes_smaller() -> None:
+    grown = {
+        room: f"{now} beside at most {SIZES.get(room, (0, 0, 0))}"
+        for room, now in sizes().items()
+        if any(a > b for a, b in zip(now, SIZES.get(room, (0, 0, 0)), strict=True))
+    }
+    assert grown == {}
+
+
 def test_every_room_has_a_level() -> None:
     rooms = {room_of(path) for path in FILES} - {"__init__"}
     assert rooms - set(LEVELS) == set(), "give the new room a level in LEVELS"
@@ -103,3 +163,8 @@ def test_reports_need_no_training_stack() -> None:
     for path in (ROOT / "reports").rglob("*.py"):
         names = {name.split(".")[0] for name in imports_of(path)}
         assert not names & {"ray", "mlflow", "torch"}, path
+
+
+if __name__ == "__main__":
+    for name, numbers in sorted(sizes().items()):
+        print(f'    "{name}": {numbers},')

@@ -19,7 +19,7 @@ from tuneparts.api.published import _steps as released_steps
 from tuneparts.bench.null import NullConfig
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, DataError, DataMissingError
-from tuneparts.reports import evidence, rendering
+from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.search import runs
@@ -93,7 +93,7 @@ def test_tables_verdicts_answer_and_figures_are_the_same(
         results.data.tables
     )
     assert published.compare() == results.compare()
-    assert evidence.build(published.data) == evidence.build(results.data)
+    assert published.data.comparisons == results.data.comparisons
     for request in ("accuracy", "scores", "best_of_n", "slices"):
         one, other = draw(request, results.data), draw(request, published.data)
         assert isinstance(one, Drawing)
@@ -198,7 +198,7 @@ def test_replicates_are_added_until_a_pair_is_decided(
     after = runs.named(tmp_path, made.name)
     if len(steps) > 1:
         assert "added until decided: one:random" in after.card["history"][0]["news"]
-        text = rendering.to_markdown([evidence.build(api.Results(after).data)[0]])
+        text = rendering.to_markdown([api.Results(after).data.comparisons[0]])
         assert "until one:random was decided" in text
 
 

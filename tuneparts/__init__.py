@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
     from tuneparts.search.stopping import Stop as Stop
-    from tuneparts.search.stopping import StopRule as StopRule
     from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.superweights.ssn import SsnConfig as SsnConfig
     from tuneparts.training.learner import Context as Context
@@ -134,7 +133,7 @@ _HOMES = {
         "Uniform",
     ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
-    "tuneparts.search.stopping": ("Stop", "StopRule"),
+    "tuneparts.search.stopping": ("Stop",),
     "tuneparts.superweights.learner": ("SuperweightsConfig",),
     "tuneparts.superweights.ssn": ("SsnConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),

@@ -62,7 +62,6 @@ class ObjectiveConfig(MethodConfig):
     interval: int = Field(default=1, gt=0)
     """Of so many reports in a row the last is kept."""
     needs_data: ClassVar[bool] = False
-    most_gpus: ClassVar[float] = math.inf  # what it does with them is its own affair
 
     @field_validator("function", mode="before")
     @classmethod
@@ -144,6 +143,7 @@ class ObjectiveLearner:
 
     def __init__(self, config: ObjectiveConfig, context: Context) -> None:
         self.config = config
+        self._context = context
         self._values = {**config.params, "seed": context.seed}
         self._passes = 0
         self._last: dict[str, float] = {}
@@ -173,8 +173,11 @@ class ObjectiveLearner:
 
     def _start(self) -> Iterator[Any]:
         """The reports that are still to come."""
-        objective, values = _found(self.config.function), dict(self._values)
-        made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
+        values = dict(self._values)
+        with self._context.seeded_globals():  # an import may draw, but only the first in a process
+            objective = _found(self.config.function)
+        with self._context.seeded_globals():
+            made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
         if hasattr(made, "advance"):
             self._running = made
             if self._state is not None:
@@ -189,8 +192,10 @@ class ObjectiveLearner:
     def _replay(self, reports: Iterator[Any]) -> None:
         """Skip what was reported before the trial was cut off."""
         skipped: Any = None
-        for _ in range(self._passes):
-            skipped = next(reports, None)
+        for start in range(0, self._passes, self.config.interval):
+            with self._context.seeded_globals(start):
+                for _ in range(start, min(start + self.config.interval, self._passes)):
+                    skipped = next(reports, None)
         again = {} if skipped is None else self._checked(skipped)
         if again != self._last:
             raise ConfigError(

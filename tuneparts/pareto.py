@@ -1,4 +1,4 @@
-"""Several objectives at once: what is not dominated, and how much of the space it dominates.
+"""Several objectives at once: what is not dominated.
 
 Points are rows of numbers of which larger is better; `oriented` makes them so. Everything is exact,
 for the few hundred points and few objectives that a search has.
@@ -36,41 +36,6 @@ def front(points_NM: Points) -> npt.NDArray[np.bool_]:
     better_NN = np.any(points_NM[:, None] > points_NM[None], axis=2)
     dominated_N = np.any(no_worse_NN & better_NN, axis=0)
     return np.asarray(known_N & ~dominated_N)
-
-
-def hypervolume(points_NM: Points, reference_M: npt.ArrayLike) -> float:
-    """The volume between a reference and the points: all that some point dominates.
-
-    Two objectives by a sweep; more by slices along the last one, each of which has one objective
-    less (While et al. 2006). Points that are not better than the reference everywhere add nothing.
-
-    Args:
-        points_NM: larger is better.
-        reference_M: a point that is worse than those of interest.
-
-    Example:
-        >>> hypervolume(np.array([[2.0, 1.0], [1.0, 3.0]]), [0.0, 0.0])
-        4.0
-    """
-    reference = np.asarray(reference_M, np.float64)
-    above = points_NM[(points_NM > reference).all(axis=1)] - reference
-    return _volume(above[front(above)]) if len(above) else 0.0
-
-
-def _volume(points_NM: Points) -> float:
-    """The volume that points above zero dominate; none of them dominates another."""
-    if points_NM.shape[1] == 1:
-        return float(points_NM.max())
-    order = np.argsort(-points_NM[:, -1], kind="stable")
-    sorted_NM = points_NM[order]
-    heights = sorted_NM[:, -1]
-    total = 0.0
-    # From the top down: within a slice, the points whose last objective reaches it count.
-    for number, (high, low) in enumerate(zip(heights, [*heights[1:], 0.0], strict=True)):
-        if high > low:
-            slab = sorted_NM[: number + 1, :-1]
-            total += (high - low) * _volume(slab[front(slab)])
-    return float(total)
 
 
 def nearest_to_ideal(points_NM: Points) -> int | None:

@@ -5,6 +5,7 @@ sampling each have a stream of their own, so that adding one never shifts anothe
 """
 
 import hashlib
+import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,3 +68,29 @@ def isolated(seed: int, *stream: str | int) -> Iterator[None]:
     with alone():
         torch.manual_seed(derive(seed, *stream))
         yield
+
+
+@contextmanager
+def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and torch inside the block, and restore them.
+
+    For code of users, which may draw from them. Other threads may draw too: this is no lock.
+    """
+    import torch
+
+    # Not between the draws of another thread that is inside `alone`.
+    with _ALONE:
+        states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        # Asking for the states of GPUs would initialise them.
+        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        random.seed(derive(seed, *stream, "python"))
+        np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
+        torch.manual_seed(derive(seed, *stream, "torch"))
+    try:
+        yield
+    finally:
+        with _ALONE:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+            torch.set_rng_state(states[2])
+            torch.cuda.set_rng_state_all(of_gpus)

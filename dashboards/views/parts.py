@@ -125,28 +125,22 @@ def links(place: str, parent: str, *, is_over: bool, run_id: str = "") -> None:
         st.link_button("MLflow", source.mlflow_link(place, run_id or parent), help=note)
 
 
-def stop_button(run: str, what: str, *words: str) -> None:
-    """Ask the driver of a run to stop something, once it was confirmed by a second click.
-
-    Args:
-        run: its name.
-        what: stops, for people.
-        words: options of `tuneparts stop`.
-    """
-    key = f"stop-{run}-{what}"
+def stop_button(run: str) -> None:
+    """Ask the driver of the run of this name to stop it, confirmed by a second click."""
+    key = f"stop-{run}"
 
     def turn(*, to: bool) -> None:
         st.session_state[key] = to
 
     if not st.session_state.get(key, False):
-        st.button(f"Stop {what}", key=f"{key}-first", on_click=turn, kwargs={"to": True})
+        st.button("Stop the search", key=f"{key}-first", on_click=turn, kwargs={"to": True})
         return
-    st.warning(f"Stop {what} for good? What it has reported stays; nothing of it goes on.")
+    st.warning("Stop the search for good? What it has reported stays; nothing of it goes on.")
     with st.container(horizontal=True):
-        is_meant = st.button(f"Yes, stop {what}", key=f"{key}-second", type="primary")
+        is_meant = st.button("Yes, stop the search", key=f"{key}-second", type="primary")
         st.button("No", key=f"{key}-no", on_click=turn, kwargs={"to": False})
     if is_meant:
-        command = [sys.executable, "-m", "tuneparts.cli.main", "stop", run, *words]
+        command = [sys.executable, "-m", "tuneparts.cli.main", "stop", run]
         with st.spinner("asking the driver"):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         st.info((done.stdout + done.stderr).strip())

@@ -1,7 +1,7 @@
 """One search: its answer, progress and curves of its arms, its hypers, and its trials in pages.
 
 Of a search that is over the figures of its report follow; one that runs on this machine can be
-stopped, whole or by the arm.
+stopped.
 """
 
 from typing import Any
@@ -51,7 +51,9 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
     parts.links(place, parent, is_over=is_over)
     if not is_over:
         _arms(told, of_arms)
-        _stop(place, parent, told)
+        name = source.folder_name(place, parent)
+        if name is not None:  # the run lies on this machine
+            parts.stop_button(name)
     elif (trials["outcome"] == "finished").any():
         _scores(place, run, told)
     metrics = sorted(name for name in map(str, trials.columns) if "/" in name)
@@ -74,19 +76,6 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
 def _scores(place: str, run: "pd.Series[Any]", told: ReportMetadata) -> None:
     st.subheader("Scores and costs")
     parts.table(source.run_data(place, run, told).tables[0])
-
-
-def _stop(place: str, parent: str, told: ReportMetadata) -> None:
-    """Offer to stop an arm or everything, where the run lies on this machine."""
-    run = source.folder_name(place, parent)
-    if run is None:
-        return
-    with st.expander("Stop"):
-        arm = st.selectbox(
-            "what", ["the whole search", *(arm.name for arm in told.arms)], key="what"
-        )
-        is_all = arm == "the whole search"
-        parts.stop_button(run, str(arm), *([] if is_all else ["--arm", str(arm)]))
 
 
 def _figures(place: str, parent: str, told: ReportMetadata) -> None:

@@ -28,9 +28,6 @@ def show() -> None:
     status = runs.loc[runs["parent_run_id"] == parent, "status"]
     is_over = len(status) > 0 and status.iloc[0] != source.RUNNING
     parts.links(place, parent, is_over=is_over, run_id=run_id)
-    run = source.folder_name(place, parent)
-    if run is not None and row["status"] == source.RUNNING and not is_over:
-        parts.stop_button(run, str(row["trial"]), "--trial", str(row["trial"]))
     if row["error"]:
         st.error("The trial failed:")
         st.code(str(row["error"]), language=None)

@@ -12,21 +12,18 @@ from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.pwfn.learner import PwfnLearner
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, Tpe
-from tuneparts.search.stopping import Stop
 
 
 def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None:
     algorithms = {
         "random": RandomSearch(num_trials=5),
-        "stopped": RandomSearch(num_trials=5),
         "tpe": Tpe(num_trials=5, batch=2, num_startup=2),
         "asha": Asha(num_trials=9, min_passes=2, reduction=2),
         "halving": SuccessiveHalving(num_trials=9, min_passes=2, reduction=2),
         "hyperband": Hyperband(num_trials=9, min_passes=2, reduction=2),
         "pbt": Pbt(population=4, num_rounds=2),
     }
-    stops = {"stopped": Stop(patience=1)}
-    arms = [null_arm(n, algorithm=a, stop=stops.get(n)) for n, a in algorithms.items()]
+    arms = [null_arm(n, algorithm=a) for n, a in algorithms.items()]
     search = null_search(*arms, null_arm("after", follows="random"), seeds=(0, 1))
     executors.execute(search, folder=tmp_path, executor="local", workers=1)
     ran = frames.trials(tmp_path / "journal.jsonl").groupby("arm")

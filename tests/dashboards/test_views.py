@@ -76,19 +76,18 @@ def _stop_is_asked_twice(app: Any, run: str, monkeypatch: pytest.MonkeyPatch) ->
 
     def asks(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         asked.append(command[3:])
-        return subprocess.CompletedProcess(command, 0, "arm random is stopped", "")
+        return subprocess.CompletedProcess(command, 0, f"{run} is stopped", "")
 
     monkeypatch.setattr(subprocess, "run", asks)
-    app.selectbox(key="what").select("random").run()
-    app.button(key=f"stop-{run}-random-first").click().run()
-    assert "Stop random for good?" in app.warning[0].value
-    app.button(key=f"stop-{run}-random-no").click().run()
+    app.button(key=f"stop-{run}-first").click().run()
+    assert "Stop the search for good?" in app.warning[0].value
+    app.button(key=f"stop-{run}-no").click().run()
     assert not app.warning
     assert asked == []
-    app.button(key=f"stop-{run}-random-first").click().run()
-    app.button(key=f"stop-{run}-random-second").click().run()
-    assert asked == [["stop", run, "--arm", "random"]]
-    assert "arm random is stopped" in words(app)
+    app.button(key=f"stop-{run}-first").click().run()
+    app.button(key=f"stop-{run}-second").click().run()
+    assert asked == [["stop", run]]
+    assert f"{run} is stopped" in words(app)
 
 
 def test_a_search_from_its_first_reports_to_its_end(

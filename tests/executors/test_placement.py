@@ -28,7 +28,7 @@ def test_a_bundle_names_what_ray_knows() -> None:
         (Resources(cpus=1, memory_gb=8), 2 + 2),
         (Resources(cpus=1, custom={"ssd": 0.5}), 2),
         (Resources(cpus=9), 0),
-        (Resources(cpus=1, gpus=2), 0),
+        (Resources(cpus=1, custom={"ssd": 2}), 0),
     ],
 )
 def test_slots(need: Resources, expected: int) -> None:
@@ -49,7 +49,7 @@ def test_slots_against_placing_one_after_the_other(quarters: int, cpus: int, gpu
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        (Resources(gpus=2), r"`a` needs GPU 2 and the cluster has GPU 1 on a node\."),
+        (Resources(custom={"ssd": 2}), r"`a` needs ssd 2 and the cluster has ssd 1 on a node\."),
         (Resources(cpus=9), r"needs CPU 9 and the cluster has CPU 8"),
         (Resources(memory_gb=65), r"needs memory 65 GB and the cluster has memory 64 GB"),
         (Resources(custom={"tpu": 1}), r"needs tpu 1 and the cluster has tpu 0"),

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from tuneparts.bench.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
@@ -26,8 +26,6 @@ class FaultyConfig(NullConfig):
     reports NaN; `context` breaks the process, as an error in CUDA does, for all trials in it."""
     fault_folder: str = ""
     """Where `exit`, `once` and `often` leave their marks, so that the next try goes well."""
-
-    most_gpus: ClassVar[float] = math.inf  # it uses none, so that logical ones can be reserved
 
     def build(self, context: Context) -> Learner:
         return FaultyLearner(self, context)

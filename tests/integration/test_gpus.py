@@ -1,8 +1,6 @@
 """Trials packed onto GPUs by fraction, with logical GPUs on a machine that has none."""
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -44,37 +42,3 @@ def test_a_worker_sees_the_device_that_it_was_given_and_no_other(local_ray) -> N
     assert ray.get([worker.__ray_call__.remote(seen) for worker in workers]) == ["", "0"]
     for worker in workers:
         ray.kill(worker)
-
-
-TWO = """
-import sys
-from pathlib import Path
-
-import ray
-
-ray.init(address="local", num_cpus=2, num_gpus=2, log_to_driver=False, include_dashboard=False)
-from tuneparts.executors import execute
-from tuneparts.search import load
-
-changes = ["none.resources.gpus=2", "none.passes=40", "none.interval=20"]
-search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0], changes=changes)
-execute(search, folder=Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(660)
-def test_a_trial_has_two_devices_to_itself(tmp_path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWO, str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        # Ray gives a node 30 s to start, which a busy machine takes longer for.
-        env={**os.environ, "RAY_raylet_start_wait_time_s": "300"},
-    )
-    assert done.returncode == 0, done.stderr
-    journal = (tmp_path / "run" / "journal.jsonl").read_text()
-    assert journal.count('"kind": "row"') == 2
-    assert '"finished"' in journal

@@ -84,9 +84,9 @@ def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, 
 
 def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file, tmp_path) -> None:
     search = resolved(null_file)
-    greedy = search.arms[0].replaced({"resources.gpus": 3, "resources.custom": {"tpu": 1}})
+    greedy = search.arms[0].replaced({"resources.cpus": 9, "resources.custom": {"tpu": 1}})
     with pytest.raises(
-        PlacementError, match=r"needs tpu 1, GPU 3 and the cluster has tpu 0, GPU 1"
+        PlacementError, match=r"needs CPU 9, tpu 1 and the cluster has CPU 2, tpu 0"
     ):
         execute(search.model_copy(update={"arms": (greedy,)}), folder=tmp_path / "run")
 

@@ -128,6 +128,33 @@ def test_what_cannot_be_fitted_is_refused():
             fit(_net(), images, labels, passes=wrong)
 
 
+@pytest.mark.parametrize("form", ["released", "joint", "published"])
+def test_few_examples_are_enough_by_default(form):
+    images, labels = _data()
+    found = fit(_net(), images[:30], labels[:30], form=form, passes=8, interval=4)
+    assert found.settings["batch_size"] == 30
+    assert found.history[-1]["cost/passes"] == 8
+
+
+def test_a_batch_that_is_larger_than_the_data_is_refused_before_training():
+    images, labels = _data()
+    net, seen = nn.Sequential(*_net(), nn.Dropout(0.1)), []
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ConfigError, match=r"`batch_size` = 61: .* 60 examples"):
+        fit(net, images, labels, passes=8, interval=4, batch_size=61, report=seen.append)
+    assert not seen
+    assert all(map(torch.equal, before, net.parameters()))
+    assert type(net[-1]) is nn.Dropout
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+def test_images_of_whole_numbers_are_refused_in_predictions_as_in_training(kind):
+    images, labels = _data()
+    found = fit(_net(), images, labels, hypers="noise", **SETTINGS)
+    with pytest.raises(ConfigError, match=f"{np.dtype(kind)}.*`images / 255`"):
+        found.predict((images * 255).astype(kind))
+
+
 def test_a_run_that_diverges_says_so():
     images, labels = _data()
     with pytest.raises(DivergedError, match="must stay finite"):
@@ -299,36 +326,43 @@ class _Tupled(nn.Linear):
         return super().forward(x), x
 
 
+class _Stopped(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
 IMAGES, LABELS = np.zeros((12, 1, 8, 8), np.float32), np.arange(12) % 10
 REFUSED = {
-    "bytes": ({"inputs": IMAGES.astype(np.uint8)}, r"`images / 255`"),
-    "no channels": (
-        {"inputs": IMAGES[:, 0], "hypers": "rotation"},
-        r"\(12, 8, 8\), which looks like .*`images\[:, None\]`",
-    ),
-    "channels last": ({"inputs": IMAGES.transpose(0, 2, 3, 1)}, r"`images.transpose\(0, 3, 1, 2\)"),
-    "from 1": ({"labels": LABELS + 1}, r"1 to 10 for a net with 10 outputs. Use `labels - 1`"),
-    "negative": ({"labels": LABELS - 1}, "count from 0, but got -1 to 8"),
-    "few logits": (
-        {"net": nn.Sequential(nn.Flatten(), nn.Linear(64, 3))},
-        "has 3 for 10 classes",
-    ),
-    "one logit": ({"net": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, "has 1 for 10 classes"),
+    "bytes": ({"inputs": IMAGES.astype(np.uint8)}, "`images / 255`"),
+    "no channels": ({"inputs": IMAGES[:, 0], "hypers": "rotation"}, r"images \(C, H, W\)"),
+    "from 1": ({"labels": LABELS + 1}, "has 10 for 11 classes .labels count from 0"),
+    "negative": ({"labels": LABELS - 1}, "from 0 on"),
+    "few logits": ({"net": nn.Sequential(nn.Flatten(), nn.Linear(64, 3))}, "has 3 for 10"),
     "tuple": ({"net": nn.Sequential(nn.Flatten(), _Tupled(64, 10))}, "gave tuple"),
-    "float64": ({"net": _net().double()}, r"`1.weight` is float64. Call `net.float\(\)`"),
-    "bfloat16": ({"net": _net().bfloat16()}, r"`1.weight` is bfloat16. Call `net.float\(\)`"),
+    "float64": ({"net": _net().double()}, "Float and Double"),
     "no parameters": ({"net": nn.Flatten()}, "must have weights to deal out"),
-    "lazy": ({"net": nn.Sequential(nn.Flatten(), nn.LazyLinear(10))}, "Run a batch"),
+    "lazy": ({"net": nn.Sequential(nn.Flatten(), nn.LazyLinear(10))}, "uninitialized"),
     "parallel": ({"net": nn.DataParallel(_net())}, "`net.module`"),
+    "no gradient": ({"net": nn.Sequential(nn.Flatten(), _Stopped(64, 10))}, "grad"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_meant_is_refused_with_the_cure(case):
+def test_what_cannot_be_trained_is_refused_before_anything_changes(case):
     fields, message = REFUSED[case]
     given = {"net": _net(), "inputs": IMAGES, "labels": LABELS, **SETTINGS, **fields}
+    net = given.pop("net").eval()
+    drawn = torch.get_rng_state()
     with pytest.raises(ConfigError, match=message):
-        fit(given.pop("net"), given.pop("inputs"), given.pop("labels"), **given)
+        fit(net, given.pop("inputs"), given.pop("labels"), **given)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert not any(layer.training for layer in net.modules())
+
+
+def test_maps_of_many_channels_are_no_images_with_channels_last():
+    net = nn.Sequential(nn.Conv2d(16, 4, 3), nn.Flatten(), nn.Linear(16, 10))
+    maps = np.random.default_rng(0).normal(size=(12, 16, 4, 4)).astype(np.float32)
+    assert fit(net, maps, LABELS, **SETTINGS).predict(maps).shape == (12, 10)
 
 
 class _Attends(nn.Module):

@@ -7,9 +7,10 @@ from torch.nn import functional as F
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
+from tuneparts.models.survey import is_known
 from tuneparts.partition import MixedBatch, Partitioned, fit
 from tuneparts.partition.forms import FORMS
-from tuneparts.partition.mixable import check_mixable, is_known
+from tuneparts.partition.isolation import check_mixable
 
 SETTINGS = {"passes": 4, "interval": 4, "batch_size": 8}
 

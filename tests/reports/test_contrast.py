@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.errors import DataMissingError
-from tuneparts.reports import evidence, variance
-from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.page import page
 from tuneparts.reports.run_data import RunData
 from tuneparts.search import load
@@ -86,10 +82,10 @@ def test_without_scores_of_both_arms_there_is_no_contrast(scored) -> None:
 
 def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
     data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
-    headings = [table.heading for table in evidence.build(data)]
+    headings = [table.heading for table in data.comparisons]
     assert headings == ["The comparison that answers the question", "All other arms beside random"]
     assert "The comparison that answers the question" in page(data, {})
-    bare = evidence.build(RunData(metadata, trials, steps))
+    bare = RunData(metadata, trials, steps).comparisons
     assert [table.heading for table in bare] == ["All arms beside random"]
 
 
@@ -103,40 +99,3 @@ def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
         type(search).model_validate({**search.model_dump(), "compare": ("partitioned", "gone")})
     with pytest.raises(ValidationError, match="set `compare`"):
         type(search).model_validate({**search.model_dump(), "compare": ()})
-
-
-def spread_data(scored) -> RunData:
-    scores = {
-        "a": {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.8},
-        "a_data": {0: 0.9, 1: 0.85, 2: 0.75, 3: 0.8},
-        "a_init": {0: 0.9, 1: 0.89, 2: 0.91, 3: 0.9},
-    }
-    data = scored(scores)
-    kinds = {"a": ("data", "init", "search"), "a_data": ("data",), "a_init": ("init",)}
-    arms = tuple(
-        ArmMetadata(name, "m", 1, (0, 1, 2, 3), varies=varies, likeness="x")
-        for name, varies in kinds.items()
-    )
-    return declared(data, arms=arms)
-
-
-def test_spread_by_source(scored) -> None:
-    data = spread_data(scored)
-    found = variance.spreads(data.selected, data.metadata, "test/accuracy")
-    own = pd.Series([0.9, 0.85, 0.75, 0.8]).std()
-    assert [one.varies for one in found] == [("data", "init", "search"), ("data",), ("init",)]
-    assert found[1].deviation == pytest.approx(own)
-    assert found[1].interval.low < own < found[1].interval.high
-    assert found[1].share == pytest.approx(own**2 / pd.Series([0.9, 0.8, 0.7, 0.8]).var())
-    shown = variance.table(found, data.metadata, "test/accuracy")
-    assert [cell.text for cell in shown.columns[1].cells] == [
-        "all together",
-        "data",
-        "initialisation",
-    ]
-
-
-def test_spread_that_cannot_be_split_is_refused(scored) -> None:
-    data = scored(THREE)
-    with pytest.raises(DataMissingError, match="by_source"):
-        variance.spreads(data.selected, data.metadata, "test/accuracy")

@@ -178,3 +178,9 @@ def test_sharing_shows_what_the_budget_left_of_what_was_asked_for(trials, metada
     assert shown["tau"].startswith("0.05")
     assert shown["clusters"].startswith("7")
     assert "which was lowered" in table.notes[1]
+
+
+def test_seconds_are_those_of_a_machine(trials, steps, metadata):
+    told = replace(metadata, environment={"machine": "a slow one"})
+    (scores, *_) = RunData(told, trials, steps).tables
+    assert any("Seconds are those of a slow one" in note for note in scores.notes)

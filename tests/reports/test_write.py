@@ -13,7 +13,6 @@ def test_writes_what_it_says(trials, steps, metadata, tmp_path):
     paths = write(RunData(metadata, trials, steps), tmp_path / "new" / "folder")
     figures = {f"figures/{name}.{kind}" for name in metadata.figures for kind in ("json", "csv")}
     files = {"report.html", "table.md", "table.csv", "table.tex", "trials.csv", "metadata.json"}
-    files |= {"checklist.md"}
     assert set(paths) == files | figures
     written = {path for path in (tmp_path / "new").rglob("*") if path.is_file()}
     assert written == set(paths.values())

@@ -122,3 +122,22 @@ def test_a_name_cannot_leave_its_folder(tmp_path, name: str) -> None:
     for use in (folder.child, folder.read, folder.delete, lambda n: folder.write(n, b"")):
         with pytest.raises(SecurityError, match="one plain name"):
             use(name)
+
+
+def test_only_what_the_store_wrote_is_deleted_and_no_link_is_followed(store, tmp_path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "chapter.txt").write_text("mine")
+    (precious / "r000-p000000001.pt").write_text("mine too")
+    (tmp_path / str(A)).parent.mkdir(parents=True)
+    (tmp_path / str(A)).symlink_to(precious)
+    for touch in (store.remove, store.last, store.forget_hangs):
+        with pytest.raises(SecurityError, match="is a link, and none is followed"):
+            touch(A)
+    store.put(segment(B), 2, {}, last=False)
+    (tmp_path / str(B) / "notes.txt").write_text("mine")
+    (tmp_path / str(B) / "r000-p000000001.pt").symlink_to(precious / "r000-p000000001.pt")
+    store.put(segment(B), 4, {}, last=True)
+    store.remove(B)
+    assert files(tmp_path, B) == ["notes.txt", "r000-p000000001.pt"]
+    assert sorted(path.name for path in precious.iterdir()) == ["chapter.txt", "r000-p000000001.pt"]

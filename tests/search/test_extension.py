@@ -11,7 +11,7 @@ from tuneparts import api, executors
 from tuneparts.api.extending import grow
 from tuneparts.bench.null import NullConfig
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.journal import Journal, Row, TrialId, records, stops
+from tuneparts.journal import Journal, TrialId, records
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (
     Algorithm,
@@ -27,11 +27,9 @@ from tuneparts.search.algorithms import (
 from tuneparts.search.algorithms.base import draw, whole_trial
 from tuneparts.search.extension import extended, refuse_changed_trials
 from tuneparts.search.plan import Plan
-from tuneparts.search.requests import StopRequest, ask
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Search
-from tuneparts.search.stopping import Stop
 
 CONFIG = NullConfig(passes=4, interval=2)
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
@@ -128,72 +126,6 @@ def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path,
     assert {t: (list(r.rows), r.end.outcome) for t, r in later.items()} == {
         t: (list(r.rows), r.end.outcome) for t, r in other.items()
     }
-
-
-def ends(made: runs.Run) -> dict[str, Any]:
-    """How each trial ended, with all that it reported but seconds."""
-    return {
-        str(trial): (
-            record.end and record.end.outcome,
-            {s: row.metrics["val/accuracy"] for s, row in record.rows.items()},
-        )
-        for trial, record in sorted(records(made.folder / "journal.jsonl").items())
-    }
-
-
-def stopped_in_the_middle(root: Path, search: Search) -> runs.Run:
-    """A run that somebody stops when it has a few rows."""
-    made = begin(root, search)
-    rows = 0
-
-    class Hand:
-        def on_event(self, event: Any) -> None:
-            nonlocal rows
-            rows += isinstance(event, Row)
-            if rows == 5:
-                rows += 1
-                ask(made.folder, StopRequest("asked for by me"))
-
-    done = executors.execute(
-        made.search, folder=made.folder, executor="local", workers=1, observers=[Hand()]
-    )
-    assert done.status == "done"
-    return made
-
-
-def test_a_stop_can_be_lifted_and_what_was_stopped_goes_on(search, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tuneparts.search.requests._SECONDS_BETWEEN_LOOKS", 0.0)
-    asked = search(RANDOM, *[arm(name, algorithm=own) for name, own in JUDGED.items()], FOLLOWER)
-    whole = run(begin(tmp_path / "whole", asked))
-    made = stopped_in_the_middle(tmp_path / "stopped", asked)
-    assert "stopped" in {outcome for outcome, _ in ends(made).values()}
-    before, (kept, extension) = ends(made), grow(made, trials=None, seeds=[], arms=[], search=None)
-    assert extension.news == ()
-    assert (
-        "random stays stopped under seed 0 (asked for by me); `--lift-stop`" in extension.notes[0]
-    )
-    assert ends(run(kept)) == before
-    made, extension = grow(made, trials=None, seeds=[], arms=[], search=None, lift_stop=True)
-    assert "random goes on under seed 0, where it was stopped: asked for by me" in extension.news
-    assert ends(run(made)) == ends(whole)
-    assert stops(made.folder / "journal.jsonl") == {}
-    assert made.card["history"][0]["news"] == list(extension.news)
-
-
-def test_limits_go_with_the_stops_that_they_made(search, tmp_path) -> None:
-    limited = search(arm("random", algorithm=RandomSearch(num_trials=6), stop=Stop(passes=8)))
-    made = run(begin(tmp_path / "a", limited))
-    assert [one[0] for one in ends(made).values()].count("finished") == 2
-    made, extension = grow(made, trials=8, seeds=[], arms=[], search=None, lift_stop=True)
-    assert extension.news[:2] == (
-        "random has 8 trials a seed instead of 6",
-        "random has no limits any more",
-    )
-    assert "its trials have taken 8 passes" in extension.news[2]
-    whole = search(arm("random", algorithm=RandomSearch(num_trials=8)))
-    assert made.search == whole
-    assert ends(run(made)) == ends(run(begin(tmp_path / "b", whole)))
-    assert grow(made, trials=None, seeds=[], arms=[], search=None, lift_stop=True)[1].news == ()
 
 
 def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:

@@ -194,11 +194,10 @@ def test_a_search_file_may_refuse_a_change():
 
 
 def test_limits_are_set_as_all_else_is() -> None:
-    changes = ["random.stop.patience=8", "random.at_once=2", "stop.hours=1.5", "stop.passes=90"]
+    changes = ["random.at_once=2", "stop.hours=1.5", "stop.target=0.9"]
     search = load.load("rotated_digits", scale="smoke", changes=changes)
-    assert search.arm("random").stop.patience == 8
     assert search.arm("random").at_once == 2
-    assert (search.stop.hours, search.stop.passes) == (1.5, 90)
+    assert (search.stop.hours, search.stop.target) == (1.5, 0.9)
     with pytest.raises(ConfigError, match=r"`hour` is not a field of Stop. Did you mean `hours"):
         load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
     with pytest.raises(ConfigError, match=r"reads `ARM.FIELD=VALUE`, .* but got `hours=2`"):

@@ -11,11 +11,10 @@ from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.errors import ConfigError
-from tuneparts.journal import Journal, TrialId
+from tuneparts.journal import Journal
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.search.check import check
 from tuneparts.search.plan import Plan
-from tuneparts.search.requests import StopRequest
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Search
@@ -124,18 +123,6 @@ def test_a_lost_pack_is_run_again_and_opened_when_that_does_not_help(planned: An
     assert plan.lost(singles[0])
     assert plan.lost(taken(plan)[0]) is False  # now it is to blame itself
     end(plan, singles[1])
-    assert plan.done
-
-
-def test_a_stopped_trial_leaves_its_pack(planned: Any) -> None:
-    plan = planned(arm(4, 2))
-    plan.stop(StopRequest(trial=str(TrialId("random", 0, 0)), arm=None, message="enough"))
-    packs = taken(plan)
-    assert [indices(one) for one in packs] == [[1], [2, 3]]
-    for index in (2, 3):
-        plan.stop(StopRequest(trial=str(TrialId("random", 0, index)), arm=None, message="enough"))
-    assert [plan.is_over(one) for one in packs] == [False, True]
-    end(plan, packs[0].live()[0])
     assert plan.done
 
 

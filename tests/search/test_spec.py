@@ -6,12 +6,10 @@ from pydantic import ValidationError
 from tuneparts.config import parse
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import (
-    Arm,
     Asha,
     GridSearch,
     Pbt,
     RandomSearch,
-    Resources,
     Scale,
     Search,
 )
@@ -96,19 +94,12 @@ def test_scales_pick(null_search) -> None:
     assert Scale("cpu").pick(smoke=1, cpu=2, paper=3) == 2
 
 
-def test_more_gpus_than_a_method_can_use_are_refused_by_name() -> None:
-    from tuneparts.baselines.augerino import AugerinoConfig
-    from tuneparts.baselines.standard import StandardConfig
-    from tuneparts.objective import ObjectiveConfig
-
-    with pytest.raises(
-        ValidationError, match=r"`augerino` uses at most 1 GPU, but `wide` reserves 2"
-    ):
-        Arm(name="wide", config=AugerinoConfig(), resources=Resources(gpus=2))
-    Arm(name="two", config=StandardConfig(), resources=Resources(gpus=2))
-    Arm(name="one", config=StandardConfig(), resources=Resources(gpus=1))
-    own = ObjectiveConfig(function="math:fsum", reports={"val/loss": "min"})
-    Arm(name="own", config=own, resources=Resources(gpus=2))
+@pytest.mark.parametrize("gpus", [1.5, 2])
+def test_a_trial_runs_on_one_gpu_or_a_share_of_one(null_arm, gpus: float) -> None:
+    for fits in (0, 0.25, 1):
+        null_arm("a", resources={"gpus": fits})
+    with pytest.raises(ValidationError, match=f"gpus = {gpus:g}: a trial runs on one GPU or a"):
+        null_arm("a", resources={"gpus": gpus})
 
 
 def test_a_question_gives_the_terminal_no_orders(null_search, null_arm) -> None:

@@ -15,7 +15,7 @@ from tuneparts.search.declared import declared_metrics
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.data.config import DataConfig
-    from tuneparts.search.spec import Arm, Search
+    from tuneparts.search.spec import Search
     from tuneparts.tracking.card import DataFacts, SearchCard
 
 FEWEST_TRIALS = 4
@@ -24,8 +24,6 @@ FEWEST_TRIALS = 4
 
 def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
     """What a report says of a run besides its numbers."""
-    from tuneparts.reports import checklist
-
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -38,7 +36,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         quantity="accuracy" if search.data is None else search.data.target.metrics[0].name,
         data_draws=_data_draws(search, run.folder),
         environment={
-            name: redactor.text(text) for name, text in checklist.environment(facts).items()
+            name: redactor.text(str(facts[name])) for name in ("machine",) if facts.get(name)
         },
         compare=search.compare,
         references=search.references,
@@ -75,8 +73,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
                 passes=arm.config.passes,
                 budget_note=redactor.text(arm.bill_note),
                 judged_on=redactor.text(arm.judged_on),
-                varies=arm.varies,
-                likeness=_likeness(arm),
                 is_tuning=any(
                     other.follows == arm.name and other.adopts == "config" for other in search.arms
                 ),
@@ -86,13 +82,6 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
             for arm in search.arms
         ),
     )
-
-
-def _likeness(arm: "Arm") -> str:
-    """Twelve digits of all of an arm that makes its scores, but what its replicates vary."""
-    tree = arm.model_dump(mode="json")
-    facts = {name: value for name, value in tree.items() if name not in ("name", "seeds", "varies")}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _data_draws(search: "Search", folder: Path) -> Literal["", "fixed", "drawn"]:
@@ -125,7 +114,7 @@ def _figures(search: "Search") -> tuple[str, ...]:
     if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
         found += ["parallel", "importance", "slices"]
     if search.objectives:
-        found += ["pareto", "hypervolume"]
+        found.append("pareto")
     return tuple(dict.fromkeys(found))
 
 

@@ -28,7 +28,6 @@ def extend(
     seeds: Sequence[int] = (),
     arms: "Sequence[str | Arm]" = (),
     search: str | Path | None = None,
-    lift_stop: bool = False,
     executor: Executor = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -44,7 +43,6 @@ def extend(
         arms: New ones: objects, or names in the search file, with the arms that they follow. They
             learn from the run's data, and are selected by its metric.
         search: The search file of the new arms, a name or a path; that of the run when None.
-        lift_stop: Let go on what a limit or `tuneparts stop` has stopped, and drop all limits.
         executor: As of `run`.
         address: As of `run`.
         workers: As of `run`.
@@ -57,17 +55,7 @@ def extend(
     """
     run = runs.named(settings.current().results_dir, name)
     place = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
-    made, extension = grow(
-        run,
-        trials=trials,
-        seeds=seeds,
-        arms=arms,
-        search=search,
-        lift_stop=lift_stop,
-        place=place,
-    )
-    for note in extension.notes:
-        (console or Console()).print(note, highlight=False, soft_wrap=True)
+    made, _ = grow(run, trials=trials, seeds=seeds, arms=arms, search=search, place=place)
     return execute(
         made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
     )
@@ -80,7 +68,6 @@ def grow(
     seeds: Sequence[int],
     arms: "Sequence[str | Arm]",
     search: str | Path | None,
-    lift_stop: bool = False,
     only: Sequence[str] = (),
     why: str = "",
     place: Mapping[str, Any] | None = None,
@@ -94,7 +81,6 @@ def grow(
         seeds: As of `extend`.
         arms: As of `extend`.
         search: As of `extend`.
-        lift_stop: As of `extend`.
         only: Arms that get the seeds; all when empty.
         why: What is written down beside what is new.
         place: Where new arms will run: arguments of `running.fitted`.
@@ -103,44 +89,26 @@ def grow(
     Returns:
         The run as it is then, and what is new in it.
     """
-    from tuneparts.search.extension import (
-        extended,
-        lift_stops,
-        refuse_changed_trials,
-        stopped_notes,
-    )
+    from tuneparts.search.extension import extended, refuse_changed_trials, refuse_stopped
 
     with executors.lock(run.folder):
         run = runs.Run(run.root, run.name)  # as it is now that nobody else can change it
+        refuse_stopped(run.name, run.folder / "journal.jsonl")
         old = run.search
         fresh = _arms(old, arms, search)
         kept, journal = run.folder / "code", run.folder / "journal.jsonl"
         if not dry_run:
             code.add(fresh, kept)
         with code.Code.of(kept).importable():
-            extension = extended(
-                old,
-                trials=trials,
-                seeds=seeds,
-                arms=fresh,
-                has_limits=not lift_stop,
-                only=only,
-            )
+            extension = extended(old, trials=trials, seeds=seeds, arms=fresh, only=only)
             # What old arms propose depends on the width that the run began with.
             wide = fitted(extension.search, **(place or {"executor": "local"}))
             extension = dataclasses.replace(extension, search=wide)
             check(extension.search)
             refuse_changed_trials(extension.search, journal)
-        if lift_stop:  # said first and done last: whoever is interrupted here can ask again
-            lifted = lift_stops(journal, dry_run=True)
-            extension = dataclasses.replace(extension, news=(*extension.news, *lifted))
-        else:
-            extension = dataclasses.replace(extension, notes=stopped_notes(journal))
         if extension.news and not dry_run:
             news = [*extension.news, *([why] if why else [])]
             run = runs.extend(run, extension.search, news, **origin())
-            if lift_stop:
-                lift_stops(journal)
     return run, extension
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.reports.always_valid import Decision
     from tuneparts.reports.compare import Comparison
     from tuneparts.reports.run_data import RunData
-    from tuneparts.reports.variance import Spread
     from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner
 
@@ -222,17 +221,6 @@ class Results:
 
         differences, is_up = paired_scores(self.data.selected, self.data.metadata, pair, metric)
         return decide(differences, within=within, is_up=is_up)
-
-    def variance(self, metric: str | None = None) -> "list[Spread]":
-        """How much of each arm's spread comes from data, initialisation and search.
-
-        Raises:
-            DataMissingError: The search has no arms that tell them apart.
-        """
-        from tuneparts.reports import variance
-
-        data = self.data
-        return variance.spreads(data.selected, data.metadata, metric or data.answer_metric)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.

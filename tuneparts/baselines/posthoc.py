@@ -42,7 +42,6 @@ class PosthocConfig(StandardConfig):
     """Refuse to start if the Jacobians of one batch need more."""
     classes_only = "its evidence is that of a softmax"
     later_fields = ("select_by_lml",)
-    most_gpus = 1.0  # the library looks at all data in one process
 
     @model_validator(mode="after")
     def _check_has_prior(self) -> Self:

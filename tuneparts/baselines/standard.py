@@ -1,6 +1,5 @@
 """Standard training at given hypers; under a search algorithm it is random search."""
 
-import math
 from typing import Literal
 
 from tuneparts.augment.fixed import FixedConfig
@@ -16,7 +15,6 @@ class StandardConfig(SupervisedConfig):
     """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
-    most_gpus = math.inf
     compiles = True
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""

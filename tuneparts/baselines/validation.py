@@ -212,7 +212,7 @@ class ValidationLearner(
             name: weight.detach().clone().requires_grad_()
             for name, weight in self._weights().items()
         }
-        with passes.undivided():
+        with passes.as_outside():
             loss = loss_on(
                 batch,
                 net=lambda x: functional_call(self.net, weights, (x,)),

@@ -160,6 +160,6 @@ def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
         f"Passes of all trials, as expected and at most where trials are stopped early; "
         f"{PASS_IN_SHORT}."
     ]
-    if search.stop is not None or any(arm.stop for arm in search.arms):
+    if search.stop is not None:
         notes.append("Rules of `stop` may end it before.")
     return Table.of_rows(headers, rows, numbers=[*counts, *hours], notes=notes)

@@ -17,7 +17,6 @@ def extend(
     seeds: str | None,
     arms: str | None,
     search: str | None,
-    lift_stop: bool,
     place: searching.Place,
     dry_run: bool,
 ) -> None:
@@ -29,7 +28,6 @@ def extend(
         seeds: `5,6,7`.
         arms: `gp,tpe`.
         search: the file of the new arms.
-        lift_stop: let go on what was stopped, and drop all limits.
         place: where trials run.
         dry_run: run and write nothing.
     """
@@ -45,12 +43,11 @@ def extend(
         seeds=replicates,
         arms=[] if arms is None else arms.split(","),
         search=search,
-        lift_stop=lift_stop,
         place={"executor": executor, "address": place.address, "cpus": place.cpus},
         dry_run=dry_run,
     )
     console = terminal()
-    for line in [*(extension.news or ["nothing is new"]), *extension.notes]:
+    for line in extension.news or ["nothing is new"]:
         console.print(line, highlight=False, soft_wrap=True)
     if not dry_run:
         searching.execute(run, place, console=console)

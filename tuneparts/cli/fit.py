@@ -33,13 +33,15 @@ def fit(
     task = data_config.replaced(of_data).load()
     keep_freed_memory()
     context = Context(task=task, seed=seed, device=available_device())
-    learner = config.build(context)
+    with context.seeded_globals():
+        learner = config.build(context)
     console = terminal(form)
     rows = []
     with _threads(learner, config, context), Progress(console=console, transient=True) as progress:
         bar = progress.add_task(f"{method} on {data}", total=config.passes)
         while not learner.finished:
-            rows.append(dict(learner.advance()))
+            with context.seeded_globals(learner.passes):
+                rows.append(dict(learner.advance()))
             progress.update(bar, completed=learner.passes)
     if form is Form.TABLE:
         show(console, _table(rows))

@@ -80,7 +80,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         help="Change a field, as in tpe.algorithm.sampler=gp, asha.resources.gpus=0.5, "
-        "random.stop.patience=8, none.optimiser.lr=0.1, data.num_train=500 or stop.hours=2; may be "
+        "none.optimiser.lr=0.1, data.num_train=500 or stop.hours=2; may be "
         "repeated. `tuneparts methods NAME` lists the fields.",
         metavar="ARM.FIELD=VALUE",
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuneparts import atomic, settings
-from tuneparts.cli.output import Form, records, terminal
+from tuneparts.cli.output import Form, terminal
 from tuneparts.cli.output import write as write_rows
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs
@@ -34,28 +34,15 @@ def load(name: str | None) -> "Results":
     return api.Results(run)
 
 
-def report(
-    name: str | None, *, open_page: bool, by_source: bool = False, form: Form = Form.TABLE
-) -> None:
+def report(name: str | None, *, open_page: bool, form: Form = Form.TABLE) -> None:
     """Print a run's answer and table, and write its files; for a program, the table alone.
 
     Args:
         name: the run, or a folder of published results; None for the newest run.
         open_page: in a browser.
-        by_source: the spread of arms by its source instead.
         form: for a person or a program.
     """
     console = terminal(form)
-    if by_source:
-        from tuneparts.reports import rendering, variance
-
-        data = (results := load(name)).data
-        table = variance.table(results.variance(), data.metadata, data.answer_metric)
-        if form is Form.TABLE:
-            rendering.show(console, table)
-        else:
-            write_rows(form, "spread", records(table), run=results.name)
-        return
     with console.status("reading the run"):
         results = load(name)
     if form is not Form.TABLE:
@@ -195,7 +182,7 @@ def ranks(
     console = terminal(form)
     with console.status("reading the runs"):
         read = [one.data for one in found]
-    setting, values = difference({name: facts["data"] for name, facts in searches.items()})
+    setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), read, strict=True))
     together = benchmark.collect(named, metric, against=against)

@@ -20,18 +20,7 @@ def given_inputs(values: Arrays) -> npt.NDArray[Any]:
 
 
 def given_examples(inputs: Arrays, labels: Arrays, target: Target | None = None) -> Examples:
-    """Inputs (N, ...) with their labels; refuses what cannot be learnt from.
-
-    Args:
-        inputs: scaled as the net wants them.
-        labels: as the target wants them.
-        target: classes if None.
-
-    Example:
-        >>> import torch
-        >>> len(given_examples(torch.zeros(3, 2), torch.tensor([0, 1, 0])))
-        3
-    """
+    """Inputs (N, ...), scaled as the net wants them, with labels of a target; classes if None."""
     x, y = given_inputs(inputs), plain(labels)
     if not y.ndim or len(x) != len(y) or not len(x):
         raise ConfigError(
@@ -47,17 +36,17 @@ def given_task(
     """A task of examples that are scaled as the net wants them, without test data."""
     target = target or Classes()
     nothing = train.subset(np.arange(0))
-    parts = [train] if val is None else [train, val]
-    if val is not None and val.inputs.shape[1:] != train.inputs.shape[1:]:
+    val = nothing if val is None else val
+    if val.inputs.shape[1:] != train.inputs.shape[1:]:
         raise ConfigError(
             "validation inputs must have the shape of training inputs, but got "
             f"{val.inputs.shape[1:]} and {train.inputs.shape[1:]}."
         )
-    num_outputs = max(target.count_outputs(part.labels) for part in parts)
+    num_outputs = max(target.count_outputs(part.labels) for part in (train, val) if len(part))
     return Task(
         name="given",
         train=train,
-        val=nothing if val is None else val,
+        val=val,
         test=nothing,
         num_classes=num_outputs if isinstance(target, Classes) else 0,
         mean=(0.0,),

@@ -149,7 +149,7 @@ class HneLearner(MembersLearner):
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Compute the terms of the loss, weighted: of each member, then of each small ensemble."""
         alpha = self.config.alpha
-        logits_MBK = run(self.model, x, dim=1)
+        logits_MBK = run(self.model, x)
         by_labels = [self.training_loss(logits_BK, y_B) for logits_BK in logits_MBK]
         taught_BK = logits_MBK.mean(dim=0).detach().softmax(dim=1)
         by_teacher = [

@@ -75,7 +75,6 @@ def execute(
     from tuneparts.search.cleaner import Cleaner
     from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
-    from tuneparts.search.requests import Inbox
     from tuneparts.search.runs import default_storage
 
     if executor == "local" and address is not None:
@@ -95,7 +94,7 @@ def execute(
         journal = Journal(folder / "journal.jsonl")
         try:
             forget = cleaner.forget if cleaner else None
-            plan = Plan(search, journal, observers, forget=forget, inbox=Inbox(folder))
+            plan = Plan(search, journal, observers, forget=forget, folder=folder)
             if watch is not None:
                 watch(plan.at_work)
             if not plan.done:

@@ -17,7 +17,7 @@ def num_trials(search: "Search") -> int:
 def suited(search: "Search") -> Literal["local", "ray"]:
     """Choose the local executor for small searches, and Ray for large ones.
 
-    Ray is also taken for what only Ray has: several GPUs, resources with names of a cluster's own,
+    Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
     and learners that run parts of their work in tasks beside them.
 
     Example:

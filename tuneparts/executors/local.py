@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
@@ -121,19 +121,19 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
 def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -> Iterator[Report]:
     groups.started(group)
-    with closing(GroupExecution(group, setting, **_share(plan, group))) as execution:
-        while True:
-            try:
-                reports = execution.step()
-            except StorageError as error:
-                if groups.lost(group, "the storage failed", f": {error}"):
-                    time.sleep(_PAUSE)
-                return
-            groups.deliver(group, reports)
-            yield from reports
-            plan.look()
-            if all(report.done for report in reports) or groups.is_over(group):
-                return
+    execution = GroupExecution(group, setting, **_share(plan, group))
+    while True:
+        try:
+            reports = execution.step()
+        except StorageError as error:
+            if groups.lost(group, "the storage failed", f": {error}"):
+                time.sleep(_PAUSE)
+            return
+        groups.deliver(group, reports)
+        yield from reports
+        plan.look()
+        if all(report.done for report in reports) or groups.is_over(group):
+            return
 
 
 def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:

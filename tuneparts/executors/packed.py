@@ -185,11 +185,6 @@ class GroupExecution:
             self._reports |= dict.fromkeys(live, whole)
         return list(self._reports.values())
 
-    def close(self) -> None:
-        """End the processes that share the batches of a trial, if there are any."""
-        for one in self._each.values():
-            one.close()
-
     def _advance(self, live: Mapping[int, SegmentExecution]) -> dict[int, DivergedError]:
         """Train, and keep what came of it; returns the slots that diverged."""
         waiting = {slot: self._learners[slot] for slot, one in live.items() if not one.is_over}

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from tuneparts.errors import (
     TunepartsError,
 )
 from tuneparts.executors.logs import TrialLog
-from tuneparts.executors.ranked import RankedLearner
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.journal import TrialId
@@ -68,6 +68,8 @@ class TrialSetting:
     """Task and variants of each draw of the data, where replicates have data of their own."""
     seeds: Mapping[str, ArmSeeds] = field(default_factory=dict)
     """Arm -> which seed each source of randomness has."""
+    search: str = ""
+    """Name of the search."""
 
     def task_of(self, trial: TrialId, config: Mapping[str, Any]) -> Task:
         """The data that a trial of this config learns from."""
@@ -117,6 +119,7 @@ class TrialSetting:
             variants=variants,
             draws=drawn,
             seeds={arm.name: search.arm_seeds(arm) for arm in search.arms},
+            search=search.name,
         )
 
 
@@ -179,7 +182,6 @@ class SegmentExecution:
         # Made by the first step, so that what they raise becomes a report.
         self._log: TrialLog | None = None
         self._learner: Learner | None = None
-        self._ranked: RankedLearner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
         """All rows of the trial, also of earlier rounds."""
@@ -197,12 +199,10 @@ class SegmentExecution:
             with self.log.listen(), self._setting.code.importable():
                 learner = self._learner or self.build()
                 if not self.is_over:
-                    self._advance(learner)
+                    with self._context.seeded_globals(learner.passes):
+                        self._advance(learner)
             self.log.keep()
-            if self.is_over:
-                self.close()
         except Exception as error:
-            self.close()
             return self.failed(error)
         return self.reported()
 
@@ -260,25 +260,21 @@ class SegmentExecution:
         self._learner = learner
         return learner
 
-    def fresh(self) -> Learner:
-        """Build the learner at its start; in several processes where the trial has several GPUs."""
-        context = Context(
-            task=self._setting.task_of(self._segment.trial, self._segment.config),
-            seed=self._setting.learner_seed(self._segment.trial),
+    @cached_property
+    def _context(self) -> Context:
+        trial = self._segment.trial
+        return Context(
+            task=self._setting.task_of(trial, self._segment.config),
+            seed=self._setting.learner_seed(trial),
             device=available_device(self._gpus),
             score_test_always=self._setting.score_test_always,
             tasks=self._tasks,
+            stream=stream_of(self._setting.search, trial),
         )
-        if self._gpus <= 1 or not method_config(self._segment.config).takes_runtime:
-            return build_learner(self._segment.config, context)
-        self._ranked = RankedLearner(
-            self._segment.config,
-            context,
-            size=int(self._gpus),
-            code=self._setting.code,
-            threads=self._threads,
-        )
-        return self._ranked
+
+    def fresh(self) -> Learner:
+        """Build the learner at its start."""
+        return build_learner(self._segment.config, self._context)
 
     def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
         """What this trial has reported so far; a donor's state holds the rows of the donor."""
@@ -344,12 +340,6 @@ class SegmentExecution:
         is_reached = self._learner.passes >= self._segment.until
         return self._learner.finished or is_reached or self._is_behind
 
-    def close(self) -> None:
-        """End the processes that share the trial's batches, if there are any."""
-        if self._ranked is not None:
-            self._ranked.close()
-            self._ranked = None
-
     def _log_traceback(self, error: Exception) -> None:
         if self._log is not None:
             with suppress(OSError):  # the storage may be what failed
@@ -362,7 +352,14 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
 
     What the config says of the data is in the context already.
     """
-    return method_config(config).build(context)
+    made = method_config(config)  # its import may draw, but only the first in a process
+    with context.seeded_globals():
+        return made.build(context)
+
+
+def stream_of(search: str, trial: TrialId) -> tuple[str | int, ...]:
+    """What names the random streams of a trial of a search among those of its seed."""
+    return search, trial.arm, trial.index
 
 
 def restore_learner(
@@ -382,7 +379,8 @@ def restore_learner(
         )
     task = trial_data(search, trial, config)
     seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
-    context = Context(task=task, seed=seed, device=torch.device("cpu"))
+    stream = stream_of(search.name, trial)
+    context = Context(task=task, seed=seed, device=torch.device("cpu"), stream=stream)
     learner = build_learner(config, context)
     learner.load_state_dict(state["learner"])
     return learner

@@ -16,7 +16,6 @@ from tuneparts.journal.events import (
     ResultTold,
     RoundFailed,
     Row,
-    StopLifted,
     Stops,
     TrialEnded,
     TrialEvent,
@@ -31,7 +30,6 @@ from tuneparts.journal.file import (
     Journal,
     read,
     records,
-    records_and_stops,
     stops,
 )
 from tuneparts.journal.lines import VERSION, decode, encode, header
@@ -47,7 +45,6 @@ __all__ = [
     "ResultTold",
     "RoundFailed",
     "Row",
-    "StopLifted",
     "Stops",
     "TrialEnded",
     "TrialEvent",
@@ -62,7 +59,6 @@ __all__ = [
     "header",
     "read",
     "records",
-    "records_and_stops",
     "stops",
     "tell",
 ]

@@ -118,7 +118,7 @@ class TrialVoided:
 
 @dataclass(frozen=True)
 class ReplicateStopped:
-    """A replicate runs nothing more, by a rule of the search or because somebody asked for it."""
+    """A replicate runs nothing more, by a limit of the search or on request."""
 
     trial: TrialId
     """Of its trials this one and all later ones do not count; perhaps none was that far."""
@@ -126,15 +126,6 @@ class ReplicateStopped:
     message: str
     is_all: bool = False
     """Whether the whole search was stopped, and with it the replicates that had not begun."""
-
-
-@dataclass(frozen=True)
-class StopLifted:
-    """A replicate that was stopped may go on: its stop no longer counts."""
-
-    trial: TrialId
-    """Any of the replicate."""
-    time: float
 
 
 TrialEvent: TypeAlias = (
@@ -147,7 +138,7 @@ TrialEvent: TypeAlias = (
     | ResultTold
     | TrialVoided
 )
-Event: TypeAlias = TrialEvent | ReplicateStopped | StopLifted
+Event: TypeAlias = TrialEvent | ReplicateStopped
 Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
 """Arm and seed of a replicate -> how it was stopped."""
 

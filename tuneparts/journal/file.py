@@ -181,16 +181,10 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial, for readers; the file is left as it is."""
-    return records_and_stops(path)[0]
-
-
-def records_and_stops(path: Path) -> tuple[dict[TrialId, TrialRecord], Stops]:
-    """As `records`, and how replicates were stopped."""
     found: dict[TrialId, TrialRecord] = {}
-    stops: Stops = {}
     for event in read(path):
-        take(event, found, stops)
-    return found, stops
+        take(event, found, {})
+    return found
 
 
 def stops(path: Path) -> Stops:
@@ -199,6 +193,6 @@ def stops(path: Path) -> Stops:
     if path.exists():
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                if line.startswith(('{"kind": "stop"', '{"kind": "lift"')) and line.endswith("\n"):
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
                     take(decode(line), {}, found)
     return found

@@ -12,7 +12,6 @@ from tuneparts.journal.events import (
     ResultTold,
     RoundFailed,
     Row,
-    StopLifted,
     TrialEnded,
     TrialId,
     TrialRetried,
@@ -25,7 +24,7 @@ VERSION = 4
 """Of the format that is written. 2: a start says at which passes, and whose state it copies; the
 moment when a worker takes a trial up is an event. 3: so is the moment when an algorithm hears a
 result, where the order of arrival could matter; trials that no longer count, and replicates that
-were stopped. 4: stops that were lifted."""
+were stopped. 4: the same events."""
 _KINDS: dict[str, type[Any]] = {
     "start": TrialStarted,
     "run": TrialRunning,
@@ -35,7 +34,6 @@ _KINDS: dict[str, type[Any]] = {
     "retry": TrialRetried,
     "void": TrialVoided,
     "stop": ReplicateStopped,
-    "lift": StopLifted,
     "told": ResultTold,
 }
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}

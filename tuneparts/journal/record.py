@@ -11,7 +11,6 @@ from tuneparts.journal.events import (
     ResultTold,
     RoundFailed,
     Row,
-    StopLifted,
     Stops,
     TrialEnded,
     TrialEvent,
@@ -78,7 +77,7 @@ class TrialRecord:
             return event.passes in self.told
         outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
-            return outcome not in ("failed", "stopped")
+            return outcome != "failed"
         return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
 
     def _add_start(self, event: TrialStarted) -> bool:
@@ -133,6 +132,4 @@ def take(event: Event, trials: dict[TrialId, TrialRecord], stops: Stops) -> bool
     replicate = event.trial.arm, event.trial.seed
     if isinstance(event, ReplicateStopped):
         return stops.setdefault(replicate, event) is event
-    if isinstance(event, StopLifted):
-        return stops.pop(replicate, None) is not None
     return trials.setdefault(event.trial, TrialRecord()).add(event)

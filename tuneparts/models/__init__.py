@@ -24,7 +24,7 @@ from tuneparts.models.mlp import Mlp
 from tuneparts.models.mnist_cnn import MnistCnn
 from tuneparts.models.mobilenet_v2 import MobileNetV2
 from tuneparts.models.net import NetConfig
-from tuneparts.models.own import Own, check_own_nets, own_nets
+from tuneparts.models.own import Own, check_own_nets, nets_in, own_nets
 from tuneparts.models.resnet9 import ResNet9
 from tuneparts.models.resnet18 import ResNet18
 from tuneparts.models.resnet50_gn import ResNet50Gn
@@ -46,6 +46,7 @@ __all__ = [
     "ResNet50Gn",
     "WideResNet",
     "check_own_nets",
+    "nets_in",
     "own_nets",
 ]
 

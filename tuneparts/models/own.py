@@ -81,35 +81,46 @@ def check_own_nets(
     Raises:
         ConfigError: A builder fails, or its net does not fit the data.
     """
+    x = torch.zeros(2, *in_shape, dtype=torch.int64 if is_whole else torch.float32)
     for net in own_nets(config):
         try:
-            with seeding.isolated(0, "check a net"):
-                dtype = torch.int64 if is_whole else torch.float32
-                probe = torch.zeros(2, *in_shape, dtype=dtype)
-                _check_outputs(net.build(in_shape, num_classes), net.name, probe, num_classes)
+            with seeding.isolated(0, "check a net"), torch.no_grad():
+                logits = net.build(in_shape, num_classes).eval()(x)
         except ConfigError:
             raise
         except Exception as error:
             raise ConfigError(
-                f"the builder of a net takes inputs of shape {in_shape} and {num_classes} classes, "
-                f"but `{net.name}` with {net.arguments} raised {type(error).__name__}: {error}"
+                f"`{net.name}` with {net.arguments} on two inputs of shape {in_shape} and "
+                f"{num_classes} classes raised {type(error).__name__}: {error}"
             ) from error
+        found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        if found != (2, num_classes):
+            raise ConfigError(
+                f"a net maps inputs (B, *in_shape) to logits (B, num_classes), here "
+                f"{(2, num_classes)} for two inputs of shape {in_shape}, but `{net.name}` gave "
+                f"{found}. End it with a layer of `num_classes` outputs."
+            )
+
+
+def nets_in(value: Any) -> list[NetConfig]:
+    """All nets in a config, however deep inside."""
+    if isinstance(value, NetConfig):
+        return [value]
+    if isinstance(value, BaseModel):
+        value = [getattr(value, field) for field in type(value).model_fields]
+    if isinstance(value, list | tuple):
+        return [net for item in value for net in nets_in(item)]
+    return []
 
 
 def own_nets(value: Any) -> list[Own]:
-    """All nets of one's own in a config, however deep inside.
+    """Like `nets_in`, but nets of one's own only.
 
     Example:
         >>> [net.name for net in own_nets([Own(nn.Linear), 3])]
         ['torch.nn.modules.linear:Linear']
     """
-    if isinstance(value, Own):
-        return [value]
-    if isinstance(value, BaseModel):
-        value = [getattr(value, field) for field in type(value).model_fields]
-    if isinstance(value, list | tuple):
-        return [net for item in value for net in own_nets(item)]
-    return []
+    return [net for net in nets_in(value) if isinstance(net, Own)]
 
 
 def _builder(path: str) -> Callable[..., Any]:
@@ -145,17 +156,3 @@ def _check_arguments(builder: Callable[..., Any], path: str, arguments: dict[str
             f"a net is built by `builder(in_shape, num_classes, **arguments)`, but `{path}` takes "
             f"{signature} and got {arguments}: {error}."
         ) from None
-
-
-def _check_outputs(net: nn.Module, path: str, x: torch.Tensor, num_classes: int) -> None:
-    """Refuse a net with outputs of a wrong shape; tries it on two examples of zeros."""
-    net.eval()
-    with torch.no_grad():
-        logits = net(x)
-    found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-    if found != (2, num_classes):
-        raise ConfigError(
-            f"a net maps inputs (B, *in_shape) to logits (B, num_classes), here {(2, num_classes)} "
-            f"for two inputs of shape {tuple(x.shape[1:])}, but `{path}` gave {found}. End it with "
-            "a layer of `num_classes` outputs."
-        )

@@ -1,9 +1,9 @@
-"""Which layers of an unknown net a method can take over, and why not the others.
+"""What an unknown net does, seen by running copies of it before anything of it is changed.
 
-A method that replaces layers, or lends them other weights, relies on what torch does not promise:
-that a layer computes with its own weight when it is called, and that nobody else reads it.
+A method that replaces layers, or gives them other weights, relies on what torch does not promise:
+that a layer computes with its own weight when it is called, and that nothing else reads it.
 Attention reads the weight of a layer that it never calls, a tied weight has two owners, and a net
-may keep its layers in a list of its own. So a net is looked at, and run, before it is changed.
+may keep its layers in a list of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from torch.nn.modules.dropout import _DropoutNd
 
 from tuneparts import seeding
 from tuneparts.errors import ConfigError
@@ -21,6 +21,8 @@ from tuneparts.errors import ConfigError
 PROBE = 8
 """Examples that a net is run on."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_KNOWN = ("torch.nn.", "tuneparts.models.", "tuneparts.augment.")
+_RANDOM = (_DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.RNNBase, nn.FractionalMaxPool2d)
 
 Lend = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]
 """From a net and tensors by parameter name to a net that computes with these tensors."""
@@ -51,16 +53,18 @@ def survey(net: nn.Module, x: Tensor) -> Survey:
         >>> found.left_out
         {'1': 'is a BatchNorm1d, not a plain Linear or Conv2d'}
     """
-    _refuse_lazy(net)
     called = _called(net, x)
-    owners = _owners(net)
+    owners: dict[int, list[str]] = {}
+    for name, module in net.named_modules():
+        for key, parameter in module.named_parameters(name, recurse=False):
+            owners.setdefault(id(parameter), []).append(key)
     left_out: dict[str, str] = {}
     usable: set[str] = set()
     for name, module in net.named_modules():
         own = {key: p for key, p in module._parameters.items() if p is not None}
         if own and (not name or any(child is not None for child in module.children())):
             reason = f"is a parameter of a {type(module).__name__} itself, outside its layers"
-            left_out |= {_joined(name, key): reason for key in own}
+            left_out |= {f"{name}.{key}" if name else key: reason for key in own}
         elif own:
             why_not = _reason(name, module, own, owners)
             if why_not is None and name not in called:
@@ -69,8 +73,7 @@ def survey(net: nn.Module, x: Tensor) -> Survey:
                 usable.add(name)
             else:
                 left_out[name] = why_not
-    layers = tuple(name for name in called if name in usable)
-    return Survey(layers, left_out)
+    return Survey(tuple(name for name in called if name in usable), left_out)
 
 
 def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
@@ -85,13 +88,8 @@ def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Surv
     found = survey(net, x)
 
     def works(layers: Sequence[str]) -> bool:
-        lent = [
-            f"{layer}.{key}"
-            for layer in layers
-            for key, _ in net.get_submodule(layer).named_parameters()
-            if key in keys
-        ]
-        return is_lent(net, x, lent, lend)
+        own = {layer: dict(net.get_submodule(layer).named_parameters()) for layer in layers}
+        return is_lent(net, x, [f"{n}.{key}" for n in own for key in keys if key in own[n]], lend)
 
     if works(found.layers):
         return found
@@ -114,19 +112,6 @@ def copied(net: nn.Module) -> nn.Module:
             f"the net must be copyable by `copy.deepcopy`, but that raised: {error} If it uses "
             "`torch.nn.utils.weight_norm`, use that of `torch.nn.utils.parametrizations`."
         ) from error
-
-
-def precision_cure(net: nn.Module) -> str:
-    """What to do with a net that is not in float32; empty for one that is."""
-    for name, parameter in net.named_parameters():
-        if not is_lazy(parameter) and parameter.dtype != torch.float32:
-            kind = str(parameter.dtype).removeprefix("torch.")
-            return (
-                f". Nets are trained in float32, as inputs are, but `{name}` is {kind}. Call "
-                "`net.float()` first, and turn the net back afterwards; with "
-                "`runtime={'precision': 'bf16'}` it is computed in bfloat16 meanwhile."
-            )
-    return ""
 
 
 @contextmanager
@@ -152,8 +137,7 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     except Exception as error:  # whatever somebody else's forward raises
         raise ConfigError(
             f"the net must take {str(x.dtype).removeprefix('torch.')} inputs of shape "
-            f"{tuple(x.shape)}, but its forward raised "
-            f"{type(error).__name__}: {error}{precision_cure(net)}"
+            f"{tuple(x.shape)}, but its forward raised {type(error).__name__}: {error}"
         ) from error
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
@@ -166,16 +150,12 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
 
 def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bool = True) -> None:
     """Refuse a net with fewer outputs than classes, or not as many as labels; it is not changed."""
-    width = outputs(deepcopy(net), x, training=False).shape[1]
-    if not are_classes and width != num_classes:
+    width = outputs(copied(net), x, training=False).shape[1]
+    if width < num_classes or (width > num_classes and not are_classes):
+        what = "classes (labels count from 0)" if are_classes else "labels of each example"
         raise ConfigError(
-            f"the net must have as many outputs as each example has labels, {num_classes}, but has "
-            f"{width}. Change its last layer, or the labels."
-        )
-    if width < num_classes:
-        raise ConfigError(
-            f"the net must have an output for each class, but has {width} for {num_classes} "
-            "classes (labels count from 0). Widen its last layer, or correct the labels."
+            f"the net must have an output for each, but has {width} for {num_classes} {what}. "
+            "Change its last layer, or the labels."
         )
 
 
@@ -209,6 +189,35 @@ def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool
         return False
 
 
+def is_known(net: nn.Module) -> bool:
+    """Whether all layers are torch's or ours: they mix no rows of a batch."""
+    return all(type(module).__module__.startswith(_KNOWN) for module in net.modules())
+
+
+def draws_globally(net: nn.Module, x: Tensor) -> bool:
+    """Whether a call of a net in training reads torch's global generator.
+
+    Args:
+        net: with slots in place of `nn.Dropout`; it is not changed.
+        x: a few inputs.
+
+    Example:
+        >>> x = torch.ones(2, 3, 4, 4)
+        >>> draws_globally(nn.Sequential(nn.Dropout2d(0.5)), x)
+        True
+        >>> draws_globally(nn.Sequential(nn.Conv2d(3, 3, 1)), x)
+        False
+    """
+    random = [m for m in net.modules() if isinstance(m, _RANDOM) and not isinstance(m, nn.Dropout)]
+    if is_known(net) and not random:
+        return False
+    called = deepcopy(net).cpu().train()
+    with seeding.isolated(0, "probe"), torch.no_grad():
+        before = torch.get_rng_state()
+        called(x.cpu())
+        return not torch.equal(before, torch.get_rng_state())
+
+
 def _called(net: nn.Module, x: Tensor) -> list[str]:
     """Names of the Linear and Conv2d layers that a pass calls, first calls first."""
     net = deepcopy(net)
@@ -221,27 +230,18 @@ def _called(net: nn.Module, x: Tensor) -> list[str]:
     return list(called)
 
 
-def _owners(net: nn.Module) -> dict[int, list[str]]:
-    """The layers that hold each parameter, by the parameter's id."""
-    owners: dict[int, list[str]] = {}
-    for name, module in net.named_modules():
-        for key, parameter in module._parameters.items():
-            if parameter is not None:
-                owners.setdefault(id(parameter), []).append(_joined(name, key))
-    return owners
-
-
 def _reason(
     name: str,
     module: nn.Module,
     own: Mapping[str, nn.Parameter],
     owners: Mapping[int, Sequence[str]],
 ) -> str | None:
+    """Why a layer cannot be taken over; `owners` has the names of each parameter by its id."""
     kind = type(module)
     if kind not in {nn.Linear, nn.Conv2d}:
         return f"is a {kind.__name__}, not a plain Linear or Conv2d"
     for key, parameter in own.items():
-        others = [other for other in owners[id(parameter)] if other != _joined(name, key)]
+        others = [other for other in owners[id(parameter)] if other != f"{name}.{key}"]
         if others:
             return f"shares its {key} with `{others[0]}`"
         if parameter.dtype != torch.float32:
@@ -249,16 +249,3 @@ def _reason(
     if set(own) - {"weight", "bias"} or any(getattr(module, hooks) for hooks in _HOOKS):
         return "has hooks or parameters of its own"
     return "has a forward of its own" if "forward" in module.__dict__ else None
-
-
-def _refuse_lazy(net: nn.Module) -> None:
-    for name, parameter in net.named_parameters():
-        if is_lazy(parameter):
-            raise ConfigError(
-                f"the net must know its shapes, but `{name}` is not initialised. Run a batch "
-                "through the net first."
-            )
-
-
-def _joined(layer: str, parameter: str) -> str:
-    return f"{layer}.{parameter}" if layer else parameter

@@ -2,22 +2,17 @@
 
 `published` is that of Mlodozeniec et al. (2023): single weights, one partition a pass, every other
 pass for the hypers. The others had better nets at the same passes on the one draw of the data that
-they were compared on (`searches/partition_forms.py`):
-`mixed` updates all partitions in each pass and spends a fifth of the passes on hypers, `joint`
-moves weights and hypers in every pass, and `released` ends a joint run by ordinary training of all
-weights on all data.
+they were compared on (`searches/partition_forms.py`): `mixed` updates all partitions in each pass
+and spends a fifth of the passes on hypers, `joint` moves weights and hypers in every pass, and
+`released` ends a joint run by ordinary training of all weights on all data.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
-
-from torch import Tensor, nn
 
 from tuneparts.augment.affine import lila
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.partition.mixable import check_mixable
-from tuneparts.partition.subnetwork import Partitioned
 from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.release import ReleaseConfig
 
@@ -29,28 +24,24 @@ _FIELDS: Mapping[Form, Mapping[str, Any]] = {
     "joint": {"hyper_share": 0.2},
     "released": {"hyper_share": 0.2},
 }
-TRAVEL = 18.0
+_TRAVEL = 18.0
 """Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
-START = 0.3
+_START = 0.3
 """Where ranges of motions start that are named without a value."""
 _STARTS: Mapping[str, Any] = {
-    "affine": dict.fromkeys(lila.NAMES, START),
+    "affine": dict.fromkeys(lila.NAMES, _START),
     "colour": {},
     "flip": {"kind": "flip"},
     "noise": 0.1,
     "mask": {},
     "temperature": 1.0,
     "dropout": {},
+    **dict.fromkeys(lila.NAMES, _START),
 }
 
 
 def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a run on so many examples; those that are given stay as they are.
-
-    Args:
-        form: one of `FORMS`.
-        num_examples: N.
-        fields: of the config, as the caller set them.
 
     Example:
         >>> found = settings_of("joint", 1400, {"batch_size": 100})
@@ -62,10 +53,10 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
     found = {**_FIELDS[form], **fields}
     if "hyper_every" in fields:
         found.pop("hyper_share", None)
-    batch_size = found.setdefault("batch_size", 50 if num_examples < 10_000 else 128)
-    if not _is_count(batch_size) or not _is_count(found.get("passes", 1)):
+    size = found.setdefault("batch_size", min(num_examples, 50) if num_examples < 10_000 else 128)
+    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("passes", 1))):
         return found  # the config refuses it, with the reason
-    passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // batch_size)))
+    passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // size)))
     found.setdefault("interval", max(1, passes // 20))
     optimiser = found.setdefault("optimiser", {"lr": 3e-3})
     searched = passes
@@ -76,16 +67,15 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
         found["release"] = release
         searched = release.start(passes)
     every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
-    found.setdefault("hyper_lr", min(0.1, TRAVEL * every / searched))
+    found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
     return found
 
 
 def read_hypers(given: Any) -> dict[str, Any]:
     """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
 
-    Args:
-        given: a name, several, values by name, a config, or None. The name of a motion (`rotation`,
-            `shear`, ...) learns that motion, and no other that is not named.
+    The name of a motion (`rotation`, `shear`, ...) learns that motion, and no other that is not
+    named.
 
     Example:
         >>> read_hypers("rotation")["affine"]["rotation"]
@@ -95,61 +85,25 @@ def read_hypers(given: Any) -> dict[str, Any]:
     """
     if isinstance(given, HypersConfig):
         return {**given.model_dump(exclude_unset=True), **given.parts}
-    if isinstance(given, str):
-        given = [given]
-    given = () if given is None else given
     if not isinstance(given, Mapping):
-        given = {name: START if name in lila.NAMES else _start(name) for name in given}
+        names = [given] if isinstance(given, str) else given or ()
+        for name in names:
+            if name not in _STARTS:
+                raise UnknownNameError("hyper", name, list(_STARTS))
+        given = {name: _STARTS[name] for name in names}
     found = {name: value for name, value in given.items() if name not in lila.NAMES}
     motions = {name: value for name, value in given.items() if name in lila.NAMES}
+    if motions and found.get("affine") is not None:
+        raise ConfigError(
+            f"`affine` beside {', '.join(motions)}: motions are named by themselves or inside "
+            "`affine`. Put them into `affine`."
+        )
     if motions:
-        if found.get("affine") is not None:
-            raise ConfigError(
-                "motions are named by themselves or inside `affine`, but got both: "
-                f"{', '.join(motions)}, and `affine`. Put them into `affine`."
-            )
         found["affine"] = {**dict.fromkeys(lila.NAMES, 0.0), **motions}
     is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
     if is_random and not {"samples", "eval_samples"} & set(found):
         found |= {"samples": 4, "eval_samples": 8}
     return found
-
-
-def _start(name: str) -> Any:
-    if name not in _STARTS:
-        raise UnknownNameError("hyper", name, [*_STARTS, *lila.NAMES])
-    return _STARTS[name]
-
-
-def why_not_mixed(
-    net: nn.Module, x: Tensor, *, proportions: Sequence[float], seed: int = 0, num_held: int = 0
-) -> str | None:
-    """Why a net cannot run a mixed batch; None where it can.
-
-    Args:
-        net: a copy, on the CPU.
-        x: a few inputs.
-        proportions: share of the weights per partition.
-        seed: draws the assignment.
-        num_held: leading layers that belong to no partition.
-    """
-    try:
-        parts = Partitioned(
-            net,
-            proportions=proportions,
-            seed=seed,
-            scheme="node",
-            num_held=num_held,
-            example=x[:1],
-        )
-        check_mixable(parts, x)
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and value > 0
 
 
 def _plain(fields: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ hypers by one backward pass over two graphs that share no leaf.
 """
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +21,9 @@ from torch import Tensor, nn
 
 from tuneparts import seeding
 from tuneparts.data.chunks import Chunks
-from tuneparts.models.survey import PROBE
+from tuneparts.models.survey import PROBE, is_known
 from tuneparts.partition.assign import check_division
-from tuneparts.partition.isolation import check_isolation
-from tuneparts.partition.mixable import check_mixable, is_known
+from tuneparts.partition.isolation import check_buffers, check_mixable
 from tuneparts.partition.node import MixedBatch
 from tuneparts.partition.objective import Evidence, evidence
 from tuneparts.partition.optimisers import DecayScaling, PartitionedOptimiser, decay_factors
@@ -53,7 +51,6 @@ class PartitionedConfig(SupervisedConfig):
     """
 
     method: Literal["partitioned"] = "partitioned"
-    most_gpus = math.inf
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
@@ -218,7 +215,7 @@ class PartitionedLearner(
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
         self._calibrated: dict[int, View] = {}
-        check_isolation(self.net, self._first(2))
+        check_buffers(self.net, self._first(2))
         if config.mixed and not is_known(self.net):
             check_mixable(self.parts, self._first(PROBE))
 

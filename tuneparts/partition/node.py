@@ -22,7 +22,6 @@ from tuneparts.models.reweighted import reweighted
 from tuneparts.partition.assign import Role
 from tuneparts.partition.masked import (
     Convolution,
-    LevelRows,
     Masked,
     Masks,
     Orders,
@@ -41,7 +40,7 @@ class MixedBatch:
     """A forward in which each example has its own subnetwork.
 
     The net must treat every row of a batch by itself, and read weights in the calls of their layers
-    only: `tuneparts.partition.mixable.check_mixable` refuses one that does not.
+    only: `tuneparts.partition.isolation.check_mixable` refuses one that does not.
 
     Args:
         parts: under the node scheme; norms over the batch are refused.
@@ -72,21 +71,6 @@ class MixedBatch:
 
     def run(self, x: Tensor) -> Any:
         """The net's own forward on inputs (N, ...)."""
-        return self._run(self.segments, self._levels_N, x)
-
-    __call__ = run
-
-    def of_rows(self, rows: slice) -> Callable[[Tensor], Any]:
-        """The forward of some rows alone; it has the same leaves."""
-        segments = [
-            LevelRows(one.level, start - rows.start, end - rows.start)
-            for one in self.segments
-            for start, end in [(max(one.start, rows.start), min(one.end, rows.stop))]
-            if start < end
-        ]
-        return partial(self._run, segments, self._levels_N[rows])
-
-    def _run(self, segments: list[LevelRows], levels_N: Tensor, x: Tensor) -> Any:
         held: dict[str, Tensor] = {}
         for name, role in self._parts.roles.items():
             if role is Role.HELD:
@@ -94,10 +78,12 @@ class MixedBatch:
                 held[name] = parameter.detach() if self._trainable else parameter
         net = reweighted(self._parts.net, {**held, **self._leaves})
         for name, layer in net.named_modules():
-            forward = self._forward_of(name, layer, segments, levels_N)
+            forward = self._forward_of(name, layer)
             if forward is not None:
                 layer.forward = forward  # of this copy alone
         return net(x)
+
+    __call__ = run
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -126,9 +112,7 @@ class MixedBatch:
         levels = [segment.level for segment in self.segments]
         return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in levels}
 
-    def _forward_of(
-        self, name: str, layer: nn.Module, segments: list[LevelRows], levels_N: Tensor
-    ) -> Callable[[Tensor], Tensor] | None:
+    def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
         """A forward of the layer that knows the levels; None where the layer is not partitioned."""
         own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
         if isinstance(layer, nn.modules.batchnorm._NormBase):
@@ -143,14 +127,14 @@ class MixedBatch:
             assert self._parts.wiring is not None
             rule = Product() if isinstance(layer, nn.Linear) else Convolution(layer)
             units = self._parts.wiring.layers[name]
-            masks = Masks(units, segments, levels_N, rule, like=layer.weight)
+            masks = Masks(units, self.segments, self._levels_N, rule, like=layer.weight)
             return partial(_masked_layer, name, layer, rule, masks, orders_of(self._parts, name))
         if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
             self._refuse(name, layer, "its affine parameters cannot differ between examples")
         rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
         per_example = {
             kind: of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
-                levels_N - 1
+                self._levels_N - 1
             ]
             for kind, row in rows.items()
         }

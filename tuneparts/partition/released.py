@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from tuneparts.errors import ConfigError
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
@@ -40,6 +41,13 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
     config: ReleasedConfig
 
     def __init__(self, config: ReleasedConfig, context: Context) -> None:
+        task = context.task
+        num = len(task.train) + (len(task.val) if config.train_on == "all" else 0)
+        if config.batch_size > num:
+            raise ConfigError(
+                f"`batch_size` = {config.batch_size}: must not exceed the {num} examples, which "
+                "the release draws without replacement. Lower it."
+            )
         super().__init__(config, context)
         self._held = self.parts.held()
         self._released: Release | None = None

@@ -1,6 +1,5 @@
 """The settings of PWFN and of what it is compared with."""
 
-import math
 from typing import Literal, Self
 
 from pydantic import (
@@ -30,7 +29,6 @@ class PwfnConfig(SupervisedConfig):
     """
 
     method: Literal["pwfn"] = "pwfn"
-    most_gpus = math.inf
     augmentation: FixedConfig = FixedConfig()
     """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)

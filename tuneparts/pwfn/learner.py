@@ -171,9 +171,7 @@ class PwfnLearner(
         facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
         context = self.context
         path = pretraining.file_of(facts, context.task, context.seed, context.device)
-        # Ranks train together; one that waited for another's file would keep it from training.
-        alone = context.ranks is None
-        state = pretraining.shared(path, self._pretrain) if alone else self._pretrain()
+        state = pretraining.shared(path, self._pretrain)
         passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])

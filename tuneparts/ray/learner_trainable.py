@@ -108,8 +108,13 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         config, seed = configured(self.base, new_config, self.seed)
         bundles = self.trial_resources.bundles if self.trial_resources else [{}]
         torch.set_num_threads(max(1, int(bundles[0].get("CPU", 1))))
-        context = Context(task=self._task, seed=seed, device=_device(), tasks=RayTasks())
-        self._learner = config.build(context)
+        # Tune's names of trials end in their number, after what differs from run to run.
+        stream = (type(self).__name__, str(self.trial_id).rpartition("_")[2])
+        self._context = Context(
+            task=self._task, seed=seed, device=_device(), tasks=RayTasks(), stream=stream
+        )
+        with self._context.seeded_globals():
+            self._learner = config.build(self._context)
         self._seconds = 0.0
         self._last: dict[str, float] = {}
         return True
@@ -117,7 +122,8 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         if not self._learner.finished:  # a trial may be restored from its last checkpoint
             start = time.perf_counter()
-            self._last = dict(self._learner.advance())
+            with self._context.seeded_globals(self._learner.passes):
+                self._last = dict(self._learner.advance())
             self._seconds += time.perf_counter() - start
         return {**self._last, "cost/seconds": self._seconds, "done": self._learner.finished}
 

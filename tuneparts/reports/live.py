@@ -16,7 +16,6 @@ from tuneparts.journal import (
     Event,
     ReplicateStopped,
     Row,
-    StopLifted,
     TrialEnded,
     TrialId,
     TrialRetried,
@@ -186,8 +185,6 @@ class LiveView:
             arm.reopen(trial)
         elif isinstance(event, ReplicateStopped):
             arm.stopped.add(trial.seed)
-        elif isinstance(event, StopLifted):
-            arm.stopped.discard(trial.seed)
 
     def _take_scores(self, arm: _ArmState, metrics: Mapping[str, float]) -> None:
         arm.last |= metrics

@@ -17,8 +17,6 @@ from tuneparts.selection import Best, Selection
 
 UNTIL_DECIDED = "added until decided:"
 """What the history of a run says where replicates were added by a stopping rule, before `a:b`."""
-SOURCES = ("data", "init", "search")
-"""What replicates draw anew, unless an arm holds some of it."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,6 @@ class ArmMetadata:
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
-    varies: tuple[str, ...] = SOURCES
-    """What its replicates draw anew."""
-    likeness: str = ""
-    """The same for arms that differ in nothing but name, seeds and `varies`."""
     is_tuning: bool = False
     """Whether it only finds the config that another arm trains at under a fresh seed."""
     what: str = ""
@@ -55,8 +49,8 @@ class ArmMetadata:
 
     @property
     def competes(self) -> bool:
-        """Whether it is a rival, and not only there for another arm: its tuning, or its spread."""
-        return not self.is_tuning and len(self.varies) == len(SOURCES)
+        """Whether it is a rival, and not only there to tune another arm."""
+        return not self.is_tuning
 
     @property
     def num_expected(self) -> int:
@@ -103,7 +97,7 @@ class ReportMetadata:
     found: Mapping[str, float | None] = field(default_factory=dict)
     """Hypers that the question is about, with their true values where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Machine, packages and the user's repository, in words."""
+    """The machine, in words."""
     notes: str = ""
     """What the paper did and what differs here."""
     scale: str = ""

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 
 from tuneparts.frames import NOT_STARTED
 from tuneparts.glossary import GLOSSARY
-from tuneparts.reports import checklist, evidence, rendering
+from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.progress import clock
@@ -56,7 +56,6 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         _troubles(run_data.trials),
         _notes(metadata.notes),
         _provenance(run_data),
-        _checklist(run_data),
     ]
     header = (
         f'<header><p class="kind">{title}</p><h1>{escape(metadata.question)}</h1>'
@@ -192,7 +191,7 @@ def _verdicts(run_data: RunData) -> list[str]:
     return [
         f'<section id="verdict-{address(table.heading).lower()}"><h2>{escape(table.heading)}</h2>'
         f"{rendering.to_html(table)}</section>"
-        for table in evidence.build(run_data)
+        for table in run_data.comparisons
     ]
 
 
@@ -264,17 +263,6 @@ def _provenance(run_data: RunData) -> str:
     )
     return (
         f'<section id="origin"><h2>Where it comes from</h2><dl class="facts">{rows}</dl></section>'
-    )
-
-
-def _checklist(run_data: RunData) -> str:
-    rows = "".join(
-        f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>"
-        for question, answer in checklist.items(run_data).items()
-    )
-    return (
-        '<section id="checklist"><h2>Reproducibility checklist</h2><details><summary>Filled in '
-        f'from the run</summary><dl class="facts">{rows}</dl></details></section>'
     )
 
 

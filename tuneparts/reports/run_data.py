@@ -10,7 +10,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
-from tuneparts.reports import answer, contrast, fronts, tables
+from tuneparts.reports import answer, compare, contrast, fronts, tables
 from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.rendering import Table
 from tuneparts.reports.sample_grid import SampleGrid
@@ -70,6 +70,43 @@ class RunData:
         with schema.using(*self.metadata.metrics):
             built = tables.build(self.summary, self.metadata, self.verdict, found)
             return built + fronts.build(self.trials, self.metadata, self.selected)
+
+    @cached_property
+    def comparisons(self) -> tuple[Table, ...]:
+        """Verdicts on the contrast that the search declares, and on all other arms.
+
+        The contrast is a family of its own. The others are compared with its second arm, or where
+        none is declared with the arm that validation finds best, and adjusted for each other.
+        """
+        metadata, metric = self.metadata, self.answer_metric
+        scored = self.verdict(metric).ranked
+        declared = metadata.compare if set(metadata.compare) <= set(scored) else ()
+        ranked = self.verdict(metadata.metric).ranked if metadata.metric else ()
+        base = next((arm for arm in (*declared[1:], *ranked) if arm in scored), None)
+        with schema.using(*metadata.metrics):
+            if base is None or schema.lookup(metric).direction is schema.Direction.NONE:
+                return ()
+            rest = [
+                (arm.name, base)
+                for arm in metadata.arms
+                if arm.competes and arm.judged_on == metadata.arm(base).judged_on
+                if arm.name in scored and arm.name not in {base, *declared}
+            ]
+            families = {
+                "The comparison that answers the question": [(one, base) for one in declared[:1]],
+                f"All {'other ' * bool(declared)}arms beside {base}": rest,
+            }
+            found = []
+            for heading, pairs in families.items():
+                if pairs:
+                    frames, within = (self.selected, metadata, pairs), metadata.within
+                    judged = compare.compare(*frames, metric=metric, within=within)
+                    decided = compare.decided(*frames, metric=metric, within=within)
+                    table = compare.table(
+                        judged, metadata, metric=metric, within=within, decisions=decided
+                    )
+                    found.append(replace(table, heading=heading))
+            return tuple(found)
 
     @cached_property
     def answer(self) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tuneparts import atomic
-from tuneparts.reports import checklist, rendering, tables
+from tuneparts.reports import rendering, tables
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
 from tuneparts.reports.page import address, page
@@ -22,8 +22,7 @@ def write(run_data: RunData, folder: Path) -> dict[str, Path]:
 
     Returns:
         Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
-        trials.csv, metadata.json, checklist.md, and figures/<name>.json and .csv for each figure
-        that has data.
+        trials.csv, metadata.json, and figures/<name>.json and .csv for each figure that has data.
     """
     metadata = run_data.metadata
     drawings = {address(request): draw(request, run_data) for request in metadata.figures}
@@ -34,7 +33,6 @@ def write(run_data: RunData, folder: Path) -> dict[str, Path]:
         "table.tex": rendering.to_latex(run_data.tables),
         "trials.csv": run_data.trials.to_csv(index=False, lineterminator="\n"),
         "metadata.json": metadata.to_json(),
-        "checklist.md": checklist.to_markdown(run_data),
     }
     for name, drawing in drawings.items():
         if isinstance(drawing, Drawing):

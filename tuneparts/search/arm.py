@@ -25,11 +25,8 @@ from tuneparts.search.algorithms import (
 from tuneparts.search.prior import Prior
 from tuneparts.search.replication import SOURCES, Source
 from tuneparts.search.space import Dimension, Value
-from tuneparts.search.stopping import Stop
 from tuneparts.training.learner import MethodConfig
 
-_SHARING = ("standard", "partitioned", "released", "superweights", "pwfn")
-"""Methods of ours whose batches several GPUs can share."""
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."
 """Paths of a space that begin so lead into the search's data."""
@@ -46,11 +43,20 @@ class Resources(Config):
 
     cpus: float = Field(default=1, gt=0)
     gpus: float = Field(default=0, ge=0)
-    """A fraction lets several trials share one device; with 2 or more, the GPUs of a trial share
-    each batch."""
+    """One, or a fraction that lets several trials share it."""
     memory_gb: float = Field(default=0, ge=0)
     custom: dict[str, float] = Field(default_factory=dict)
     """Resources that a cluster declares under names of its own -> amount."""
+
+    @field_validator("gpus")
+    @classmethod
+    def _check_gpus(cls, gpus: float) -> float:
+        if gpus > 1:
+            raise ValueError(
+                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one; set it to "
+                "at most 1"
+            )
+        return gpus
 
 
 class Arm(Config):
@@ -71,8 +77,7 @@ class Arm(Config):
     """
 
     later_fields = (
-        "points", "warm_start", "constraint", "data", "stop", "packed", "varies", "fresh_seed",
-        "adopts",
+        "points", "warm_start", "constraint", "data", "packed", "varies", "fresh_seed", "adopts",
     )  # fmt: skip
 
     name: str = Field(pattern=NAME)
@@ -103,16 +108,12 @@ class Arm(Config):
     fresh_seed: bool = False
     """Train a follower under a seed that its leader did not select by; the data is the same."""
     varies: tuple[Source, ...] = SOURCES
-    """What the replicates of this arm draw anew; the rest is held at the search's first seed. Arms
-    that vary less than all show how much spread each source makes: `tuneparts report --variance`.
-    """
+    """What the replicates of this arm draw anew; the rest is held at the search's first seed."""
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
-    stop: Stop | None = None
-    """Limits of each replicate, in the place of those that the search has for all."""
     packed: int = Field(default=1, ge=1)
     """Trials of a seed that a worker trains together, for small nets of the method `standard`. It
     changes how fast they are trained and how numbers are rounded."""
@@ -178,18 +179,6 @@ class Arm(Config):
             raise ValueError(
                 f"replicates differ in something, each source named once, but `{self.name}` "
                 f"varies {list(self.varies)}"
-            )
-        if self.resources.gpus > 1 and self.resources.gpus % 1:
-            raise ValueError(
-                "a trial has a part of one GPU, or whole ones, but "
-                f"`{self.name}` reserves {self.resources.gpus:g}; round its `resources.gpus`"
-            )
-        if self.resources.gpus > self.config.most_gpus:
-            raise ValueError(
-                f"a trial of `{self.config.model_dump()['method']}` uses at most "
-                f"{self.config.most_gpus:g} GPU, but `{self.name}` reserves "
-                f"{self.resources.gpus:g}; lower its `resources.gpus`, or share batches by "
-                f"another method: {', '.join(sorted(_SHARING))}"
             )
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(

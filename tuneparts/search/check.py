@@ -14,8 +14,6 @@ from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import LoopLearner
-from tuneparts.training.ranks import Ranks
 from tuneparts.training.supervised import SupervisedConfig
 
 
@@ -56,8 +54,6 @@ def check(
     for arm in search.arms:
         if arm.config.needs_data:
             _check_task(arm, task)
-        if _cuts_batches(arm):
-            _try_passes(arm, task, seed=search.seeds_of(arm)[0])
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
@@ -104,29 +100,9 @@ def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None
 def _brings_something(search: Search) -> bool:
     """Whether there is anything that only a look at the data can judge."""
     has_own = any(
-        own_nets(arm.config) or _has_own_hypers(arm) or _cuts_batches(arm) or arm.packed > 1
-        for arm in search.arms
+        own_nets(arm.config) or _has_own_hypers(arm) or arm.packed > 1 for arm in search.arms
     )
     return has_own or (search.data is not None and search.data.is_own)
-
-
-def _cuts_batches(arm: Arm) -> bool:
-    """Whether nets see parts of a batch, which not every net can."""
-    runtime = arm.config.runtime
-    is_recomputed = runtime is not None and runtime.checkpoint_segments > 1
-    return arm.config.takes_runtime and (is_recomputed or arm.resources.gpus > 1)
-
-
-def _try_passes(arm: Arm, task: Task, *, seed: int) -> None:
-    """Build a learner as the first of several ranks would, and train it not at all."""
-    ranks = Ranks(0, int(arm.resources.gpus)) if arm.resources.gpus > 1 else None
-    context = Context(task=task, seed=seed, device=torch.device("cpu"), ranks=ranks)
-    try:
-        learner = _drawn(arm).build(context)
-        if isinstance(learner, LoopLearner):
-            learner.check_passes()
-    except TunepartsError as error:
-        raise ConfigError(f"arm `{arm.name}` cannot train so: {error}") from error
 
 
 def _has_own_hypers(arm: Arm) -> bool:

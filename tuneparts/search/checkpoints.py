@@ -19,6 +19,8 @@ from tuneparts.training import checkpoint
 
 _NAME = re.compile(r"^r(\d{3})-p(\d{9})\.pt$")
 _HANG = "hang-"
+_OURS = re.compile(rf"^({_HANG}(pack-)?)?r\d{{3}}-p\d{{9}}(\.pt)?$")
+"""The files that are written here; others in the folder of a trial are never deleted."""
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +59,7 @@ class CheckpointStore:
             last: whether the segment ends here.
         """
         folder = self._folder(segment.trial)
-        before = folder.names()
+        before = _written(folder)
         folder.write(_name(segment.round, passes), checkpoint.to_bytes(state))
         for name in before:
             here, _ = _parse(name)
@@ -112,7 +114,7 @@ class CheckpointStore:
     def remove(self, trial: TrialId) -> None:
         """Delete all states of a trial, which nobody will ask for."""
         folder = self._folder(trial)
-        for name in folder.names():
+        for name in _written(folder):
             folder.delete(name)
 
     def forget_hangs(self, trial: TrialId) -> None:
@@ -133,6 +135,10 @@ class CheckpointStore:
 
     def _folder(self, trial: TrialId) -> Folder:
         return self._storage.child(*str(trial).split("/"))
+
+
+def _written(folder: Folder) -> list[str]:
+    return [name for name in folder.names() if _OURS.match(name)]
 
 
 def _read(folder: Folder, name: str) -> dict[str, Any] | None:

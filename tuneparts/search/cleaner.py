@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 
+from tuneparts.errors import TunepartsError
 from tuneparts.journal import TrialId
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.storage import Folder
@@ -47,5 +48,5 @@ class Cleaner:
         while (trial := self._trials.get()) is not None:
             try:
                 self._store.remove(trial)
-            except OSError as error:  # a state too many harms nobody
+            except (OSError, TunepartsError) as error:  # a state too many does no harm
                 _log.warning("the checkpoints of %s could not be removed: %s", trial, error)

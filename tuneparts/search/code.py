@@ -146,8 +146,11 @@ def _leave(use: _Use, content: str) -> None:
 
 
 def _is_from(folder: Path, name: str) -> bool:
-    """Whether a module was found in a folder itself, and not in an environment inside of it."""
-    file = getattr(sys.modules[name], "__file__", None)
+    """Whether a module was found in a folder itself, and not in an environment inside of it.
+
+    Another thread may have taken it out of `sys.modules` since: an import that failed does.
+    """
+    file = getattr(sys.modules.get(name), "__file__", None)
     if not file or not Path(file).resolve().is_relative_to(folder):
         return False
     first = Path(file).resolve().relative_to(folder).parts[0]

@@ -1,4 +1,4 @@
-"""Arms crossed with variants of the data, or with what their replicates vary.
+"""Arms crossed with variants of the data.
 
 Each variant is an arm of its own. So a trial is selected among those of one variant, and scores on
 different examples are never compared.
@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuneparts.search.replication import SOURCES
 from tuneparts.search.spec import Arm
 
 
@@ -36,21 +35,6 @@ def crossed(arms: Sequence[Arm], *, data: Mapping[str, Sequence[Any]]) -> tuple[
                 fields["follows"] = arm.follows + suffix
             found.append(arm.replaced(fields))
     return tuple(found)
-
-
-def by_source(arm: Arm) -> tuple[Arm, ...]:
-    """Twins of an arm that vary one source of randomness each, for `tuneparts report --variance`.
-
-    Example:
-        >>> from tuneparts.bench.null import NullConfig
-        >>> [twin.name for twin in by_source(Arm(name="null", config=NullConfig()))]
-        ['null_varies_data', 'null_varies_init']
-    """
-    sources = [source for source in SOURCES if source != "search" or arm.space]
-    return tuple(
-        arm.replaced({"name": f"{arm.name}_varies_{source}", "varies": (source,)})
-        for source in sources
-    )
 
 
 def _slug(value: Any) -> str:

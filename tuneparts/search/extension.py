@@ -7,24 +7,13 @@ alone is up to the algorithm (`Algorithm.keeps_first_trials`).
 
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tuneparts.config import parse
 from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.journal import (
-    Event,
-    Journal,
-    StopLifted,
-    TrialId,
-    TrialRetried,
-    TrialStarted,
-    records_and_stops,
-    stops,
-)
+from tuneparts.journal import Event, Journal, TrialId, TrialStarted, stops
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Arm, Search
 
@@ -36,8 +25,6 @@ class Extension:
     search: Search
     news: tuple[str, ...]
     """One sentence for each thing that was added; empty if there is nothing."""
-    notes: tuple[str, ...] = ()
-    """What stays as it was, though one might expect otherwise."""
 
 
 def extended(
@@ -46,7 +33,6 @@ def extended(
     trials: int | Mapping[str, int] | None = None,
     seeds: Sequence[int] = (),
     arms: Sequence[Arm] = (),
-    has_limits: bool = True,
     only: Sequence[str] = (),
 ) -> Extension:
     """Add to a search; whatever would change what it already has is refused.
@@ -56,7 +42,6 @@ def extended(
         trials: how many trials each searching arm has in all, or those of some arms by name.
         seeds: replicates that every arm gets besides those it has.
         arms: to be added; one that the search has already is left out.
-        has_limits: False drops the `stop` of the search and of its arms.
         only: arms that get the seeds, with those they follow; all when empty.
 
     Raises:
@@ -83,60 +68,22 @@ def extended(
         else _reseeded(search, arm, seeds if arm.name in growing else ()).model_dump(mode="json")
         for arm in [*search.arms, *fresh]
     ]
-    dropped = [] if has_limits else _drop_limits(tree)
     grown = parse(Search, tree)
-    news = _news(before, grown, added if growing is None else [])
-    return Extension(grown, (*news, *dropped))
+    return Extension(grown, tuple(_news(before, grown, added if growing is None else [])))
 
 
-def lift_stops(journal: Path, *, dry_run: bool = False) -> list[str]:
-    """Let replicates go on that were stopped, by a rule or because somebody asked for it.
+def refuse_stopped(run: str, journal: Path) -> None:
+    """Refuse to add to a run that was stopped as a whole.
 
-    The trials that a stop ended go on from their last checkpoint, as after an interruption. The
-    caller holds the lock of the run.
-
-    Args:
-        journal: the file `journal.jsonl` of the run.
-        dry_run: write nothing.
-
-    Returns:
-        A sentence for each of them.
+    Raises:
+        ConfigError: With what stopped it.
     """
-    known, found = records_and_stops(journal) if journal.exists() else ({}, {})
-    news = [
-        f"{arm} goes on under seed {seed}, where it was stopped: {stop.message}"
-        for (arm, seed), stop in found.items()
-    ]
-    if dry_run or not found:
-        return news
-    opened = Journal(journal)
-    try:
-        for (arm, seed), stop in found.items():
-            opened.append(StopLifted(stop.trial, time.time()))
-            for trial, record in known.items():
-                end, is_own = record.end, (trial.arm, trial.seed) == (arm, seed)
-                if is_own and end is not None and end.message == stop.message:
-                    opened.append(TrialRetried(trial, time.time()))
-    finally:
-        opened.close()
-    return news
-
-
-def stopped_notes(journal: Path) -> tuple[str, ...]:
-    """Say which replicates stay stopped in an extension, and how they could go on."""
-    return tuple(
-        f"{arm} stays stopped under seed {seed} ({stop.message}); `--lift-stop` lets it go on"
-        for (arm, seed), stop in stops(journal).items()
-    )
-
-
-def _drop_limits(tree: dict[str, Any]) -> list[str]:
-    """Remove the limits from the JSON of a search; returns what was removed, in words."""
-    news = ["the search has no limits any more"] if tree.pop("stop", None) is not None else []
-    for arm in tree["arms"]:
-        if arm.pop("stop", None) is not None:
-            news.append(f"{arm['name']} has no limits any more")
-    return news
+    for stop in stops(journal).values():
+        if stop.is_all:
+            raise ConfigError(
+                f"{run} was stopped ({stop.message}), and a stopped run stays as it is. Start a "
+                "new run."
+            )
 
 
 def _with_leaders(search: Search, only: Sequence[str]) -> set[str] | None:

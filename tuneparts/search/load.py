@@ -346,7 +346,7 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     return owner, path, given_value(value)
 
 
-_PARTS = {"algorithm", "resources", "stop", "at_once", "max_failures", "packed"}
+_PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
 
 
@@ -357,7 +357,7 @@ _WHOLE = ("stop", "runtime")
 def _apply(tree: dict[str, Any], change: str) -> None:
     """Apply one change: to the data, the limits of the search, or an arm.
 
-    Of an arm: its config, its algorithm, its resources or its limits.
+    Of an arm: its config, its algorithm or its resources.
     """
     owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}

@@ -9,6 +9,7 @@ made from a journal continues where the driver died.
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from tuneparts.journal import (
     Journal,
@@ -24,16 +25,14 @@ from tuneparts.journal import (
     tell,
 )
 from tuneparts.schema import selection_metric
-from tuneparts.search import following
+from tuneparts.search import following, stopping
 from tuneparts.search.ledger import Ledger
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
-from tuneparts.search.requests import Inbox, StopRequest, named_trial
 from tuneparts.search.scored import unscored
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.states import States
-from tuneparts.search.stopping import Stopper, Verdict
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
@@ -67,7 +66,7 @@ class Plan:
         observers: Sequence[Observer] = (),
         *,
         forget: Callable[[TrialId], None] | None = None,
-        inbox: Inbox | None = None,
+        folder: Path | None = None,
     ) -> None:
         """Replay a journal.
 
@@ -76,7 +75,7 @@ class Plan:
             journal: what has happened so far; continued from there.
             observers: told of every event, past ones first.
             forget: told of each trial whose checkpoints nobody will need.
-            inbox: what other processes ask for.
+            folder: of the run, where other processes leave requests to stop it.
         """
         self.search = search
         self.journal = journal
@@ -93,10 +92,9 @@ class Plan:
             for seed in search.seeds_of(arm)
         }
         self._forget = forget
-        self._inbox = inbox
-        self._stopper = Stopper(
-            search, self._metric, (one for one in journal.events if isinstance(one, Row))
-        )
+        self._folder = folder
+        rows = [event for event in journal.events if isinstance(event, Row)]
+        self._limits = stopping.Limits(search.stop, self._metric, rows)
         told = [event for event in journal.events if isinstance(event, ResultTold)]
         for replicate in self._replicates.values():
             replicate.repeat(told)
@@ -105,7 +103,9 @@ class Plan:
         for replicate in self._replicates.values():
             self._repeat_stop(replicate)
         self._start_replicates()
-        self._stop_the_rest()
+        whole = next((stop for stop in journal.stops.values() if stop.is_all), None)
+        if whole is not None:  # a crash may have come before all replicates were stopped
+            self.stop(whole.message)
         self.look()
         for replicate in self._replicates.values():
             self._release_states(replicate)
@@ -154,7 +154,6 @@ class Plan:
             row = {**metrics, "cost/seconds": seconds}
             made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
             if self._ledger.record(made):
-                self._stopper.add(made)
                 del self._losses[segment.trial]
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
@@ -208,73 +207,46 @@ class Plan:
         return False
 
     def look(self) -> None:
-        """Stop what is asked for, and what its rules say; executors call it every second or so."""
-        for request in self._inbox.take() if self._inbox is not None else ():
-            self.stop(request)
-        if self._stopper.has_no_rules:
-            return
-        whole = self._stopper.of_search()
+        """Stop all if asked for or out of time; executors call it every second or so."""
+        asked = None if self._folder is None else stopping.requested(self._folder)
+        message = asked or self._limits.exceeded()
+        if message is not None:
+            self.stop(message)
+        if asked is not None and self._folder is not None:
+            stopping.answer(self._folder)
+
+    def stop(self, message: str) -> None:
+        """Stop all that has not ended."""
         for (arm, seed), replicate in self._replicates.items():
-            if replicate.done:
-                continue
-            verdict = Verdict(None, whole) if whole else self._stopper.of_replicate(arm, seed)
-            verdict = verdict or self._stopper.after_trials(arm, seed, self.journal.trials)
-            if verdict is not None:
-                self._stop(replicate, verdict, is_all=whole is not None)
-
-    def stop(self, request: StopRequest) -> None:
-        """Stop what somebody asks for; what is not there, or has ended, is left alone."""
-        trial = None if request.trial is None else named_trial(request.trial)
-        if trial is not None and trial in self.journal.trials:
-            self._stop_trial(trial, request.message)
-        if request.trial is not None:
-            return
-        for (arm, _), replicate in self._replicates.items():
-            if request.arm in (None, arm) and not replicate.done:
-                is_all = request.arm is None
-                self._stop(replicate, Verdict(None, request.message), is_all=is_all)
-        self._start_replicates()
-
-    def _stop_trial(self, trial: TrialId, message: str) -> None:
-        """End a trial where it is; to its algorithm it has failed."""
-        replicate = self._replicates[trial.arm, trial.seed]
-        segment = replicate.running.get(trial)
-        if segment is None or self.journal.trials[trial].end is not None:
-            return
-        self._ledger.end(trial, "stopped", message)
-        self._queue.remove(segment)
-        self._collect_result(segment)
-        self._ask_algorithm(replicate)
-        self._start_replicates()
-        self._release_states(replicate)
+            if not replicate.done:
+                known = [trial.index for trial in self.journal.trials if replicate.owns(trial)]
+                first = TrialId(arm, seed, max(known, default=-1) + 1)
+                self._stop(replicate, message, first, is_all=True)
 
     def is_over(self, segment: Segment) -> bool:
         """Whether a segment that was taken is to be given up, and what it reports is ignored."""
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         return replicate.running.get(segment.trial) != segment
 
-    def _stop(self, replicate: Replicate, verdict: Verdict, *, is_all: bool = False) -> None:
-        """Stop a replicate for good."""
-        arm, seed = replicate.arm.name, replicate.seed
-        known = [trial.index for trial in self.journal.trials if replicate.owns(trial)]
-        beyond = max(known, default=-1) + 1
-        first = beyond if verdict.num_trials is None else verdict.num_trials
-        trial = TrialId(arm, seed, first)
-        self._ledger.record(ReplicateStopped(trial, time.time(), verdict.message, is_all))
+    def _stop(
+        self, replicate: Replicate, message: str, first: TrialId, *, is_all: bool = False
+    ) -> None:
+        """Stop a replicate for good; its trials from the given one on do not count."""
+        self._ledger.record(ReplicateStopped(first, time.time(), message, is_all))
         self._repeat_stop(replicate)
         self._release_states(replicate)
 
-    def _stop_the_rest(self) -> None:
-        """Stop all that is not done, if a crash came while a whole search was being stopped."""
-        whole = [stop for stop in self.journal.stops.values() if stop.is_all]
-        for replicate in self._replicates.values() if whole else ():
-            if not replicate.done:
-                self._stop(replicate, Verdict(None, whole[0].message), is_all=True)
+    def _is_done(self, replicate: Replicate) -> bool:
+        """Whether a replicate runs nothing more; stops it if a trial has reached the target."""
+        arm, seed = replicate.arm, replicate.seed
+        end = None if replicate.done else self._limits.reached(arm.name, seed, self.journal.trials)
+        if end is not None and end[0] < arm.trials_per_seed:  # else there is nothing to stop
+            self._stop(replicate, end[1], TrialId(arm.name, seed, end[0]))
+        return replicate.done
 
     def _repeat_stop(self, replicate: Replicate) -> None:
         """Do what follows from a stop that the journal holds, also if a crash came in between."""
-        arm, seed = replicate.arm.name, replicate.seed
-        stop = self.journal.stops.get((arm, seed))
+        stop = self.journal.stops.get((replicate.arm.name, replicate.seed))
         if stop is None:
             return
         for segment in replicate.running.values():
@@ -288,9 +260,7 @@ class Plan:
                 self._ledger.end(trial, "stopped", stop.message)
             elif record.end is not None and trial.index >= stop.trial.index:
                 self._ledger.record(TrialVoided(trial, time.time(), stop.message))
-            if record.end is not None and record.end.message != stop.message:
-                # Those that the stop itself ended keep their state: it may be lifted.
-                replicate.states.add(trial, record)
+            replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
@@ -336,7 +306,7 @@ class Plan:
 
         A loop, because after a restart the journal may hold many of them.
         """
-        while not replicate.done and (news := replicate.next_news()) is not None:
+        while not self._is_done(replicate) and (news := replicate.next_news()) is not None:
             if news.told is not None:
                 self._ledger.record(ResultTold(news.told.trial, news.told.until, time.time()))
             assert replicate.proposals is not None
@@ -347,7 +317,7 @@ class Plan:
             else:
                 replicate.used.update(news.results)
             self._queue_batch(replicate, batch)
-        if replicate.is_exhausted and not replicate.running:
+        if replicate.is_exhausted and not replicate.running and not replicate.done:
             for trial, message in replicate.gives_up().items():
                 self._ledger.end(trial, "failed", message)
             replicate.done = True
@@ -394,7 +364,6 @@ class Plan:
                 self._ledger.end(segment.trial, "finished")
         if segment.start in record.failed_rounds:
             return True
-        # One that was stopped at somebody's request may have ended in the middle of a segment.
         return is_reached or record.end is not None
 
     def _seconds_before(self, segment: Segment) -> float:
@@ -416,10 +385,9 @@ class Plan:
         failure = record.failed_rounds.get(segment.start)
         if failure is not None and record.end is None:
             replicate.failed[segment.trial] = failure
-        outcome = None if record.end is None else record.end.outcome
-        has_failed = outcome == "failed" and (row is None or self._unscored(segment))
-        if record.end is not None and (has_failed or (outcome == "stopped" and row is None)):
-            failure = record.end.message
+        end = record.end
+        if end is not None and end.outcome == "failed" and (row is None or self._unscored(segment)):
+            failure = end.message
         row = row or record.last
         replicate.end(segment, Result(row.metrics if row is not None else {}, failure))
 

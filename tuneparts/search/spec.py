@@ -128,7 +128,7 @@ class Search(Config):
     data was made with them."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
-    """Limits at which the search, or a replicate of an arm, runs nothing more."""
+    """Limits at which the search runs nothing more."""
     runtime: Runtime | None = None
     """How arms that say nothing of their own compute: precision, layout, memory. It is written into
     the configs of these arms."""
@@ -275,23 +275,15 @@ class Search(Config):
 
     @model_validator(mode="after")
     def _check_stops(self) -> "Search":
-        for arm in self.arms:
-            stop = self.stop_of(arm.name)
-            if stop is None or arm.algorithm.keeps_first_trials:
-                continue
-            is_own = arm.stop is not None
-            if stop.goes_by_trials or (is_own and stop.passes is not None):
+        target = None if self.stop is None else self.stop.target
+        for arm in self.arms if target is not None else ():
+            if not arm.algorithm.keeps_first_trials:
                 raise ValueError(
-                    "a rule that looks at one trial after the other needs trials that do not "
-                    f"depend on those behind them, but those of `{arm.algorithm.kind}` do. Give "
-                    f"`{arm.name}` a `stop` of its own with `hours` or `gpu_hours`, or an empty one"
+                    f"`stop.target` = {target:g}: a target needs trials that do not depend on "
+                    f"later ones, but those of `{arm.name}` (`{arm.algorithm.kind}`) do. Leave out "
+                    "the arm, or use `stop.hours`"
                 )
         return self
-
-    def stop_of(self, arm: str) -> Stop | None:
-        """The limits of each replicate of an arm: its own, or those of the search."""
-        own = self.arm(arm).stop
-        return self.stop if own is None else own
 
     def _lacks_metric(self, arm: Arm) -> bool:
         """Whether several trials of an arm are to be compared by data that nobody holds out."""

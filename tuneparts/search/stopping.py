@@ -1,234 +1,117 @@
-"""When a search, or a replicate of an arm, runs nothing more, though trials are left.
+"""How a search ends though trials are left: limits, and requests from another process.
 
-Rules that go by scores and passes of a replicate are applied to its trials in their order and not
-in that of arrival: where a replicate stops does not depend on which worker was faster. What had
-ended beyond that point no longer counts. Every stop is in the journal, so a resumed search stops
-at the same place.
+Trials of a replicate are compared with a target in their order and not in that of arrival: where a
+replicate stops does not depend on which worker was faster.
 """
 
-import itertools
 import math
+import stat
 import time
-from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
-from pydantic import Field, SerializeAsAny, field_validator
+from pydantic import Field
 
+from tuneparts import atomic
 from tuneparts.config import Config
+from tuneparts.errors import StorageError
 from tuneparts.journal import Row, TrialId, TrialRecord
-from tuneparts.named import Named
 from tuneparts.schema import Metric
 
-if TYPE_CHECKING:  # a search holds rules
-    from tuneparts.search.spec import Search
-
-HOUR = 3600.0
-
-
-class StopRule(Named):
-    """A rule of one's own: a class in the search file, or in a module beside it.
-
-    Example:
-        >>> class ThreeInARow(StopRule):
-        ...     def stops(self, scores, metric):
-        ...         return len(scores) > 2 and None not in scores[-3:]
-        >>> ThreeInARow.stops.__name__
-        'stops'
-    """
-
-    noun = "a stop rule"
-    known: ClassVar = {}
-
-    @abstractmethod
-    def stops(self, scores: Sequence[float | None], metric: Metric) -> bool:
-        """Whether a replicate stops after these trials.
-
-        Args:
-            scores: of all trials so far, in their order; None of one that did not finish.
-            metric: what they are scores of.
-        """
+_HOUR = 3600.0
+_REQUEST = "stop.txt"
+_LONGEST_REQUEST = 200
 
 
 class Stop(Config):
-    """Limits; the first one that is reached stops.
-
-    Those of an arm hold for each of its replicates alone. `hours`, `gpu_hours` and `passes` of a
-    search are those of all arms together, and stop all of it; its other limits are those of each
-    replicate of every arm that has no `stop` of its own.
+    """Limits of a search.
 
     Example:
-        >>> Stop(hours=2, target=0.99).goes_by_trials
-        True
+        >>> Stop(hours=2, target=0.99)
+        Stop(hours=2.0, target=0.99)
     """
 
     hours: float | None = Field(default=None, gt=0)
-    """Of a search: by the clock, while it runs. Of an arm: what its trials took, added up."""
-    gpu_hours: float | None = Field(default=None, gt=0)
-    """What trials took times the GPUs that they reserve, added up."""
-    passes: int | None = Field(default=None, gt=0)
-    """Of all trials together; the trial that reaches it is the last."""
+    """By the clock, while it runs; then all of it stops."""
     target: float | None = None
-    """A trial with this selection score, or a better one, is the last."""
-    patience: int | None = Field(default=None, gt=0)
-    """So many trials in a row without a better score than before are the last."""
-    rule: SerializeAsAny[StopRule] | None = None
-    """One of one's own."""
-
-    @field_validator("rule", mode="before")
-    @classmethod
-    def _parse_rule(cls, value: Any) -> Any:
-        return StopRule.made_from(value)
-
-    @property
-    def goes_by_trials(self) -> bool:
-        """Whether it looks at trials in their order, so that a first part of them must be whole."""
-        return any(one is not None for one in (self.target, self.patience, self.rule))
+    """The first trial of a replicate with this selection score, or a better one, is its last."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A replicate is to stop."""
-
-    num_trials: int | None
-    """How many of its trials count; None for all that have finished by now."""
-    message: str
-
-
-@dataclass
-class _Spent:
-    """What the trials of a replicate have cost so far."""
-
-    gpus: float
-    seconds: dict[TrialId, float] = field(default_factory=dict)
-    passes: dict[TrialId, float] = field(default_factory=dict)
-    all_seconds: float = 0.0
-    all_passes: float = 0.0
-
-    def add(self, row: Row) -> None:
-        seconds, passes = row.metrics.get("cost/seconds", 0.0), float(row.step)
-        self.all_seconds += seconds - self.seconds.get(row.trial, 0.0)
-        self.all_passes += passes - self.passes.get(row.trial, 0.0)
-        self.seconds[row.trial], self.passes[row.trial] = seconds, passes
-
-
-@dataclass
-class _Prefix:
-    """The first trials of a replicate, as far as all of them have ended."""
-
-    scores: list[float | None] = field(default_factory=list)
-    passes: float = 0.0
-    best: float | None = None
-    best_at: int = 0
-
-
-class Stopper:
-    """Applies the rules of a search to what its journal holds.
+class Limits:
+    """Compares a search that runs with its limits.
 
     Args:
-        search: with its rules.
-        metric: what selects.
-        rows: all that are known; later ones are added.
+        stop: the limits; None for none.
+        metric: that trials are selected by.
+        rows: what earlier drivers of the run have recorded.
     """
 
-    def __init__(self, search: "Search", metric: Metric, rows: Iterable[Row]) -> None:
-        self._search = search
+    def __init__(self, stop: Stop | None, metric: Metric, rows: Iterable[Row]) -> None:
+        self._stop = stop or Stop()
         self._metric = metric
-        self._begin = time.monotonic()
-        self._spent = {
-            (arm.name, seed): _Spent(arm.resources.gpus)
-            for arm in search.arms
-            for seed in search.seeds_of(arm)
-        }
-        self._prefixes: defaultdict[tuple[str, int], _Prefix] = defaultdict(_Prefix)
-        known = list(rows)
-        self._before = _busy_seconds(known)
-        for row in known:
-            self.add(row)
+        self._begin = time.monotonic() - _busy_seconds(rows)
+        self._num_below: Counter[tuple[str, int]] = Counter()
+        """First trials of each replicate that ended without reaching the target."""
 
-    def add(self, row: Row) -> None:
-        """Hear of a row."""
-        self._spent[row.trial.arm, row.trial.seed].add(row)
-
-    @property
-    def has_no_rules(self) -> bool:
-        """Whether nothing will ever be stopped."""
-        return self._search.stop is None and all(arm.stop is None for arm in self._search.arms)
-
-    def of_search(self) -> str | None:
-        """Why the whole search is to stop now, if it is."""
-        stop = self._search.stop
-        if stop is None:
+    def exceeded(self) -> str | None:
+        """Why the whole search is to stop now; None if it is not."""
+        hours = self._stop.hours
+        if hours is None or time.monotonic() - self._begin < hours * _HOUR:
             return None
-        spent = self._spent.values()
-        hours = (self._before + time.monotonic() - self._begin) / HOUR
-        gpu_hours = sum(one.all_seconds * one.gpus for one in spent) / HOUR
-        passes = sum(one.all_passes for one in spent)
-        if stop.hours is not None and hours >= stop.hours:
-            return f"the search has run for {stop.hours:g} hours"
-        if stop.gpu_hours is not None and gpu_hours >= stop.gpu_hours:
-            return f"the search has taken {stop.gpu_hours:g} GPU hours"
-        if stop.passes is not None and passes >= stop.passes:
-            return f"the search has taken {stop.passes:,} passes"
-        return None
+        return f"the search has run for {hours:g} hours"
 
-    def of_replicate(self, arm: str, seed: int) -> Verdict | None:
-        """Why a replicate is to stop now by what its arm may cost, if it is."""
-        stop = self._search.arm(arm).stop
-        if stop is None:
-            return None
-        spent = self._spent[arm, seed]
-        if stop.hours is not None and spent.all_seconds >= stop.hours * HOUR:
-            return Verdict(None, f"its trials have taken {stop.hours:g} hours")
-        if stop.gpu_hours is not None and spent.all_seconds * spent.gpus >= stop.gpu_hours * HOUR:
-            return Verdict(None, f"its trials have taken {stop.gpu_hours:g} GPU hours")
-        return None
-
-    def after_trials(
-        self, arm: str, seed: int, trials: "dict[TrialId, TrialRecord]"
-    ) -> Verdict | None:
-        """Why a replicate is to stop by its first trials, if it is; each trial is judged once."""
-        stop = self._search.stop_of(arm)
-        if stop is None:
-            return None
-        prefix = self._prefixes[arm, seed]
-        for index in itertools.count(len(prefix.scores)):
+    def reached(
+        self, arm: str, seed: int, trials: Mapping[TrialId, TrialRecord]
+    ) -> tuple[int, str] | None:
+        """How many first trials of a replicate count, and why; None while it is to go on."""
+        target, name = self._stop.target, self._metric.name
+        while target is not None:
+            index = self._num_below[arm, seed]
             record = trials.get(TrialId(arm, seed, index))
             if record is None or record.end is None:
                 return None
-            self._extend(prefix, record)
-            message = self._message(stop, prefix, is_own=self._search.arm(arm).stop is not None)
-            if message is not None:
-                return Verdict(index + 1, message)
-        return None
-
-    def _extend(self, prefix: _Prefix, record: TrialRecord) -> None:
-        last = record.last
-        is_finished = record.end is not None and record.end.outcome == "finished"
-        score = None if last is None else last.metrics.get(self._metric.name)
-        score = score if is_finished and score is not None and math.isfinite(score) else None
-        if score is not None and (prefix.best is None or self._metric.better(score, prefix.best)):
-            prefix.best, prefix.best_at = score, len(prefix.scores)
-        prefix.scores.append(score)
-        prefix.passes += 0 if last is None else last.step
-
-    def _message(self, stop: Stop, prefix: _Prefix, *, is_own: bool) -> str | None:
-        metric, number = self._metric, len(prefix.scores)
-        target, best = stop.target, prefix.best
-        if target is not None and best is not None and not metric.better(target, best):
-            return f"trial {prefix.best_at} has reached {metric.name} {target:g}"
-        if stop.patience is not None and number - prefix.best_at > stop.patience:
-            return f"{stop.patience} trials in a row were no better than those before"
-        if is_own and stop.passes is not None and prefix.passes >= stop.passes:
-            return f"its trials have taken {stop.passes:,} passes"
-        if stop.rule is not None and stop.rule.stops(tuple(prefix.scores), metric):
-            return f"`{stop.rule.kind}` says so after {number} trials"
+            last = record.last if record.end.outcome == "finished" else None
+            score = math.nan if last is None else last.metrics.get(name, math.nan)
+            if math.isfinite(score) and not self._metric.better(target, score):
+                return index + 1, f"trial {index} has reached {name} {target:g}"
+            self._num_below[arm, seed] += 1
         return None
 
 
-def _busy_seconds(rows: Sequence[Row]) -> float:
+def request(folder: Path, message: str) -> Path:
+    """Ask the driver of a run to stop it; returns a file that goes when it has done so.
+
+    Args:
+        folder: of the run, which need not lie on the driver's machine.
+        message: who asks; the reason in the journal.
+    """
+    path = folder / _REQUEST
+    try:
+        atomic.write_text(path, message)
+    except OSError as error:
+        raise StorageError(f"{path}: the request to stop cannot be written: {error}.") from error
+    return path
+
+
+def requested(folder: Path) -> str | None:
+    """The message of a request that waits; None without one. Any plain file of its name is one."""
+    path = folder / _REQUEST
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            with path.open("rb") as file:
+                text = file.read(_LONGEST_REQUEST).decode("utf-8", "replace")
+            return " ".join(text.split()) or "asked for"
+    return None
+
+
+def answer(folder: Path) -> None:
+    """Remove a request that was dealt with."""
+    (folder / _REQUEST).unlink(missing_ok=True)
+
+
+def _busy_seconds(rows: Iterable[Row]) -> float:
     """Seconds by the clock in which some trial ran; the time between two drivers is left out."""
     before: dict[TrialId, float] = {}
     spans = []

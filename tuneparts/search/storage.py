@@ -32,16 +32,23 @@ class Folder:
 
     def child(self, *names: str) -> "Folder":
         """Name a folder inside this one; it need not exist yet."""
-        for name in names:
+        for depth, name in enumerate(names):
             _refuse_path(name)
+            path = Path("/".join([self._path, *names[: depth + 1]]))
+            if self._is_local and path.is_symlink():
+                raise SecurityError(f"{path}: this is a link, and none is followed. Remove it.")
         return Folder("/".join([self.uri, *names]))
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self._fs, pafs.LocalFileSystem)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, or replace it, in one step."""
         _refuse_path(name)
         self._fs.create_dir(self._path, recursive=True)
         partial = f"{self._path}/.{name}.partial"
-        if isinstance(self._fs, pafs.LocalFileSystem):
+        if self._is_local:
             Path(partial).unlink(missing_ok=True)  # a link there would be followed
         try:
             with self._fs.open_output_stream(partial) as stream:
@@ -53,19 +60,22 @@ class Folder:
         self._fs.move(partial, f"{self._path}/{name}")
 
     def read(self, name: str) -> bytes:
-        """Read a file."""
+        """Read a file; a link is not followed."""
         _refuse_path(name)
+        if self._is_local and Path(self._path, name).is_symlink():
+            raise FileNotFoundError(f"{self._path}/{name} is a link")
         with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read()
         return content
 
     def names(self) -> list[str]:
-        """List the files here by name; none when the folder is not there."""
+        """List the files here by name, links left out; none when the folder is not there."""
         selector = pafs.FileSelector(self._path, allow_not_found=True)
         found = [
             info.base_name
             for info in self._fs.get_file_info(selector)
             if info.type == pafs.FileType.File
+            and not (self._is_local and Path(info.path).is_symlink())
         ]
         return sorted(name for name in found if not name.endswith(".partial"))
 

@@ -6,7 +6,6 @@ train to the end. Nothing but the grouping moves from the search to the training
 """
 
 import logging
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -34,7 +33,6 @@ from tuneparts.superweights.ties import Ties
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
-from tuneparts.training.ranks import synchronised
 
 
 class AllocationConfig(Config):
@@ -85,7 +83,6 @@ class SuperweightsConfig(MembersConfig):
     """
 
     method: Literal["superweights"] = "superweights"
-    most_gpus = math.inf
     members: tuple[Net, ...] = Field(
         default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
         min_length=1,
@@ -263,8 +260,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             generator=seeding.torch_generator(seed, "init", stream, "templates"),
         )
         self.model = SuperweightMembers(nets, bank, self._flops).to(self.context.device)
-        if self.context.ranks is not None:
-            synchronised(self.model)
         self._make_optimiser()
 
     def _make_optimiser(self) -> None:

@@ -14,6 +14,7 @@ of them, and the store may lose an answer:
 """
 
 import json
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneparts import journal
-from tuneparts.journal import ReplicateStopped, StopLifted, TrialId
+from tuneparts.journal import ReplicateStopped, TrialId
 from tuneparts.redaction import redact
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
@@ -207,7 +208,7 @@ class Replay:
                 if journal.header(text) is not None:
                     continue
                 event = journal.decode(text)
-                if isinstance(event, ReplicateStopped | StopLifted):
+                if isinstance(event, ReplicateStopped):
                     continue  # the ends of its trials say what there is to show
                 run = self._runs.setdefault(event.trial, TrialRun(event.trial))
                 run.fold(event, self.calls.problems, is_open=self._card.is_open)
@@ -317,7 +318,7 @@ class Replay:
                 line = file.readline().decode("utf-8", "replace")
                 with suppress(Exception):  # an odd line was told of when it was first read
                     event = journal.decode(line)
-                    if isinstance(event, ReplicateStopped | StopLifted):
+                    if isinstance(event, ReplicateStopped):
                         continue
                     self._tally.fold(event)
                     run = self._runs.setdefault(event.trial, TrialRun(event.trial))
@@ -457,10 +458,17 @@ class Replay:
             self.calls.log(run_id, _tags(tags))
 
     def _send_artifact(self, path: Path) -> None:
-        if path.is_dir():
-            self.calls.make(lambda: self._client.log_artifacts(self.parent, str(path), path.name))
-        else:
-            self.calls.make(lambda: self._client.log_artifact(self.parent, str(path)))
+        """Send a file or a folder; links in it are left out, wherever they lead."""
+        below = (Path(at, name) for at, _, names in os.walk(path) for name in sorted(names))
+        for file in (path, *below):
+            if path.is_symlink() or file.is_symlink() or not file.is_file():
+                continue
+            folder = None if file == path else str(file.parent.relative_to(path.parent))
+            self.calls.make(
+                lambda file=file, folder=folder: self._client.log_artifact(
+                    self.parent, str(file), folder
+                )
+            )
 
 
 def _params(values: Mapping[str, Any]) -> list[store.Entry]:

@@ -1,6 +1,9 @@
-"""Whether a method can learn from a task: refused by name in the driver, before anything runs."""
+"""Whether a method can learn from a task: refused by name in the driver, before anything runs.
 
-from collections.abc import Callable, Iterator
+Legend: B examples, K outputs.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,10 +11,12 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from tuneparts.augment.fixed import FixedConfig
+from tuneparts.augment.hyper import Each, Hyper, Place, Shapes
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError
-from tuneparts.models import NETS, NetConfig
+from tuneparts.models import NETS, nets_in
+from tuneparts.training.hyper.config import HypersConfig, check_images
 
 _PROBE = 8
 
@@ -32,37 +37,97 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
         )
 
 
-def check_hypers(hypers: Any, task: Task) -> None:
-    """Refuse hypers that mean nothing for the inputs or the target of a task.
-
-    Args:
-        hypers: a `HypersConfig`.
-        task: what is to be learnt.
-    """
+def check_hypers(hypers: HypersConfig, task: Task) -> None:
+    """Refuse hypers that mean nothing for the inputs or the target of a task."""
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(
-            "hypers that change inputs need images or real numbers, but inputs are whole numbers "
-            f"and `hypers` has {', '.join(present)}. Remove them, or make the inputs float32."
+            f"`hypers` has {', '.join(present)}, which change real numbers, but inputs are whole "
+            "numbers. Remove them, or make the inputs float32."
         )
     target = task.target
     if hypers.averaging == "prob" and not isinstance(target, Classes):
         raise ConfigError(
-            "`averaging` of samples by `prob` averages probabilities of classes, but the target is "
+            "`averaging` by `prob` averages probabilities of classes, but the target is "
             f"`{target.kind}`. Use `logits`, which averages outputs."
         )
-    if getattr(hypers, "temperature", None) is not None and not target.counts_classes:
+    if hypers.temperature is not None and not target.counts_classes:
         raise ConfigError(
             "`temperature` divides the logits of classes, but the target is "
             f"`{target.kind}`. Remove it."
         )
 
 
+def try_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
+    """Build every hyper, and call those of one's own on two examples.
+
+    Args:
+        hypers: of a method.
+        task: the data.
+        learnable: whether the method learns those that are not frozen.
+
+    Raises:
+        ConfigError: A hyper fails, starts where it cannot be learnt, or gives a wrong shape.
+    """
+    for name, hyper in hypers.parts.items():
+        place = hyper.place()
+        check_images(name, hyper, task.in_shape)
+        if hyper.needs_classes and not task.num_classes:
+            raise ConfigError(
+                f"`{name}` acts on the logits of classes, but the target of this data is "
+                f"`{task.target.kind}`. Leave `{name}` out."
+            )
+        num_slots, num_tensors = _counted(hyper, "slot", 1), _counted(hyper, "tensor", 2)
+        shapes = Shapes(task.in_shape, num_slots, task.num_outputs, num_tensors)
+        try:
+            part = hyper.part(shapes, name=name, learnable=learnable and name not in hypers.frozen)
+            if name not in hypers.own:
+                continue
+            given, wanted = _call(place, shapes, task)
+            found = part(*given)
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever somebody else's hyper raises
+            raise ConfigError(
+                f"the hyper `{name}` acts on {place}, but {type(hyper).__name__} raised "
+                f"{type(error).__name__} for inputs of shape {task.in_shape} and "
+                f"{task.num_outputs} outputs: {error}"
+            ) from error
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if shape != wanted:
+            raise ConfigError(
+                f"a hyper that acts on {place} returns a tensor of shape {wanted} here, but "
+                f"`{name}` returned {shape}."
+            )
+
+
+def _counted(hyper: Hyper, each: Each, default: int) -> int:
+    """As many as it has numbers for; that the net has so many is seen with the net."""
+    values = (getattr(hyper, name) for name, n in hyper.numbers().items() if n.each == each)
+    return max((len(value) for value in values if isinstance(value, tuple)), default=default)
+
+
+def _call(place: Place, shapes: Shapes, task: Task) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """What a hyper is called with for two examples, and the shape that it returns."""
+    generator = torch.Generator().manual_seed(0)
+    inputs, outputs_BK = torch.zeros(2, *shapes.in_shape), torch.zeros(2, task.num_outputs)
+    weights = [torch.zeros(2, 3), *[torch.zeros(3)] * (shapes.num_tensors - 1)]
+    losses = torch.zeros(2), outputs_BK, torch.as_tensor(task.train.labels[:2])
+    calls: dict[Place, tuple[tuple[Any, ...], tuple[int, ...]]] = {
+        "inputs": ((inputs, generator), tuple(inputs.shape)),
+        "activations": ((torch.zeros(2, 3), 0, generator), (2, 3)),
+        "outputs": ((outputs_BK,), tuple(outputs_BK.shape)),
+        "loss": (losses, (2,)),
+        "weights": ((weights,), ()),
+    }
+    return calls[place]
+
+
 def check_inputs(config: BaseModel, task: Task) -> None:
     """Refuse whole numbers as inputs of a net, or of an augmentation, that takes real ones."""
     if not task.has_tokens:
         return
-    for net in _nets(config):
+    for net in nets_in(config):
         if net.name in NETS:
             raise ConfigError(
                 f"`{net.name}` takes images or real numbers, but inputs are whole numbers "
@@ -79,56 +144,30 @@ def check_target(task: Task) -> None:
     target = task.target
     if target.kind in Target.known and target.kind != "own_loss":
         return
+    name = f"`{getattr(target, 'function', target.kind)}`"
     y = torch.as_tensor(task.train.labels[:_PROBE].copy())
-    outputs = torch.zeros(len(y), task.num_outputs, requires_grad=True)
-    _check_losses(target, _tried(target.losses, target, outputs, y), len(y))
-    _check_scores(target, _tried(target.scores, target, outputs.detach(), y))
+    outputs_BK = torch.zeros(len(y), task.num_outputs, requires_grad=True)
 
+    def tried(function: Callable[..., Any], outputs_BK: Tensor) -> Any:
+        try:
+            return function(outputs_BK, y)
+        except Exception as error:  # whatever somebody else's function raises
+            raise ConfigError(
+                f"a target compares outputs {tuple(outputs_BK.shape)} with labels "
+                f"{tuple(y.shape)}, but {name} raised {type(error).__name__}: {error}"
+            ) from error
 
-def _tried(function: Callable[..., Any], target: Target, outputs: Tensor, y: Tensor) -> Any:
-    try:
-        return function(outputs, y)
-    except Exception as error:  # whatever somebody else's function raises
+    losses = tried(target.losses, outputs_BK)
+    if not isinstance(losses, Tensor) or losses.shape != y.shape[:1] or not losses.requires_grad:
         raise ConfigError(
-            f"a target compares outputs {tuple(outputs.shape)} with labels {tuple(y.shape)}, but "
-            f"{_name(target)} raised {type(error).__name__}: {error}"
-        ) from error
-
-
-def _check_losses(target: Target, losses: Any, num: int) -> None:
-    shape = tuple(losses.shape) if isinstance(losses, Tensor) else None
-    if shape != (num,):
-        found = f"a tensor {shape}" if shape is not None else f"{losses!r:.100}"
-        raise ConfigError(
-            f"a target has one loss per example, here ({num},), but {_name(target)} gave {found}. "
-            "Do not average over examples."
+            f"a target has one loss per example, here ({len(y)},), that depends on the outputs, "
+            f"but {name} gave {losses!r:.100}. Neither average over examples nor detach."
         )
-    if not losses.requires_grad:
-        raise ConfigError(
-            f"a loss is differentiated by the outputs, but that of {_name(target)} does not depend "
-            "on them by torch's operations."
-        )
-
-
-def _check_scores(target: Target, scores: Any) -> None:
+    scores = tried(target.scores, outputs_BK.detach())
     declared = [metric.name for metric in target.metrics]
     is_plain = isinstance(scores, dict) and all(isinstance(one, float) for one in scores.values())
     if not is_plain or not declared or not set(scores) <= set(declared):
         raise ConfigError(
             "the scores of a target are numbers by the names of its `metrics`, at least one, but "
-            f"{_name(target)} has the metrics {declared} and gave {scores!r:.200}."
+            f"{name} has the metrics {declared} and gave {scores!r:.200}."
         )
-
-
-def _name(target: Target) -> str:
-    return f"`{getattr(target, 'function', target.kind)}`"
-
-
-def _nets(value: Any) -> Iterator[NetConfig]:
-    if isinstance(value, NetConfig):
-        yield value
-    elif isinstance(value, BaseModel):
-        yield from _nets([getattr(value, field) for field in type(value).model_fields])
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _nets(item)

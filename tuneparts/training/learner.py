@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -9,12 +10,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from tuneparts import import_path, schema
+from tuneparts import import_path, schema, seeding
 from tuneparts.config import Config
 from tuneparts.data.task import Task
 from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.ranks import Ranks
 from tuneparts.training.runtime import Runtime
 
 
@@ -110,8 +110,17 @@ class Context:
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None
     """Where parts of the work can run beside the learner; None where there is no such place."""
-    ranks: Ranks | None = None
-    """Processes that the trial shares its batches with; None where it is alone."""
+    stream: tuple[str | int, ...] = ()
+    """What names the trial among others of its seed: search, arm and index."""
+
+    def seeded_globals(self, passes: int | None = None) -> AbstractContextManager[None]:
+        """Seed the global generators for one interval of the trial, and restore them after it.
+
+        Args:
+            passes: where the interval starts; None while the learner is built.
+        """
+        part = "build" if passes is None else passes
+        return seeding.seeded_globals(self.seed, "globals", *self.stream, part)
 
 
 def available_device(gpus: float = 1.0) -> torch.device:
@@ -142,12 +151,10 @@ class MethodConfig(Config):
     interval: int = Field(default=100, gt=0)
     """Passes between two reports."""
     runtime: Runtime | None = None
-    """Precision, layout and memory of the passes; None for that of the search."""
+    """Precision and layout of the passes; None for that of the search."""
     later_fields: ClassVar[tuple[str, ...]] = ("runtime",)
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
-    most_gpus: ClassVar[float] = 1.0
-    """How many GPUs its learner can use; an arm that asks for more is refused."""
     takes_runtime: ClassVar[bool] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
     a `runtime`."""

@@ -52,7 +52,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
             )
         self.config = config
         self.context = context
-        self.training_passes = Passes(config.runtime or Runtime(), context.device, context.ranks)
+        self.training_passes = Passes(config.runtime or Runtime(), context.device)
         self._passes = 0
         self._weight_steps = 0
 
@@ -119,31 +119,11 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         return self._passes >= start + self.config.interval
 
     def advance(self) -> dict[str, float]:
-        runtime, device = self.training_passes.runtime, self.context.device
-        with runtime.numerics(device, is_training=False):
-            metrics = self._interval()
-        if self.context.ranks is not None:
-            self.context.ranks.check_same(metrics.values(), device=device)
-        return metrics
-
-    def check_passes(self) -> None:
-        """Refuse a net that cannot be trained under the runtime, or not by several ranks.
-
-        Raises:
-            ConfigError: With the layer, and the cure.
-        """
-        modules = [value for value in vars(self).values() if isinstance(value, nn.Module)]
-        self.training_passes.check(modules, draws=self.draws_inside)
-
-    @property
-    def draws_inside(self) -> bool:
-        """Whether random numbers are drawn inside of its nets, other than by dropout layers."""
-        return False
+        with self.training_passes.runtime.numerics(self.context.device, is_training=False):
+            return self._interval()
 
     def _interval(self) -> dict[str, float]:
         start = self._passes
-        if not start:
-            self.check_passes()
         seen: dict[str, list[Tensor]] = {}
         has_run = False
         while not (self.finished or self.interval_is_over(start)):

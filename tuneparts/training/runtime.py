@@ -1,4 +1,4 @@
-"""How a learner computes: precision, memory layout, recomputation, compiled and repeatable kernels.
+"""How a learner computes: precision, memory layout, compiled and repeatable kernels.
 
 None of it changes what a method is, but all of it changes numbers in their last digits or more, so
 it is part of a search and of its digest.
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Literal
 
 import torch
-from pydantic import Field
 
 from tuneparts.config import Config
 
@@ -21,7 +20,7 @@ class Runtime(Config):
     """How the passes of a learner are computed.
 
     Example:
-        >>> Runtime(precision="bf16", checkpoint_segments=4).precision
+        >>> Runtime(precision="bf16").precision
         'bf16'
     """
 
@@ -36,12 +35,8 @@ class Runtime(Config):
     """Give images to the net with channels as the innermost dimension; None chooses."""
     deterministic: bool = False
     """Allow only kernels that give the same bits each time. Here a run repeats itself on a CPU in
-    any case. On a GPU this promises the same bits for the same versions, the same model of GPU and
-    the same number of them; where torch has no such kernel, the trial fails and names it."""
-    checkpoint_segments: int = Field(default=1, ge=1)
-    """Pieces that the rows of a batch, its augmentation samples included, go through the net in.
-    Activations of more than one piece are not kept but computed again for the gradient, one piece
-    after the other: memory falls by about this factor, and a step costs a third more."""
+    any case. On a GPU this promises the same bits for the same versions and the same model of GPU;
+    where torch has no such kernel, the trial fails and names it."""
 
     @contextmanager
     def numerics(self, device: torch.device, *, is_training: bool) -> Iterator[None]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tuneparts.data.target import Reduction, Target
 from tuneparts.training.hyper import Hypers
-from tuneparts.training.passes import average, run
+from tuneparts.training.passes import run
 
 Batch = tuple[Tensor, Tensor]
 """Normalised inputs (B, ...) and labels (B,)."""
@@ -57,7 +57,6 @@ def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None
     for leaf in moved:
         leaf.grad = None
     torch.autograd.backward(objective, inputs=[leaf for leaf in moved if leaf.requires_grad])
-    average(leaf.grad for leaf in moved)
     return [leaf.grad for leaf in moved]
 
 

@@ -10,15 +10,13 @@ from tuneparts import schema, seeding
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.task import Examples, Task
 from tuneparts.models import Mlp, Net
+from tuneparts.models.survey import draws_globally
 from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
 from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
-from tuneparts.training.hyper.global_draws import draws_globally
-from tuneparts.training.hyper.trial_call import try_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.ranks import synchronised
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 
 
@@ -50,7 +48,7 @@ class SupervisedConfig(MethodConfig):
 
     def try_hypers(self, task: Task) -> None:
         """Build and call the hypers once, so that a wrong one is refused in the driver."""
-        try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+        fitness.try_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())
@@ -82,8 +80,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
             through_step=config.hyper_gradient == "through a step",
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
-        if context.ranks is not None:
-            synchronised(self.net)
         self.train_data = self._on_device(
             task.train if config.train_on == "train" else task.train.joined(task.val)
         )
@@ -92,10 +88,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         if len(self.train_data):
             x, _ = self.train_data.take(torch.arange(min(2, len(self.train_data))))
             self.hypers.draws_globally = draws_globally(self.net, x)
-
-    @property
-    def draws_inside(self) -> bool:
-        return self.hypers.draws_globally or self.hypers.acts_inside
 
     def generator(self, stream: str) -> torch.Generator:
         """A named stream of this run, on the device."""

@@ -34,18 +34,14 @@ def threads_for(
         device: where they train; nothing is changed where it is no CPU.
     """
     before = torch.get_num_threads()
-    if before > 1 and device.type == "cpu" and _is_small(nets, in_shape, num_examples):
-        torch.set_num_threads(1)
+    if before > 1 and device.type == "cpu":
+        each = [_operations(net, in_shape) for net in nets]
+        if all(each) and sum(each) * num_examples < SMALL:
+            torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _is_small(nets: Sequence[nn.Module], in_shape: tuple[int, ...], num_examples: int) -> bool:
-    """Whether a pass is small; a net that cannot be counted is not called so."""
-    each = [_operations(net, in_shape) for net in nets]
-    return all(each) and sum(each) * num_examples < SMALL
 
 
 def _operations(net: nn.Module, in_shape: tuple[int, ...]) -> int:

@@ -96,3 +96,13 @@ def test_one_seed_has_no_band(trials, steps, metadata):
 
 def test_without_scores_a_note(trials, steps, metadata):
     assert isinstance(accuracy(RunData(metadata, trials.iloc[:0], steps.iloc[:0])), Note)
+
+
+def test_scores_against_seconds(trials, steps, metadata) -> None:
+    data = RunData(metadata, trials, steps)
+    by_seconds, by_passes = (
+        accuracy(data, "test/accuracy", f"cost/{n}") for n in ("seconds", "passes")
+    )
+    assert "seconds" in by_seconds.title
+    one, other = (d.data.groupby("arm")["mean"].last().to_dict() for d in (by_seconds, by_passes))
+    assert one == other  # the end is the same, only the axis differs

@@ -14,7 +14,7 @@ DEFAULT_FIGURES = Search.model_fields["figures"].default
 MEMBERS = ("anytime", "interpolation", "membership")
 ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
 ASKED += ["deviations", "rounds"]
-ASKED += ["parallel", "slices", "importance", "pareto", "hypervolume"]
+ASKED += ["parallel", "slices", "importance", "pareto"]
 ASKED += ["samples", "calibration", "trials", "communication", "schedule", "subnetworks"]
 ASKED += ["matched"]
 

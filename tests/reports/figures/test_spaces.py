@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts import pareto
 from tuneparts.reports import fronts
 from tuneparts.reports.figures.drawing import Drawing, Note
 from tuneparts.reports.figures.gallery import draw
@@ -70,9 +69,8 @@ def test_slices_have_a_panel_per_dimension_with_its_scale() -> None:
     assert len(drawing.figure.data[1].x) == 20  # momentum, where it is
 
 
-@pytest.mark.parametrize("name", ["pareto", "hypervolume"])
-def test_a_front_needs_several_objectives(name: str) -> None:
-    drawing = draw(name, run_data())
+def test_a_front_needs_several_objectives() -> None:
+    drawing = draw("pareto", run_data())
     assert isinstance(drawing, Note)
     assert "one objective" in drawing.text
 
@@ -101,19 +99,6 @@ def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> 
     assert len(table.rows) == int(known["on_front"].sum())
     assert sum("(selected)" in row[2].text for row in table.rows) == 2
     assert "knee" in drawing.caption
-
-
-def test_coverage_grows_and_ends_at_the_hypervolume_of_the_whole_front() -> None:
-    data = run_data(objectives=OBJECTIVES)
-    found = fronts.coverage(data.trials, data.metadata)
-    for seed, own in found.groupby("seed"):
-        assert own["hypervolume"].is_monotonic_increasing
-        assert own["passes"].tolist() == [10.0 * n for n in range(1, 21)]
-        points = data.trials[list(OBJECTIVES)].to_numpy() * [1, -1]
-        low, high = points.min(axis=0), points.max(axis=0)
-        scaled = ((points - low) / (high - low))[data.trials["seed"] == seed]
-        assert own["hypervolume"].iloc[-1] == pytest.approx(pareto.hypervolume(scaled, [0, 0]))
-    assert isinstance(draw("hypervolume", data), Drawing)
 
 
 def test_three_objectives_are_drawn_in_pairs_without_lines() -> None:

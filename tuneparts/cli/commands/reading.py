@@ -21,9 +21,6 @@ app = typer.Typer()
 def report(
     run: ReadArgument = None,
     open_page: OpenOption = False,
-    variance: Annotated[
-        bool, typer.Option("--variance", help="Print the spread of arms by its source instead.")
-    ] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -35,7 +32,7 @@ def report(
     from tuneparts.cli.output import Form
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    verb.report(run, open_page=open_page, by_source=variance, form=form)
+    verb.report(run, open_page=open_page, form=form)
 
 
 @app.command(epilog=words("arm", "replicate"))

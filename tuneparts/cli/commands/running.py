@@ -105,9 +105,6 @@ def extend(
         str | None,
         typer.Option(help="The search file of the new arms; that of the run when not given."),
     ] = None,
-    lift_stop: Annotated[
-        bool, typer.Option("--lift-stop", help="Go on with what was stopped; drop all limits.")
-    ] = False,
     address: AddressOption = None,
     local: LocalOption = False,
     ray: RayOption = False,
@@ -136,7 +133,7 @@ def extend(
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     if until_decided is not None:
-        if trials or seeds or arms or search or lift_stop or dry_run:
+        if trials or seeds or arms or search or dry_run:
             from tuneparts.errors import ConfigError
 
             raise ConfigError(
@@ -153,21 +150,14 @@ def extend(
         seeds=seeds,
         arms=arms,
         search=search,
-        lift_stop=lift_stop,
         place=place,
         dry_run=dry_run,
     )
 
 
-@app.command(epilog=words("arm", "trial"))
-def stop(
-    run: NeededRunArgument,
-    arm: Annotated[str | None, typer.Option(help="Stop this arm only.")] = None,
-    trial: Annotated[
-        str | None, typer.Option(help="Stop this trial only, as in random/seed0/00003.")
-    ] = None,
-) -> None:
-    """Stop a run, an arm or a trial from another terminal, wherever it runs.
+@app.command()
+def stop(run: NeededRunArgument) -> None:
+    """Stop a run for good from another terminal, wherever it runs.
 
     What has finished counts, what runs ends as stopped, and what had not started is counted as
     such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
@@ -175,7 +165,7 @@ def stop(
     """
     from tuneparts.cli import stop as verb
 
-    verb.stop(run, arm=arm, trial=trial)
+    verb.stop(run)
 
 
 @app.command()

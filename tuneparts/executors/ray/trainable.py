@@ -49,7 +49,6 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         except StorageError:
             return
         finally:
-            self._execution.close()
             del self._execution
             give_back_memory()
 

@@ -21,7 +21,7 @@ from tuneparts.reports.figures.best_of_n import best_of_n
 from tuneparts.reports.figures.communication import communication
 from tuneparts.reports.figures.drawing import PANEL_HEIGHT, Drawing, Note
 from tuneparts.reports.figures.fixing import deviations, rounds
-from tuneparts.reports.figures.fronts import hypervolume, pareto
+from tuneparts.reports.figures.fronts import pareto
 from tuneparts.reports.figures.hypers import hypers, projections
 from tuneparts.reports.figures.importance import importance
 from tuneparts.reports.figures.matched import matched
@@ -60,7 +60,6 @@ FIGURES: dict[str, Figure] = {
     "slices": slices,
     "importance": importance,
     "pareto": pareto,
-    "hypervolume": hypervolume,
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tuneparts import seeding
 from tuneparts.augment.affine import Affine
 from tuneparts.augment.averaging import Averaging, average
 from tuneparts.augment.concrete import ConcreteDropout
@@ -19,7 +20,6 @@ from tuneparts.augment.hyper import PLACES, Part, Place
 from tuneparts.data.target import Reduction
 from tuneparts.errors import ConfigError
 from tuneparts.models import surgery
-from tuneparts.training.hyper.global_draws import seeded
 
 BUILT_IN = ("mask", "colour", "affine", "noise", "dropout", "temperature")
 """Parts that have an attribute of their own, in the order in which they act."""
@@ -100,7 +100,7 @@ class Hypers(nn.Module):
             logits_BK.
         """
         if training and self.draws_globally:
-            net = seeded(net, generator)
+            net = _seeded(net, generator)
         if self._is_plain:
             return net(x)
         x = self.inputs(x, generator, training=training)
@@ -251,11 +251,6 @@ class Hypers(nn.Module):
             expected=self._num_slots,
         )
 
-    @property
-    def acts_inside(self) -> bool:
-        """Whether anything acts on activations, inside of a net."""
-        return any(self.acting("activations"))
-
     def acts_at_slots(self) -> bool:
         """Whether scores, too, need the slots: something but dropout acts on activations."""
         return any(not part.draws(training=True) for part in self.acting("activations"))
@@ -292,3 +287,21 @@ class Hypers(nn.Module):
 
 def _copies(x: Tensor, num_samples: int) -> Tensor:
     return x if num_samples == 1 else x.repeat_interleave(num_samples, dim=0)
+
+
+def _seeded(
+    net: Callable[[Tensor], Tensor], generator: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """The same net, what it draws globally (`Dropout2d`, attention) determined by a generator.
+
+    Such layers take no generator, and would draw other numbers in each run and after each resume.
+    """
+
+    def call(x: Tensor) -> Tensor:
+        device = generator.device
+        drawn = torch.randint(2**62, (), generator=generator, device=device)
+        with seeding.alone([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(drawn))
+            return net(x)
+
+    return call

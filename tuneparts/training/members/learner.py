@@ -37,7 +37,7 @@ from tuneparts.training.members.predictions import (
     operating_points,
 )
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.passes import average, run
+from tuneparts.training.passes import run
 from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step
 
@@ -158,7 +158,7 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
-        outputs_MBK = run(self.model, x, dim=1)
+        outputs_MBK = run(self.model, x)
         num_members = len(outputs_MBK)
         repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
         flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
@@ -279,7 +279,6 @@ class NetMembersLearner(MembersLearner):
 
         self.optimiser.zero_grad()
         loss_M = self.model.backward(self.batches(), loss)
-        average(parameter.grad for parameter in self.model.parameters())
         self.optimiser.step()
         return loss_M
 
