@@ -1,15 +1,16 @@
 """Packed trials: a worker trains several waiting segments of one arm and seed together.
 
-The plan knows nothing of it: it hands out segments and hears of each by itself. A pack computes
-with as many slots as its arm says, and a trial has the slot `index % packed`. Slots without a
-trial are computed too, and thrown away. A slot's numbers depend on the width of the pack and on
-the slot, and not on what the others hold. So which segments happen to wait together changes no
-number, and neither does a driver that was killed and resumed. Only a trial whose pack lost its
-process, or failed as a whole, goes on by itself, with other rounding.
+The plan does not know it: it hands out segments, and gets reports of each by itself. A pack
+computes as many slots as its arm says, and a trial has the slot `index % packed`. A slot's numbers
+depend on the width of the pack and on the slot, and not on what the others hold; those without a
+trial are computed too. So which segments happen to wait together changes no number, and neither
+does a driver that was killed and resumed. Only a trial whose pack failed as a whole, or lost its
+process, goes on by itself, with other rounding.
 """
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, d
 from tuneparts.journal import TrialId
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
+from tuneparts.search.queue import Waiting
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import DATA_KEY, method_config
 from tuneparts.search.storage import Folder
@@ -51,30 +53,30 @@ class Groups:
         """Trials whose pack failed or lost its process: they are not packed again."""
 
     def take(self, arms: Container[str] | None = None) -> Group | None:
-        """Take what a worker is to do next; None while there is nothing.
-
-        Args:
-            arms: only segments of these are taken, if given.
-        """
+        """Take what a worker is to do next, of these arms if given; None while there is nothing."""
         plan, first = self._plan, self._plan.next(arms)
         if first is None:
             return None
-        arm = plan.search.arm(first.trial.arm)
-        if arm.packed == 1 or first.trial in self._alone:
+        packed = plan.search.arm(first.trial.arm).packed
+        if packed == 1 or first.trial in self._alone:
             return Group((first,))
-        found, others = {first.trial.index % arm.packed: first}, []
-        while len(found) < arm.packed and len(others) < arm.packed:
-            segment = plan.next({arm.name})
+        found, others = {first.trial.index % packed: first}, []
+        while len(found) < packed and len(others) < packed:
+            segment = plan.next({first.trial.arm})
             if segment is None:
                 break
-            slot = segment.trial.index % arm.packed
+            slot = segment.trial.index % packed
             if slot in found or segment.trial in self._alone or _key(segment) != _key(first):
                 others.append(segment)
             else:
                 found[slot] = segment
         for segment in others:
             plan.give_back(segment)
-        return Group(tuple(found.values()), arm.packed)
+        return Group(tuple(found.values()), packed)
+
+    def num_of(self, waiting: Waiting) -> int:
+        """How many groups the waiting segments of an arm are, if all of them can be packed."""
+        return math.ceil(waiting.count / self._plan.search.arm(waiting.arm).packed)
 
     def started(self, group: Group) -> None:
         """Record that a worker has taken up a group."""
@@ -89,7 +91,8 @@ class Groups:
         """Queue a group again that lost its worker; returns whether it is. See `Plan.lost`."""
         if group.packed == 1:
             return self._plan.lost(group.segments[0], what, why)
-        self._split(group)
+        # One of its trials may be to blame, and is then alone.
+        self.deliver(group, [Report(done=True, alone=True)] * len(group.segments))
         return True
 
     def deliver(self, group: Group, reports: Sequence[Report]) -> None:
@@ -102,24 +105,14 @@ class Groups:
                 self._plan.give_back(segment)
 
     def gives_up(self, group: Group, seconds: float, storage: str) -> bool:
-        """Give up a group if it takes far too long; returns whether it does.
-
-        Args:
-            group: what is running.
-            seconds: since it was started, or last reported.
-            storage: where the logs of trials lie.
-        """
-        first, *others = group.segments
-        late = overdue(self._plan.journal, first, seconds / (1 + len(others)), storage)
+        """Give up a group that has not reported for far too long; returns whether it has not."""
+        first, share = group.segments[0], seconds / len(group.segments)
+        late = overdue(self._plan.journal, first, share, storage)
         if late is not None and group.packed == 1:
             self.deliver(group, [late])
         elif late is not None:
-            self._split(group)
+            self.lost(group)
         return late is not None
-
-    def _split(self, group: Group) -> None:
-        """Let the trials of a pack train by themselves: one may be to blame, and will be alone."""
-        self.deliver(group, [Report(done=True, alone=True)] * len(group.segments))
 
 
 def _key(segment: Segment) -> str:
@@ -133,9 +126,8 @@ def _key(segment: Segment) -> str:
 class GroupExecution:
     """A group under way in a worker; each `step` is one interval of the trials furthest behind.
 
-    Every trial keeps its own log, rows and checkpoints, and these are those of the same trial by
-    itself. They are written one after another, so that after a crash some trials may be an interval
-    ahead of others.
+    Every trial keeps its own log, rows and checkpoints, in the form that they have by itself. They
+    are written one after another, so that after a crash some may be an interval ahead.
 
     Args:
         group: what is to run.
@@ -178,10 +170,10 @@ class GroupExecution:
         except Exception as error:
             whole = first.failed(error)
             if whole.failure is not None:
+                whole = dataclasses.replace(whole, rows=(), alone=True)
                 for one in live.values():
                     one.log.add(f"its pack failed, so it is trained by itself: {whole.failure}")
                     one.log.keep()
-                whole = Report(done=True, alone=True, leave=whole.leave)
             self._reports |= dict.fromkeys(live, whole)
         return list(self._reports.values())
 

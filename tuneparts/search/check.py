@@ -120,7 +120,7 @@ def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
     """Make a pack of an arm whose trials are packed; not every net can be packed."""
     context = Context(task=task, seed=seed, device=torch.device("cpu"))
     try:
-        Pack({0: _drawn(arm).build(context)}, width=2)
+        Pack({0: _drawn(arm).build(context)}, arm.packed).check()
     except ConfigError as error:
         raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
 

@@ -181,7 +181,7 @@ class Pool:
         has_looked = self._look_at_nodes()
         # Workers of one shape never give way, so nothing changes when one has ended its segment.
         if has_looked or self._is_news or not self._has_one_shape:
-            waiting = [(self._shapes[one.arm], one.count) for one in plan.waiting()]
+            waiting = [(self._shapes[one.arm], groups.num_of(one)) for one in plan.waiting()]
             self._hire_and_fire(waiting, most=int(has_looked) if self._failed_starts else None)
             if has_looked and self._can_grow:
                 self._ask_for_nodes(waiting)
