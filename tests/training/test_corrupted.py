@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tuneparts import schema
+from tuneparts.baselines.packed import Pack
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.data.corrupted import SEVERITIES, CorruptedTest
@@ -73,15 +74,15 @@ def test_without_such_images_there_are_no_such_scores(task: Task) -> None:
     assert not any(key.startswith("corrupted/") for key in found[-1])
 
 
-def test_lanes_of_a_pack_have_the_scores_that_they_have_alone(task: Task) -> None:
+def test_trials_of_a_pack_have_the_scores_that_they_have_alone(task: Task) -> None:
     configs = [CONFIGS["net"].replaced({"optimiser.lr": lr}) for lr in (0.001, 0.01)]
     alone = [rows(config, task)[1][-1] for config in configs]
     context = Context(task, 0, torch.device("cpu"))
-    pack = configs[0].pack([config.build(context) for config in configs])
-    pack.advance([0, 1])
-    last = pack.advance([0, 1])
-    for lane, expected in enumerate(alone):
-        assert last[lane]["corrupted/nll"] == pytest.approx(expected["corrupted/nll"], rel=1e-4)
+    pack = Pack({slot: config.build(context) for slot, config in enumerate(configs)}, 2)
+    pack.advance()
+    last = pack.advance()
+    for slot, expected in enumerate(alone):
+        assert last[slot]["corrupted/nll"] == pytest.approx(expected["corrupted/nll"], rel=1e-4)
 
 
 def test_corruptions_of_two_sources_are_refused(task: Task) -> None:
