@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.executors.test_local import facts
 from tuneparts.augment.fixed import FixedConfig
@@ -39,8 +39,20 @@ SPACE = {
 }
 
 
+class Branches(nn.Linear):
+    """Its code depends on its input's values, which nothing can map."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = super().forward(x.flatten(1))
+        return h if float(h.detach().sum()) > 0 else -h
+
+
+def branches(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    return Branches(math.prod(in_shape), num_outputs)
+
+
 class Deadly(FixedConfig):
-    """Ends the process of a worker, once in a folder, after some batches."""
+    """Ends the process of a worker, once in a folder, after five batches."""
 
     folder: str = ""
     driver: int = 0
@@ -49,7 +61,7 @@ class Deadly(FixedConfig):
         mark = Path(self.folder)
         count = len(list(mark.glob("batch-*")))
         (mark / f"batch-{count}").touch()
-        if count == 3 and os.getpid() != self.driver:
+        if count == 5 and os.getpid() != self.driver:
             os._exit(1)
         return super().__call__(x, generator)
 
@@ -188,8 +200,8 @@ def test_a_pack_that_loses_its_process_gives_its_trials_back_one_by_one(
             for step, row in rows.items()
             for name, value in wanted[trial][1][step].items()
         )
-    # Three batches of a pack, the one that kills it, and six of each trial by itself.
-    assert len(list((tmp_path / "marks").iterdir())) == 4 + 3 * 6
+    # Two of the check, three of a pack, the one that kills it, and six of each trial by itself.
+    assert len(list((tmp_path / "marks").iterdir())) == 2 + 4 + 3 * 6
 
 
 def test_a_pack_without_memory_is_trained_one_by_one(
@@ -285,8 +297,8 @@ def test_other_methods_are_refused_by_name(config: MethodConfig) -> None:
 
 def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs() -> None:
     tree = search().model_dump(mode="json")
-    tree["arms"][0]["config"]["net"] = {"name": "tests.baselines.test_packed:branches"}
-    with pytest.raises(ConfigError, match=r"`random` cannot be packed.*Leave `packed` out"):
+    tree["arms"][0]["config"]["net"] = {"name": "tests.executors.test_packed:branches"}
+    with pytest.raises(ConfigError, match=r"`random` cannot be packed.*Leave its `packed` out"):
         check(Search.model_validate(tree))
 
 

@@ -44,9 +44,14 @@ class OwnNet(nn.Module):
 
 def every_layer() -> nn.Module:
     relu = nn.ReLU()  # one layer in two places
-    first = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), relu)
-    second = nn.Sequential(nn.Conv2d(4, 4, 3, groups=2, bias=False), nn.GroupNorm(2, 4), relu)
-    return nn.Sequential(first, second, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 4, bias=False))
+    first = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), relu)
+    second = nn.Sequential(nn.Conv2d(4, 4, 3, groups=2, bias=False), relu, nn.MaxPool2d(2))
+    return nn.Sequential(first, second, nn.Flatten(), nn.Linear(36, 4, bias=False))
+
+
+def normed() -> nn.Module:
+    first = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.GroupNorm(2, 4))
+    return nn.Sequential(first, nn.Flatten(), nn.Linear(256, 4))
 
 
 def tied() -> nn.Module:
@@ -62,6 +67,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "mlp": (built(Mlp(widths=(5,))), True),
     "digits_cnn": (built(DigitsCnn(channels=(3, 4), hidden=5)), True),
     "every_layer": (every_layer, True),
+    "normed": (normed, False),
     "fixup": (built(FixupResNet(planes=3)), False),
     "wide": (built(WideResNet(depth=10)), False),
     "resnet9": (built(ResNet9(width=4)), False),

@@ -22,6 +22,7 @@ from tuneparts.augment.hyper import Hyper
 from tuneparts.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.data.target import Binary, Classes, Values
 from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
@@ -74,24 +75,19 @@ class Pack:
     """
 
     def __init__(self, learners: Mapping[int, Learner], width: int) -> None:
-        self._learners: dict[int, StandardLearner] = {}
-        for slot, learner in learners.items():
-            if type(learner) is not StandardLearner:
-                raise ConfigError(
-                    f"{type(learner).__name__} cannot be packed: it may have another step than "
-                    "StandardLearner. Leave `packed` out."
-                )
-            self._learners[slot] = learner
+        keep_freed_memory()  # a step of a pack frees blocks that a net by itself never has
+        self._learners = {s: one for s, one in learners.items() if type(one) is StandardLearner}
+        if len(self._learners) < len(learners):
+            raise ConfigError("only StandardLearner itself is packed: others may step otherwise")
         first = self._first = next(iter(self._learners.values()))
         self._width = width
-        self._x, _ = first.train_data.take(torch.arange(min(2, len(first.train_data))))
         nets = {slot: learner.net for slot, learner in self._learners.items()}
-        self._net = PackedNet(nets, width, self._x.dim())
+        self._net = PackedNet(nets, width, 1 + len(first.context.task.in_shape))
         self._acts = self._at_slots()
         if first.hypers.draws_globally or (self._acts and not self._net.has_forms):
             raise ConfigError(
-                f"net {type(first.net).__name__} cannot be packed: every trial has draws of its "
-                "own, but dropout is inside of code of its own. Leave `packed` out."
+                f"net {type(first.net).__name__}: every trial has draws of its own, but there is "
+                "dropout inside of code of its own"
             )
         hypers = [learner.hypers for learner in self._learners.values()]
         self._parts = [list(one.acting("inputs")) for one in hypers]
@@ -103,20 +99,6 @@ class Pack:
         self._names = [name for name, one in named.items() if one.requires_grad]
         self._moving = [self._net.tensors[name] for name in self._names]
         self._adam: dict[int, list[tuple[Any, ...]]] = {}
-
-    def check(self) -> None:
-        """Compare the packed net with those of the learners, on two examples.
-
-        Raises:
-            ConfigError: It has other numbers, or cannot be computed.
-        """
-        try:
-            self._net.check(self._x)
-        except Exception as error:  # whatever `vmap` cannot map
-            name = type(self._first.net).__name__
-            raise ConfigError(
-                f"net {name} cannot be packed: {error}. Leave `packed` out."
-            ) from error
 
     def advance(self) -> dict[int, dict[str, float] | DivergedError]:
         """Train for one interval; returns what each slot reports, or why it cannot go on."""

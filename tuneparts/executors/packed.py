@@ -127,12 +127,8 @@ class GroupExecution:
     """A group under way in a worker; each `step` is one interval of the trials furthest behind.
 
     Every trial keeps its own log, rows and checkpoints, in the form that they have by itself. They
-    are written one after another, so that after a crash some may be an interval ahead.
-
-    Args:
-        group: what is to run.
-        setting: what all trials of the search share.
-        options: as of `SegmentExecution`.
+    are written one after another, so that after a crash some may be an interval ahead. The options
+    are those of `SegmentExecution`.
     """
 
     def __init__(self, group: Group, setting: TrialSetting, **options: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from tuneparts.baselines.packed import Pack
+from tuneparts.baselines.standard import StandardLearner
 from tuneparts.data.digest import part_digest
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, TunepartsError
@@ -24,7 +25,7 @@ def check(
 
     Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
     learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
-    Where trials are packed, a pack is made.
+    Where trials are packed, a pack makes one step.
 
     Args:
         search: the resolved search.
@@ -117,12 +118,19 @@ def _check_task(arm: Arm, task: Task) -> None:
 
 
 def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
-    """Make a pack of an arm whose trials are packed; not every net can be packed."""
-    context = Context(task=task, seed=seed, device=torch.device("cpu"))
+    """Refuse to pack trials whose first step fails in a pack, or is another one there."""
+    config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
     try:
-        Pack({0: _drawn(arm).build(context)}, arm.packed).check()
-    except ConfigError as error:
-        raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
+        with context.seeded_globals():
+            pack, alone = Pack({0: config.build(context)}, arm.packed), config.build(context)
+            assert isinstance(alone, StandardLearner)
+            wanted = alone.step().losses["train/loss"]
+            found, near = pack.step()[0], {"rtol": 1e-3, "atol": 1e-4, "equal_nan": True}
+            torch.testing.assert_close(found, wanted, **near)
+    except Exception as error:  # whatever `vmap` cannot map
+        raise ConfigError(
+            f"trials of `{arm.name}` cannot be packed: {error}. Leave its `packed` out."
+        ) from error
 
 
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:

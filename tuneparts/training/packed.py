@@ -22,14 +22,13 @@ from torch.nn import functional
 
 from tuneparts.augment.dropout_slot import DropoutSlot
 from tuneparts.models.layout import overruns
-from tuneparts.models.resnet9 import Multiply
 
 Act = Callable[[Tensor, int], Tensor]
 """What the hypers of one trial do to activations (N, ...) at the dropout layer of this number."""
 _Form = Callable[[Tensor], Tensor]
 _AS_THEY_ARE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Softplus,
-    nn.Hardswish, nn.Identity, Multiply,
+    nn.Hardswish, nn.Identity,
     nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d,
 )  # fmt: skip
 """Layers that do to stacked vectors and wide images what they do to those of one net."""
@@ -50,7 +49,7 @@ class PackedNet:
     """
 
     def __init__(self, nets: Mapping[int, nn.Module], width: int, num_dims: int) -> None:
-        self._nets, self._width, self._num_dims = nets, width, num_dims
+        self._width, self._num_dims = width, num_dims
         self.tensors: dict[str, Tensor] = {}
         """Parameters and buffers (P, ...) by name; the parameters of nets are leaves."""
         self._first = next(iter(nets.values()))
@@ -105,25 +104,17 @@ class PackedNet:
         elif kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
             found = self._flattened
         elif kind is nn.Linear:
-            found = partial(_linear, own)
+            found = partial(_linear, own["weight"], own.get("bias"))
         elif kind is nn.Conv2d and layer.padding_mode == "zeros" and not overruns(layer):
             found = partial(self._convolved, layer, own)
-        elif kind is nn.BatchNorm2d and layer.momentum is not None:
-            found = partial(_batch_normed, layer, own)
-        elif kind is nn.GroupNorm:
-            found = partial(self._group_normed, layer, own)
         return found
 
     def _convolved(self, layer: nn.Conv2d, own: Mapping[str, Any], h: Tensor) -> Tensor:
         # Images that all slots see have as many channels as the layer: more outputs of one group.
         copies = 1 if h.shape[1] == layer.in_channels else self._width
-        weight, bias = own["weight"].flatten(0, 1), *_flat(own, "bias")
+        weight, bias = own["weight"].flatten(0, 1), own["bias"].flatten() if "bias" in own else None
         rest = layer.stride, layer.padding, layer.dilation, copies * layer.groups
         return functional.conv2d(h, weight, bias, *rest)
-
-    def _group_normed(self, layer: nn.GroupNorm, own: Mapping[str, Any], h: Tensor) -> Tensor:
-        groups = self._width * layer.num_groups
-        return functional.group_norm(h, groups, *_flat(own, "weight", "bias"), layer.eps)
 
     def _flattened(self, h: Tensor) -> Tensor:
         return self._stacked(h).flatten(2)
@@ -138,22 +129,6 @@ class PackedNet:
     def _stacked(self, h: Tensor) -> Tensor:
         """Activations of either layout as (P, N, ...)."""
         return h.unflatten(1, (self._width, -1)).transpose(0, 1) if h.dim() == 4 else h
-
-    @torch.no_grad()
-    def check(self, x: Tensor) -> None:
-        """Compare with what the nets give by themselves for some inputs, and try training mode.
-
-        Raises:
-            Exception: The net cannot be packed.
-        """
-        for net in self._nets.values():
-            net.eval()
-        found = self(x)[list(self._nets)]
-        wanted = torch.stack([net(x) for net in self._nets.values()])
-        for net in self._nets.values():
-            net.train()
-        self(x)
-        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
 
 
 def _wide(x_PNCHW: Tensor) -> Tensor:
@@ -176,23 +151,26 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
         yield from _leaves(child, f"{prefix}{name}.")
 
 
-def _flat(own: Mapping[str, Any], *names: str) -> list[Tensor | None]:
-    return [own[name].view(-1) if name in own else None for name in names]
+def _linear(weight_POD: Tensor, bias_PO: Tensor | None, h_PND: Tensor) -> Tensor:
+    found: Tensor = _Linear.apply(h_PND, weight_POD, bias_PO)
+    return found
 
 
-def _linear(own: Mapping[str, Any], h_PND: Tensor) -> Tensor:
-    """W h + b of each slot, in the order of factors in which the gradient of W has W's layout."""
-    h_PDN = h_PND.transpose(1, 2)
-    if "bias" not in own:
-        return torch.bmm(own["weight"], h_PDN).transpose(1, 2)
-    return torch.baddbmm(own["bias"][..., None], own["weight"], h_PDN).transpose(1, 2)
+class _Linear(torch.autograd.Function):
+    """W h + b of each slot; the gradient of W comes in the layout of W, and needs no copy."""
 
+    @staticmethod
+    def forward(ctx: Any, h_PND: Tensor, weight_POD: Tensor, bias_PO: Tensor | None) -> Tensor:
+        ctx.save_for_backward(h_PND, weight_POD)
+        weight_PDO = weight_POD.transpose(1, 2)
+        if bias_PO is None:
+            return torch.bmm(h_PND, weight_PDO)
+        return torch.baddbmm(bias_PO[:, None], h_PND, weight_PDO)
 
-def _batch_normed(layer: nn.BatchNorm2d, own: Mapping[str, Any], h: Tensor) -> Tensor:
-    """Over P times the channels: a batch norm looks at each channel by itself."""
-    if layer.training and "num_batches_tracked" in own:
-        own["num_batches_tracked"].add_(1)
-    mean, variance, weight, bias = _flat(own, "running_mean", "running_var", "weight", "bias")
-    by_batch, momentum = layer.training or mean is None, layer.momentum
-    assert momentum is not None
-    return functional.batch_norm(h, mean, variance, weight, bias, by_batch, momentum, layer.eps)
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g_PNO,), (h_PND, weight_POD) = gradients, ctx.saved_tensors
+        needs_h, _, needs_bias = ctx.needs_input_grad
+        h_gradient = torch.bmm(g_PNO, weight_POD) if needs_h else None
+        weight_gradient = torch.bmm(g_PNO.transpose(1, 2), h_PND)
+        return h_gradient, weight_gradient, g_PNO.sum(1) if needs_bias else None
