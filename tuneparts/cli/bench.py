@@ -19,7 +19,6 @@ BENCHES = {
     "algorithms": "regret of every search algorithm beside Optuna's and Ray's, nothing trained",
     "complexity": "time and memory of partitioned, Augerino and Laplace steps against width",
     "data": "images read from disk beside torchvision's ImageFolder in a DataLoader",
-    "packed": "a step of several trials packed as lanes, against single steps",
     "partition": "a partitioned weight, hyper and mixed step against a standard step",
     "pwfn": "a round of fixing against its literal form, and a step with Gaussian weights",
     "search": "trials, barriers and the start of a search beside stock Ray Tune and Optuna",
