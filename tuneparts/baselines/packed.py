@@ -10,7 +10,6 @@ Legend: P slots, B examples, S samples of each, N = B * S, K outputs.
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +25,7 @@ from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
-from tuneparts.training.packed import Act, PackedNet
+from tuneparts.training.packed import Acts, PackedNet
 from tuneparts.training.runtime import Runtime
 from tuneparts.training.state import lay_out_moments
 
@@ -146,9 +145,9 @@ class Pack:
             B, S = len(x), self._first.hypers.num_samples(training=True)
             streams = [learner.augmentation for learner in self._learners.values()]
             drawn = [p.sample(B * S, s) for (p,), s in zip(self._parts, streams, strict=True)]
-            A_BPS23 = self._filled(drawn).unflatten(1, (B, S)).transpose(0, 1)
-            moved = resample(x, A_BPS23.reshape(-1, 2, 3)).unflatten(0, (B, self._width, S))
-            return moved.transpose(0, 1).flatten(1, 2)
+            A_BPS23 = torch.unflatten(self._filled(drawn), 1, (B, S)).transpose(0, 1)
+            moved = resample(x, A_BPS23.reshape(-1, 2, 3))
+            return torch.unflatten(moved, 0, (B, self._width, S)).transpose(0, 1).flatten(1, 2)
         return self._filled(
             [
                 learner.hypers.inputs(x, learner.augmentation, training=True)
@@ -161,13 +160,11 @@ class Pack:
         by_slot = dict(zip(self._learners, drawn, strict=True))
         return torch.stack([by_slot.get(slot, drawn[0]) for slot in range(self._width)])
 
-    def _at_slots(self) -> Sequence[Act | None]:
-        """What the hypers of each slot do at dropout layers; empty for nothing."""
-        found: list[Act | None] = [None] * self._width
+    def _at_slots(self) -> Acts:
+        found: list[Any] = [None] * self._width
         for slot, learner in self._learners.items():
             act = learner.hypers.at_slots(training=True)
-            if act is not None:
-                found[slot] = partial(act, generator=learner.augmentation)
+            found[slot] = None if act is None else (act, learner.augmentation)
         return found if any(found) else []
 
     def _losses(self, outputs_PNK: Tensor, y_B: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class Groups:
         packed = plan.search.arm(first.trial.arm).packed
         if packed == 1 or first.trial in self._alone:
             return Group((first,))
-        found, others = {first.trial.index % packed: first}, []
+        found, others = {first.trial.index % packed: first}, list[Segment]()
         while len(found) < packed and len(others) < packed:
             segment = plan.next({first.trial.arm})
             if segment is None:

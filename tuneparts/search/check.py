@@ -125,8 +125,8 @@ def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
             pack, alone = Pack({0: config.build(context)}, arm.packed), config.build(context)
             assert isinstance(alone, StandardLearner)
             wanted = alone.step().losses["train/loss"]
-            found, near = pack.step()[0], {"rtol": 1e-3, "atol": 1e-4, "equal_nan": True}
-            torch.testing.assert_close(found, wanted, **near)
+            found = pack.step()[0]
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4, equal_nan=True)
     except Exception as error:  # whatever `vmap` cannot map
         raise ConfigError(
             f"trials of `{arm.name}` cannot be packed: {error}. Leave its `packed` out."

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from tuneparts.augment.dropout_slot import DropoutSlot
+from tuneparts.augment.dropout_slot import Act, DropoutSlot
 from tuneparts.models.layout import overruns
 
-Act = Callable[[Tensor, int], Tensor]
-"""What the hypers of one trial do to activations (N, ...) at the dropout layer of this number."""
+Acts = Sequence[tuple[Act, torch.Generator] | None]
+"""What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""
 _Form = Callable[[Tensor], Tensor]
 _AS_THEY_ARE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Softplus,
@@ -53,7 +53,7 @@ class PackedNet:
         self.tensors: dict[str, Tensor] = {}
         """Parameters and buffers (P, ...) by name; the parameters of nets are leaves."""
         self._first = next(iter(nets.values()))
-        self._acts: Sequence[Act | None] = ()
+        self._acts: Acts = ()
         named = {slot: _tensors(net) for slot, net in nets.items()}
         filled = [named.get(slot, _tensors(self._first)) for slot in range(width)]
         for name, own in _tensors(self._first).items():
@@ -66,12 +66,12 @@ class PackedNet:
         self.has_forms = len(self._forms) == len(forms)
         """Whether all layers are known; only then can hypers act at dropout layers."""
 
-    def __call__(self, x: Tensor, acts: Sequence[Act | None] = ()) -> Tensor:
+    def __call__(self, x: Tensor, acts: Acts = ()) -> Tensor:
         """Outputs (P, N, O).
 
         Args:
             x: what all slots see (N, ...), or what each of them sees (P, N, ...).
-            acts: what happens at dropout layers, slot by slot; empty for nothing.
+            acts: what happens at dropout layers.
         """
         is_shared = x.dim() == self._num_dims
         if not self.has_forms:
@@ -93,10 +93,11 @@ class PackedNet:
 
     def _form(self, prefix: str, layer: Any) -> _Form | None:
         """How a layer is computed for all slots; None if it is not known."""
-        kind, found = type(layer), None
-        own = {name: self.tensors.get(f"{prefix}{name}") for name in _tensors(layer)}
-        if any(tensor is None for tensor in own.values()):
+        kind = type(layer)
+        found: _Form | None = None
+        if any(f"{prefix}{name}" not in self.tensors for name in _tensors(layer)):
             return None  # it shares tensors with a layer before it
+        own = {name: self.tensors[f"{prefix}{name}"] for name in _tensors(layer)}
         if kind is DropoutSlot:
             found = partial(self._at_slot, layer.slot)
         elif kind in _AS_THEY_ARE or (kind is nn.Dropout and layer.p == 0):
@@ -113,8 +114,9 @@ class PackedNet:
         # Images that all slots see have as many channels as the layer: more outputs of one group.
         copies = 1 if h.shape[1] == layer.in_channels else self._width
         weight, bias = own["weight"].flatten(0, 1), own["bias"].flatten() if "bias" in own else None
-        rest = layer.stride, layer.padding, layer.dilation, copies * layer.groups
-        return functional.conv2d(h, weight, bias, *rest)
+        stride, padding, dilation = layer.stride, layer.padding, layer.dilation
+        groups = copies * layer.groups
+        return functional.conv2d(h, weight, bias, stride, padding, dilation, groups)
 
     def _flattened(self, h: Tensor) -> Tensor:
         return self._stacked(h).flatten(2)
@@ -123,12 +125,12 @@ class PackedNet:
         if not self._acts:
             return h
         each = zip(self._acts, self._stacked(h), strict=True)
-        found = torch.stack([own if act is None else act(own, number) for act, own in each])
+        found = torch.stack([h if one is None else one[0](h, number, one[1]) for one, h in each])
         return _wide(found) if h.dim() == 4 else found
 
     def _stacked(self, h: Tensor) -> Tensor:
         """Activations of either layout as (P, N, ...)."""
-        return h.unflatten(1, (self._width, -1)).transpose(0, 1) if h.dim() == 4 else h
+        return torch.unflatten(h, 1, (self._width, -1)).transpose(0, 1) if h.dim() == 4 else h
 
 
 def _wide(x_PNCHW: Tensor) -> Tensor:
@@ -152,7 +154,7 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
 
 
 def _linear(weight_POD: Tensor, bias_PO: Tensor | None, h_PND: Tensor) -> Tensor:
-    found: Tensor = _Linear.apply(h_PND, weight_POD, bias_PO)
+    found: Tensor = _Linear.apply(h_PND, weight_POD, bias_PO)  # type: ignore[no-untyped-call]
     return found
 
 
