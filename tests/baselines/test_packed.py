@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts import seeding
-from tuneparts.baselines.packed import Pack, pack_key
-from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, Task
 from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
+from tuneparts.training.pack import Pack, pack_key
 from tuneparts.training.state import copied
 
 AFFINE = [{"affine": {"kind": "lila", "rotation": r}, "samples": 2} for r in (0.1, 0.7, 2.0)]
@@ -193,6 +192,8 @@ def test_configs_that_cannot_be_packed_together_have_other_keys() -> None:
     }
     for path, value in other.items():
         assert pack_key(base.replaced({path: value})) != pack_key(base)
+    noisy, still = (StandardConfig(net=CNN, hypers={"noise": std}) for std in (0.1, 0.0))
+    assert pack_key(noisy) != pack_key(still)
 
 
 class OwnDropout(nn.Module):
@@ -208,16 +209,7 @@ def own_dropout(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
     return OwnDropout(num_outputs)
 
 
-@pytest.mark.parametrize(
-    ("config", "why"),
-    [
-        (PosthocConfig(net=CNN), "only StandardLearner itself"),
-        (StandardConfig(net={"name": f"{__name__}:own_dropout"}), "net OwnDropout: .* draws"),
-    ],
-    ids=["learner", "net"],
-)
-def test_what_cannot_be_packed_is_refused(
-    context: Context, config: StandardConfig, why: str
-) -> None:
-    with pytest.raises(ConfigError, match=why):
-        Pack({0: config.build(context)}, 2)
+def test_a_net_with_draws_inside_is_refused_by_name(context: Context) -> None:
+    config = StandardConfig(net={"name": f"{__name__}:own_dropout"})
+    with pytest.raises(ConfigError, match="net OwnDropout: every trial has draws of its own"):
+        Pack({0: learner(config, context)}, 2)

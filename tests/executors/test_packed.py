@@ -11,25 +11,26 @@ from torch import Tensor, nn
 
 from tests.executors.test_local import facts
 from tuneparts.augment.fixed import FixedConfig
-from tuneparts.baselines.packed import Pack
 from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.errors import ConfigError
 from tuneparts.executors import execute, logs
-from tuneparts.executors.packed import Group, GroupExecution, Groups
+from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.journal import Journal, TrialId, records
 from tuneparts.partition import PartitionedConfig
 from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.search.algorithms import SuccessiveHalving, whole_trial
 from tuneparts.search.check import check
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Pbt, RandomSearch, Scale, Search
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import MethodConfig
+from tuneparts.training.pack import Pack
 from tuneparts.training.runtime import Runtime
 
 AFFINE = {"affine": {"kind": "lila", "rotation": 0.3}, "samples": 2}

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tuneparts.errors import PlacementError, WorkerError
-from tuneparts.executors.packed import Group, Groups
+from tuneparts.executors.packed import deliver_all
 from tuneparts.executors.ray import cluster, pool
 from tuneparts.executors.ray.pool import Pool
 from tuneparts.executors.staffing import Post, Shape
 from tuneparts.executors.worker import Report
 from tuneparts.journal import Journal
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Asha, RandomSearch, Resources
 
@@ -85,7 +86,7 @@ def run(plan: Plan, workers: Pool) -> None:
             workers.hand_out(plan, groups)
             for _, group, reports in workers.news():
                 assert reports is not None
-                groups.deliver(group, reports)
+                deliver_all(groups, group, reports)
 
 
 def test_the_same_workers_serve_all_rungs(world, null_search, null_arm, tmp_path) -> None:

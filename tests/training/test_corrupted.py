@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tuneparts import schema
-from tuneparts.baselines.packed import Pack
 from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.data.corrupted import SEVERITIES, CorruptedTest
@@ -18,6 +17,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.search import data_record
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import LoopLearner
+from tuneparts.training.pack import Pack
 
 KINDS = ("fog", "snow")
 SIZES = {"passes": 4, "interval": 2, "batch_size": 16}

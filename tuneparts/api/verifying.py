@@ -100,8 +100,9 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
 def _trained(
     segment: "Segment", setting: "TrialSetting", arm: "Arm"
 ) -> tuple[list[Mapping[str, float]], str]:
-    from tuneparts.executors.packed import Group, GroupExecution
+    from tuneparts.executors.packed import GroupExecution
     from tuneparts.executors.worker import Report
+    from tuneparts.search.groups import Group
 
     threads = max(1, int(arm.resources.cpus))  # as executors give them; sums depend on it
     group = Group((segment,), arm.packed)

@@ -7,8 +7,9 @@ from tuneparts.data.batches import Batches
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
+from tuneparts.training.pack import PackableLearner
 from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.supervised import SupervisedConfig
 
 
 class StandardConfig(SupervisedConfig):
@@ -29,7 +30,7 @@ class StandardConfig(SupervisedConfig):
 
 
 class StandardLearner(
-    SupervisedLearner,
+    PackableLearner,
     parts=("net", "optimiser", "_batches", "augmentation", "_fixed_augmentation"),
 ):
     """Cross-entropy on batches drawn without replacement."""
@@ -46,12 +47,10 @@ class StandardLearner(
         self._fixed_augmentation = self.generator("fixed augmentation")
 
     def batch(self) -> Batch:
-        """Draw the examples of a step."""
         x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         return self.config.augmentation(x, self._fixed_augmentation), y_B
 
     def skip_to(self, other: "StandardLearner") -> None:
-        """Draw batches from where another learner of the same seed has come to."""
         self._batches.load_state_dict(other._batches.state_dict())
         self._fixed_augmentation.set_state(other._fixed_augmentation.get_state())
 

@@ -40,7 +40,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
 
     On a CPU it is CPU time, so that what else runs here does not count.
     """
-    from tuneparts.baselines.packed import Pack
+    from tuneparts.training.pack import Pack
 
     clock = time.process_time if context.device.type == "cpu" else time.perf_counter
     values = draws.sample(arm, numpy_generator(0, "measure"))  # the config may lack what they give

@@ -21,10 +21,11 @@ import torch
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.choice import num_trials
-from tuneparts.executors.packed import Group, GroupExecution, Groups
+from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
 from tuneparts.search.code import Code
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
 from tuneparts.training.allocator import keep_freed_memory
@@ -129,7 +130,7 @@ def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -
             if groups.lost(group, "the storage failed", f": {error}"):
                 time.sleep(_PAUSE)
             return
-        groups.deliver(group, reports)
+        deliver_all(groups, group, reports)
         yield from reports
         plan.look()
         if all(report.done for report in reports) or groups.is_over(group):
@@ -162,7 +163,7 @@ def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
                     groups.lost(group)
                 else:
                     groups.started(group)  # a new worker's first message says that it is ready
-                    groups.deliver(group, reports)
+                    deliver_all(groups, group, reports)
             _end_late(groups, pool, setting)
     finally:
         for worker in pool:
@@ -181,7 +182,7 @@ def _end_late(groups: Groups, pool: list["_Worker"], setting: TrialSetting) -> N
     for worker in [one for one in pool if one.group is not None]:
         assert worker.group is not None
         seconds = time.monotonic() - worker.since
-        if groups.gives_up(worker.group, seconds, setting.storage):
+        if gives_up(groups, worker.group, seconds, setting.storage):
             pool.remove(worker)
             worker.end()
 

@@ -1,126 +1,42 @@
-"""Packed trials: a worker trains several waiting segments of one arm and seed together.
-
-The plan does not know it: it hands out segments, and gets reports of each by itself. A pack
-computes as many slots as its arm says, and a trial has the slot `index % packed`. A slot's numbers
-depend on the width of the pack and on the slot, and not on what the others hold; those without a
-trial are computed too. So which segments happen to wait together changes no number, and neither
-does a driver that was killed and resumed. Only a trial whose pack failed as a whole, or lost its
-process, goes on by itself, with other rounding.
-"""
+"""Executes groups of segments, and passes on what workers report of them."""
 
 import dataclasses
-import json
-import math
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from tuneparts.baselines.packed import Pack, pack_key
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.errors import DivergedError, HangError
 from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, deliver
-from tuneparts.journal import TrialId
 from tuneparts.search.checkpoints import CheckpointStore
-from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
-from tuneparts.search.queue import Waiting
-from tuneparts.search.segment import Segment
-from tuneparts.search.spec import DATA_KEY, method_config
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import Learner
+from tuneparts.training.pack import Pack, PackableLearner
 from tuneparts.training.state import copied
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """What a worker is given: mostly one segment."""
-
-    segments: tuple[Segment, ...]
-    packed: int = 1
-    """Slots of the pack that they are trained in; 1 for a segment by itself."""
-
-
-class Groups:
-    """Hands out the segments of a plan to workers, in packs where their arms ask for it."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._alone: set[TrialId] = set()
-        """Trials whose pack failed or lost its process: they are not packed again."""
-
-    def take(self, arms: Container[str] | None = None) -> Group | None:
-        """Take what a worker is to do next, of these arms if given; None while there is nothing."""
-        plan, first = self._plan, self._plan.next(arms)
-        if first is None:
-            return None
-        packed = plan.search.arm(first.trial.arm).packed
-        if packed == 1 or first.trial in self._alone:
-            return Group((first,))
-        found, others = {first.trial.index % packed: first}, list[Segment]()
-        while len(found) < packed and len(others) < packed:
-            segment = plan.next({first.trial.arm})
-            if segment is None:
-                break
-            slot = segment.trial.index % packed
-            if slot in found or segment.trial in self._alone or _key(segment) != _key(first):
-                others.append(segment)
-            else:
-                found[slot] = segment
-        for segment in others:
-            plan.give_back(segment)
-        return Group(tuple(found.values()), packed)
-
-    def num_of(self, waiting: Waiting) -> int:
-        """How many groups the waiting segments of an arm are, if all of them can be packed."""
-        return math.ceil(waiting.count / self._plan.search.arm(waiting.arm).packed)
-
-    def started(self, group: Group) -> None:
-        """Record that a worker has taken up a group."""
-        for segment in group.segments:
-            self._plan.started(segment)
-
-    def is_over(self, group: Group) -> bool:
-        """Whether all of a group is to be given up."""
-        return all(map(self._plan.is_over, group.segments))
-
-    def lost(self, group: Group, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
-        """Queue a group again that lost its worker; returns whether it is. See `Plan.lost`."""
-        if group.packed == 1:
-            return self._plan.lost(group.segments[0], what, why)
-        # One of its trials may be to blame, and is then alone.
-        self.deliver(group, [Report(done=True, alone=True)] * len(group.segments))
-        return True
-
-    def deliver(self, group: Group, reports: Sequence[Report]) -> None:
-        """Pass on to the plan what a worker reports of each segment; nothing when it is ready."""
-        for segment, report in zip(group.segments, reports, strict=False):
-            if not report.alone:
-                deliver(self._plan, segment, report)
-            elif not self._plan.is_over(segment):
-                self._alone.add(segment.trial)
-                self._plan.give_back(segment)
-
-    def gives_up(self, group: Group, seconds: float, storage: str) -> bool:
-        """Give up a group that has not reported for far too long; returns whether it has not."""
-        first, share = group.segments[0], seconds / len(group.segments)
-        late = overdue(self._plan.journal, first, share, storage)
-        if late is not None and group.packed == 1:
-            self.deliver(group, [late])
-        elif late is not None:
-            self.lost(group)
-        return late is not None
+def deliver_all(groups: Groups, group: Group, reports: Sequence[Report]) -> None:
+    """Pass on to the plan what a worker reports of each segment; nothing when it is ready."""
+    for segment, report in zip(group.segments, reports, strict=False):
+        if report.alone:
+            groups.give_back_alone(segment)
+        else:
+            deliver(groups.plan, segment, report)
 
 
-def _key(segment: Segment) -> str:
-    """What the segments of a pack have in common."""
-    config = method_config(segment.config)
-    assert isinstance(config, StandardConfig)
-    bounds = [segment.trial.seed, segment.round, segment.start, segment.until]
-    return json.dumps([*bounds, segment.config.get(DATA_KEY), pack_key(config)], sort_keys=True)
+def gives_up(groups: Groups, group: Group, seconds: float, storage: str) -> bool:
+    """Give up a group that has not reported for far too long; returns whether it has not."""
+    share = seconds / len(group.segments)
+    late = overdue(groups.plan.journal, group.segments[0], share, storage)
+    if late is not None and group.packed == 1:
+        deliver_all(groups, group, [late])
+    elif late is not None:
+        groups.lost(group)
+    return late is not None
 
 
 class GroupExecution:
@@ -141,7 +57,7 @@ class GroupExecution:
             for slot, segment in self._segments.items()
         }
         self._reports = dict.fromkeys(self._each, Report())
-        self._learners: dict[int, Learner] = {}
+        self._learners: dict[int, PackableLearner] = {}
         self._pack: tuple[list[int], Pack] | None = None
         """The slots that train, and their pack."""
 

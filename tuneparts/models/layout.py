@@ -67,14 +67,14 @@ def is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) 
     )
     if device.type != "cpu" or len(in_shape) != 3 or not convolutions or not is_narrow:
         return False
-    if any(map(overruns, convolutions)):
+    if any(map(_overruns, convolutions)):
         return False
     return all(type(layer).__module__.startswith(_KNOWN) for layer in net.modules()) or _runs(
         net, in_shape
     )
 
 
-def overruns(layer: nn.Conv2d) -> bool:
+def _overruns(layer: nn.Conv2d) -> bool:
     """Whether a convolution is one of those that crash."""
     is_strided = layer.kernel_size == (1, 1) and max(layer.stride) > 1
     return is_strided and layer.in_channels // layer.groups < _FEWEST

@@ -1,12 +1,10 @@
 """Refuses a search that cannot run, in the driver and before anything of it is written."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from tuneparts.baselines.packed import Pack
-from tuneparts.baselines.standard import StandardLearner
 from tuneparts.data.digest import part_digest
 from tuneparts.data.task import Task
 from tuneparts.errors import ConfigError, TunepartsError
@@ -15,6 +13,7 @@ from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
+from tuneparts.training.pack import Pack, PackableLearner
 from tuneparts.training.supervised import SupervisedConfig
 
 
@@ -122,10 +121,9 @@ def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
     config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
     try:
         with context.seeded_globals():
-            pack, alone = Pack({0: config.build(context)}, arm.packed), config.build(context)
-            assert isinstance(alone, StandardLearner)
+            packed, alone = (cast(PackableLearner, config.build(context)) for _ in range(2))
             wanted = alone.step().losses["train/loss"]
-            found = pack.step()[0]
+            found = Pack({0: packed}, arm.packed).step()[0]
             torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4, equal_nan=True)
     except Exception as error:  # whatever `vmap` cannot map
         raise ConfigError(

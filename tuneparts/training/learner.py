@@ -239,5 +239,5 @@ class MethodConfig(Config):
 
     @property
     def can_be_packed(self) -> bool:
-        """Whether its learners can be trained together by `tuneparts.baselines.packed`."""
+        """Whether its learners can be trained together, see `Arm.packed`."""
         return False

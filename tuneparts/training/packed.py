@@ -13,7 +13,7 @@ Legend: P slots, N inputs of each, C channels, H height, W width, D features, O 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from tuneparts.augment.dropout_slot import Act, DropoutSlot
-from tuneparts.models.layout import overruns
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
 """What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""
@@ -94,21 +93,21 @@ class PackedNet:
     def _form(self, prefix: str, layer: Any) -> _Form | None:
         """How a layer is computed for all slots; None if it is not known."""
         kind = type(layer)
-        found: _Form | None = None
         if any(f"{prefix}{name}" not in self.tensors for name in _tensors(layer)):
             return None  # it shares tensors with a layer before it
         own = {name: self.tensors[f"{prefix}{name}"] for name in _tensors(layer)}
         if kind is DropoutSlot:
-            found = partial(self._at_slot, layer.slot)
-        elif kind in _AS_THEY_ARE or (kind is nn.Dropout and layer.p == 0):
-            found = layer
-        elif kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
-            found = self._flattened
-        elif kind is nn.Linear:
-            found = partial(_linear, own["weight"], own.get("bias"))
-        elif kind is nn.Conv2d and layer.padding_mode == "zeros" and not overruns(layer):
-            found = partial(self._convolved, layer, own)
-        return found
+            return partial(self._at_slot, layer.slot)
+        if kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
+            return lambda h: self._stacked(h).flatten(2)
+        if kind is nn.Linear:
+            return lambda h: _linear(h, own["weight"], own.get("bias"))
+        # The gradient of strided 1 x 1 convolutions can crash in this layout: `models.layout`.
+        is_safe = kind is nn.Conv2d and max(layer.stride) <= max(layer.kernel_size)
+        if is_safe and layer.padding_mode == "zeros":
+            return partial(self._convolved, layer, own)
+        is_known = kind in _AS_THEY_ARE or (kind is nn.Dropout and layer.p == 0)
+        return cast(_Form, layer) if is_known else None
 
     def _convolved(self, layer: nn.Conv2d, own: Mapping[str, Any], h: Tensor) -> Tensor:
         # Images that all slots see have as many channels as the layer: more outputs of one group.
@@ -117,9 +116,6 @@ class PackedNet:
         stride, padding, dilation = layer.stride, layer.padding, layer.dilation
         groups = copies * layer.groups
         return functional.conv2d(h, weight, bias, stride, padding, dilation, groups)
-
-    def _flattened(self, h: Tensor) -> Tensor:
-        return self._stacked(h).flatten(2)
 
     def _at_slot(self, number: int, h: Tensor) -> Tensor:
         if not self._acts:
@@ -153,11 +149,6 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
         yield from _leaves(child, f"{prefix}{name}.")
 
 
-def _linear(weight_POD: Tensor, bias_PO: Tensor | None, h_PND: Tensor) -> Tensor:
-    found: Tensor = _Linear.apply(h_PND, weight_POD, bias_PO)  # type: ignore[no-untyped-call]
-    return found
-
-
 class _Linear(torch.autograd.Function):
     """W h + b of each slot; the gradient of W comes in the layout of W, and needs no copy."""
 
@@ -176,3 +167,6 @@ class _Linear(torch.autograd.Function):
         h_gradient = torch.bmm(g_PNO, weight_POD) if needs_h else None
         weight_gradient = torch.bmm(g_PNO.transpose(1, 2), h_PND)
         return h_gradient, weight_gradient, g_PNO.sum(1) if needs_bias else None
+
+
+_linear = cast("Callable[..., Tensor]", _Linear.apply)

@@ -6,12 +6,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from tuneparts import settings
-from tuneparts.executors.packed import Groups
+from tuneparts.executors.packed import deliver_all, gives_up
 from tuneparts.executors.placement import bundles
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.redaction import RedactingFilter
 from tuneparts.search.code import Code
+from tuneparts.search.groups import Groups
 from tuneparts.search.plan import Plan
 
 
@@ -95,9 +96,9 @@ def drive(
                 if reports is None:
                     groups.lost(group)
                 else:
-                    groups.deliver(group, reports)
+                    deliver_all(groups, group, reports)
             for worker, group, seconds in pool.silent():
-                if groups.gives_up(group, seconds, setting.storage):
+                if gives_up(groups, group, seconds, setting.storage):
                     pool.drop(worker)
 
 

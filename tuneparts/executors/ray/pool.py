@@ -7,6 +7,7 @@ worker is free.
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,12 +20,12 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from tuneparts.errors import WorkerError
-from tuneparts.executors.packed import Group, Groups
 from tuneparts.executors.placement import Amounts
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.staffing import Post, Shape, bundles_of, decide, shape_of
 from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.redaction import redact
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 
 LOOK = 1.0
@@ -181,7 +182,10 @@ class Pool:
         has_looked = self._look_at_nodes()
         # Workers of one shape never give way, so nothing changes when one has ended its segment.
         if has_looked or self._is_news or not self._has_one_shape:
-            waiting = [(self._shapes[one.arm], groups.num_of(one)) for one in plan.waiting()]
+            waiting = [
+                (self._shapes[one.arm], math.ceil(one.count / plan.search.arm(one.arm).packed))
+                for one in plan.waiting()
+            ]
             self._hire_and_fire(waiting, most=int(has_looked) if self._failed_starts else None)
             if has_looked and self._can_grow:
                 self._ask_for_nodes(waiting)

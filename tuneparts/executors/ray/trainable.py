@@ -9,9 +9,10 @@ import ray
 from ray import tune
 
 from tuneparts.errors import StorageError
-from tuneparts.executors.packed import Group, GroupExecution
+from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
+from tuneparts.search.groups import Group
 from tuneparts.search.segment import Segment
 from tuneparts.training.allocator import keep_freed_memory
 

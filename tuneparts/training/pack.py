@@ -1,4 +1,4 @@
-"""Standard training of several trials at once, each in a slot of one packed net.
+"""Training of several trials at once, each in a slot of one packed net.
 
 A slot draws what its trial draws alone, from the same generators in the same order, and its
 optimiser makes the same step; only the arithmetic of the net is common. So a packed trial has the
@@ -9,6 +9,7 @@ Legend: P slots, B examples, S samples of each, N = B * S, K outputs.
 
 import dataclasses
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,47 +19,59 @@ from torch import Tensor
 from tuneparts.augment.affine import Affine
 from tuneparts.augment.affine.augmentation import resample
 from tuneparts.augment.hyper import Hyper
-from tuneparts.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.data.target import Binary, Classes, Values
 from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.training.allocator import keep_freed_memory
-from tuneparts.training.learner import Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr
 from tuneparts.training.packed import Acts, PackedNet
 from tuneparts.training.runtime import Runtime
 from tuneparts.training.state import lay_out_moments
+from tuneparts.training.step import Batch
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
 _SHARED = {"kind", "momentum", "nesterov", "scalar_lr_factor"}
 """Fields of the optimiser that are the same in a pack; rates, schedules and decay may differ."""
-_RULE = ("lr", "weight_decay", "eps", "amsgrad", "maximize")
-"""Entries of a parameter group that Adam's kernel takes as they are."""
 
 
-def pack_key(config: StandardConfig) -> str:
+def pack_key(config: SupervisedConfig) -> str:
     """What the configs of one pack have in common, as text.
 
-    The numbers of hypers may differ. Where several samples are averaged, those that stand at an
-    end of their range or at no effect may not: there a hyper may draw nothing, and its trial would
-    have other samples than the others.
+    The numbers of hypers may differ, unless they stand at an end of their range or at no effect:
+    there a hyper may draw and do nothing, and its trial would be computed in another way.
     """
     hypers = config.hypers
     tree = config.model_dump(mode="json", exclude={"hypers", "optimiser"})
     tree["optimiser"] = config.optimiser.model_dump(mode="json", include=_SHARED)
     tree["hypers"] = [hypers.samples, hypers.averaging]
-    tree["parts"] = {name: _fixed(part, hypers.samples > 1) for name, part in hypers.parts.items()}
+    tree["parts"] = {name: _fixed(part) for name, part in hypers.parts.items()}
     return json.dumps(tree, sort_keys=True)
 
 
-def _fixed(hyper: Hyper, has_samples: bool) -> list[Any]:
-    """What a hyper is besides its numbers, and which of them stand where nothing may be drawn."""
+def _fixed(hyper: Hyper) -> list[Any]:
+    """What a hyper is besides its numbers, and which of them stand where it may do nothing."""
     numbers, ends = hyper.numbers(), {}
-    for field, number in numbers.items() if has_samples else ():
+    for field, number in numbers.items():
         value = getattr(hyper, field)
         for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
             if one in (number.link.low, number.link.high, number.identity):
                 ends[f"{field}.{place}"] = one
     return [type(hyper).__qualname__, hyper.model_dump(mode="json", exclude=set(numbers)), ends]
+
+
+class PackableLearner(SupervisedLearner):
+    """A learner of one net whose step is one of `optimiser`, by the loss on `batch`."""
+
+    optimiser: torch.optim.Optimizer
+    augmentation: torch.Generator
+
+    @abstractmethod
+    def batch(self) -> Batch:
+        """Draw the examples of a step."""
+
+    @abstractmethod
+    def skip_to(self, other: Any) -> None:
+        """Draw batches from where another learner of the same class and seed has come to."""
 
 
 class Pack:
@@ -68,19 +81,13 @@ class Pack:
         learners: slot -> learner, of configs with the same `pack_key`.
         width: number of slots. It and the slot of a trial decide how its numbers are rounded; what
             other slots hold does not, so those without a learner are computed as well.
-
-    Raises:
-        ConfigError: The learners cannot be trained together.
     """
 
-    def __init__(self, learners: Mapping[int, Learner], width: int) -> None:
+    def __init__(self, learners: Mapping[int, PackableLearner], width: int) -> None:
         keep_freed_memory()  # a step of a pack frees blocks that a net by itself never has
-        self._learners = {s: one for s, one in learners.items() if type(one) is StandardLearner}
-        if len(self._learners) < len(learners):
-            raise ConfigError("only StandardLearner itself is packed: others may step otherwise")
-        first = self._first = next(iter(self._learners.values()))
-        self._width = width
-        nets = {slot: learner.net for slot, learner in self._learners.items()}
+        self._learners, self._width = learners, width
+        first = self._first = next(iter(learners.values()))
+        nets = {slot: learner.net for slot, learner in learners.items()}
         self._net = PackedNet(nets, width, 1 + len(first.context.task.in_shape))
         self._acts = self._at_slots()
         if first.hypers.draws_globally or (self._acts and not self._net.has_forms):
@@ -88,7 +95,7 @@ class Pack:
                 f"net {type(first.net).__name__}: every trial has draws of its own, but there is "
                 "dropout inside of code of its own"
             )
-        hypers = [learner.hypers for learner in self._learners.values()]
+        hypers = [learner.hypers for learner in learners.values()]
         self._parts = [list(one.acting("inputs")) for one in hypers]
         is_plain = not any(any(one.acting("outputs", "loss")) for one in hypers)
         self._is_plain = is_plain and type(first.target) in (Classes, Binary, Values)
@@ -148,12 +155,8 @@ class Pack:
             A_BPS23 = torch.unflatten(self._filled(drawn), 1, (B, S)).transpose(0, 1)
             moved = resample(x, A_BPS23.reshape(-1, 2, 3))
             return torch.unflatten(moved, 0, (B, self._width, S)).transpose(0, 1).flatten(1, 2)
-        return self._filled(
-            [
-                learner.hypers.inputs(x, learner.augmentation, training=True)
-                for learner in self._learners.values()
-            ]
-        )
+        each = self._learners.values()
+        return self._filled([o.hypers.inputs(x, o.augmentation, training=True) for o in each])
 
     def _filled(self, drawn: Sequence[Tensor]) -> Tensor:
         """What was drawn for each learner as (P, ...); others have the first's."""
@@ -181,7 +184,7 @@ class Pack:
         return torch.stack(losses)
 
     def _move(
-        self, slot: int, learner: StandardLearner, gradients: Sequence[Tensor | None]
+        self, slot: int, learner: PackableLearner, gradients: Sequence[Tensor | None]
     ) -> None:
         """One step of a learner's optimiser, by Adam's kernel itself as soon as it has moments.
 
@@ -198,7 +201,7 @@ class Pack:
             return
         for group, places, weights, first, second, counts in self._adam[slot]:
             own, (beta1, beta2) = [gradients[place] for place in places], group["betas"]
-            rule = {name: group[name] for name in _RULE}
+            rule = {k: group[k] for k in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
             torch._foreach_add_(counts, 1)
             torch._fused_adam_(
                 weights, own, first, second, [], counts, beta1=beta1, beta2=beta2, **rule
