@@ -154,7 +154,8 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
     digest = origin["run"].rpartition("-")[2]  # as it began; replicates may have been added
     command = f"{needs}tuneparts search {section.get('command', name)}"
     raw = f"commit {origin['commit']}; {origin['machine']}; [raw data](results/{name})"
-    yield f"`{command}` (digest {digest}, {raw}). {section['setting'].strip()}"
+    then = " as it was then" if section.get("was_changed") else ""
+    yield f"`{command}`{then} (digest {digest}, {raw}). {section['setting'].strip()}"
     yield f"![Test accuracy: {section['title']}](images/results/{name}.svg)"
     yield _table(section)
     for family in _families(section):

@@ -194,6 +194,8 @@ def test_configs_that_cannot_be_packed_together_have_other_keys() -> None:
         assert pack_key(base.replaced({path: value})) != pack_key(base)
     noisy, still = (StandardConfig(net=CNN, hypers={"noise": std}) for std in (0.1, 0.0))
     assert pack_key(noisy) != pack_key(still)
+    masks = [StandardConfig(net=MLP, hypers={"mask": {"keep": k}}) for k in (0.3, 0.0, 1.0)]
+    assert pack_key(masks[0]) == pack_key(masks[1]) != pack_key(masks[2])
 
 
 class OwnDropout(nn.Module):

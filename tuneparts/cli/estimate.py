@@ -49,7 +49,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
     times = []
     for length in (short, short, long):  # the first one warms up
         budget = {"interval": length, "passes": max(length * 100, config.passes)}
-        learner = config.replaced(budget).build(context)
+        learner: Any = config.replaced(budget).build(context)
         trained = Pack({0: learner}, arm.packed) if arm.packed > 1 else learner
         start = clock()
         trained.advance()

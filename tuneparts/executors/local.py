@@ -71,7 +71,7 @@ def run(
         for _ in in_this_process(plan, setting):
             pass
     else:
-        in_processes(plan, setting, workers)
+        _in_processes(plan, setting, workers)
 
 
 def room_for(search: Search, cpus: float | None = None) -> int:
@@ -137,7 +137,7 @@ def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -
             return
 
 
-def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
+def _in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
     """Run the plan in so many worker processes."""
     pool: list[_Worker] = []
     groups = Groups(plan)

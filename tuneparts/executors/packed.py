@@ -15,7 +15,7 @@ from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, d
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.storage import Folder
-from tuneparts.training.pack import Pack, PackableLearner
+from tuneparts.training.pack import Pack
 from tuneparts.training.state import copied
 
 
@@ -57,7 +57,7 @@ class GroupExecution:
             for slot, segment in self._segments.items()
         }
         self._reports = dict.fromkeys(self._each, Report())
-        self._learners: dict[int, PackableLearner] = {}
+        self._learners: dict[int, Any] = {}
         self._pack: tuple[list[int], Pack] | None = None
         """The slots that train, and their pack."""
 

@@ -37,26 +37,28 @@ _SHARED = {"kind", "momentum", "nesterov", "scalar_lr_factor"}
 def pack_key(config: SupervisedConfig) -> str:
     """What the configs of one pack have in common, as text.
 
-    The numbers of hypers may differ, unless they stand at an end of their range or at no effect:
-    there a hyper may draw and do nothing, and its trial would be computed in another way.
+    The numbers of hypers may differ, but not whether they do something. Where several samples are
+    averaged, those at an end of their range may not: there a hyper may draw nothing.
     """
     hypers = config.hypers
     tree = config.model_dump(mode="json", exclude={"hypers", "optimiser"})
     tree["optimiser"] = config.optimiser.model_dump(mode="json", include=_SHARED)
     tree["hypers"] = [hypers.samples, hypers.averaging]
-    tree["parts"] = {name: _fixed(part) for name, part in hypers.parts.items()}
+    tree["parts"] = {name: _fixed(part, hypers.samples > 1) for name, part in hypers.parts.items()}
     return json.dumps(tree, sort_keys=True)
 
 
-def _fixed(hyper: Hyper) -> list[Any]:
-    """What a hyper is besides its numbers, and which of them stand where it may do nothing."""
-    numbers, ends = hyper.numbers(), {}
+def _fixed(hyper: Hyper, has_samples: bool) -> list[Any]:
+    """What a hyper is besides its numbers, whether it does something, and which are at an end."""
+    numbers, ends, is_still = hyper.numbers(), {}, True
     for field, number in numbers.items():
         value = getattr(hyper, field)
         for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
-            if one in (number.link.low, number.link.high, number.identity):
+            is_still &= one == number.identity
+            if has_samples and one in (number.link.low, number.link.high, number.identity):
                 ends[f"{field}.{place}"] = one
-    return [type(hyper).__qualname__, hyper.model_dump(mode="json", exclude=set(numbers)), ends]
+    fixed = hyper.model_dump(mode="json", exclude=set(numbers))
+    return [type(hyper).__qualname__, fixed, is_still, ends]
 
 
 class PackableLearner(SupervisedLearner):
@@ -186,10 +188,7 @@ class Pack:
     def _move(
         self, slot: int, learner: PackableLearner, gradients: Sequence[Tensor | None]
     ) -> None:
-        """One step of a learner's optimiser, by Adam's kernel itself as soon as it has moments.
-
-        `Optimizer.step` takes a tenth of a small net's step in Python.
-        """
+        """One step of a learner's optimiser: Adam's kernel itself, or a tenth of it is Python."""
         set_lr(learner.optimiser, learner.config.optimiser.lr_at(learner.progress))
         if not self._adam.get(slot) or any(one is None for one in gradients):
             parameters = [learner.net.get_parameter(name) for name in self._names]
