@@ -42,7 +42,7 @@ SEARCHED = ("random", "random_paper", "tpe", "gp", "qmc", "halving", "asha")
 """Searching arms; the second one draws from the paper's space where there is one."""
 FRACTIONS = Choice(options=(0.15, 0.25, 0.4))
 ASKED_AT_ONCE = (RandomSearch, SuccessiveHalving)
-"""Algorithms whose trials begin together, so that they can be packed."""
+"""Algorithms whose trials begin together, so that standard ones can be packed."""
 FACTOR = 3.0
 """Rates are tuned from so many times below to so many times above what a setting suggests."""
 
@@ -61,7 +61,7 @@ class Tuned(Config):
     paper_space: dict[str, Any] | None = None
     """The same in the ranges that a paper printed."""
     packed: int = 1
-    """Trials of a seed that train together, where the net gains by it."""
+    """Standard trials of a seed that train together, where the net gains by it."""
 
     def arms(self, scale: Scale) -> tuple[Arm, ...]:
         """Every method and every algorithm, each with its tuning."""
@@ -142,7 +142,8 @@ class Tuned(Config):
     ) -> tuple[Arm, Arm]:
         leader = f"tune_{name}"
         whole = config.replaced({"train_on": "all"})
-        packed = self.packed if isinstance(algorithm, ASKED_AT_ONCE) else 1
+        begin_together = isinstance(algorithm, ASKED_AT_ONCE)
+        packed = self.packed if begin_together and isinstance(config, StandardConfig) else 1
         return (
             Arm(name=leader, config=config, algorithm=algorithm, space=dict(space), packed=packed),
             Arm(name=name, config=whole, follows=leader, adopts="config", fresh_seed=True),

@@ -1,44 +1,87 @@
-"""Packed searches on the local executor: the same rows, whatever goes wrong on the way."""
+"""Packed searches: the same rows, whatever goes wrong on the way."""
 
 import math
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tests.executors.test_local import facts
+from tuneparts.augment.fixed import FixedConfig
+from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.baselines.standard import StandardConfig
+from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.errors import ConfigError
 from tuneparts.executors import execute, logs
-from tuneparts.executors.packed import PackExecution, execution_of
-from tuneparts.executors.worker import Report, TrialSetting
-from tuneparts.journal import TrialId, records
+from tuneparts.executors.packed import GroupExecution
+from tuneparts.executors.worker import TrialSetting
+from tuneparts.journal import Journal, TrialId, records
+from tuneparts.partition import PartitionedConfig
+from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.search.algorithms import SuccessiveHalving, whole_trial
-from tuneparts.search.packs import pack_of
-from tuneparts.search.space import Uniform
+from tuneparts.search.check import check
+from tuneparts.search.groups import Group, Groups
+from tuneparts.search.plan import Plan
+from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Pbt, RandomSearch, Scale, Search
 from tuneparts.search.storage import Folder
-from tuneparts.training.packed.pack import SupervisedPack
+from tuneparts.training.learner import MethodConfig
+from tuneparts.training.pack import Pack
+from tuneparts.training.runtime import Runtime
 
 AFFINE = {"affine": {"kind": "lila", "rotation": 0.3}, "samples": 2}
+SPACE = {
+    "optimiser.lr": Uniform(low=1e-3, high=1e-1, log=True),
+    "hypers.affine.rotation": Uniform(low=0.0, high=3.0),
+}
 
 
-def search(*, packed: int = 3, trials: int = 4, high: float = 1e-1, **fields: Any) -> Search:
-    config = StandardConfig(
-        passes=8, interval=2, net={"name": "mlp", "widths": (4,)}, hypers=AFFINE, batch_size=10
+class Branches(nn.Linear):
+    """Its code depends on its input's values, which nothing can map."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = super().forward(x.flatten(1))
+        return h if float(h.detach().sum()) > 0 else -h
+
+
+def branches(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
+    return Branches(math.prod(in_shape), num_outputs)
+
+
+class Deadly(FixedConfig):
+    """Ends the process of a worker, once in a folder, after five batches."""
+
+    folder: str = ""
+    driver: int = 0
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        mark = Path(self.folder)
+        count = len(list(mark.glob("batch-*")))
+        (mark / f"batch-{count}").touch()
+        if count == 5 and os.getpid() != self.driver:
+            os._exit(1)
+        return super().__call__(x, generator)
+
+
+class DeadlyConfig(StandardConfig):
+    method: Literal["tests.executors.test_packed:DeadlyConfig"] = (  # type: ignore[assignment]
+        "tests.executors.test_packed:DeadlyConfig"
     )
-    arm = Arm(
-        name="random",
-        config=config,
-        packed=packed,
-        algorithm=fields.pop("algorithm", RandomSearch(num_trials=trials)),
-        space={
-            "optimiser.lr": Uniform(low=1e-3, high=high, log=True),
-            "hypers.affine.rotation": Uniform(low=0.0, high=3.0),
-        },
-        **fields,
-    )
+    augmentation: Deadly = Deadly()
+
+
+def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: Any) -> Search:
+    values = {"net": {"name": "mlp", "widths": (4,)}, "hypers": AFFINE, "batch_size": 10}
+    if deadly is None:
+        config = StandardConfig(passes=8, interval=2, **values)
+    else:
+        config = DeadlyConfig(passes=8, interval=2, augmentation=deadly, **values)
+    made = {"algorithm": RandomSearch(num_trials=trials), "space": SPACE, **fields}
+    arm = Arm(name="random", config=config, packed=packed, **made)
     return Search(
         name="packed",
         question="Are packed trials the same?",
@@ -118,7 +161,7 @@ def test_a_pack_that_was_cut_off_goes_on_bit_for_bit(
     from tuneparts.search.checkpoints import CheckpointStore
 
     put = CheckpointStore.put
-    for num_puts in (2, 4, 11):  # between lanes, and at the last interval
+    for num_puts in (2, 4, 11):  # between trials, and at the last interval
         left = [num_puts]
 
         def die(self: Any, *given: Any, _left: list[int] = left, **named: Any) -> None:
@@ -134,40 +177,67 @@ def test_a_pack_that_was_cut_off_goes_on_bit_for_bit(
         assert run(search(), tmp_path / str(num_puts)) == wanted
 
 
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_pack_that_loses_its_process_gives_its_trials_back_one_by_one(
+    tmp_path: Path, executor: Any, request: pytest.FixtureRequest
+) -> None:
+    if executor == "ray":
+        request.getfixturevalue("local_ray")
+    whole = run(search(trials=3), tmp_path / "packed")
+    wanted = run(search(packed=1, trials=3), tmp_path / "single")
+    (tmp_path / "marks").mkdir()
+    deadly = Deadly(folder=str(tmp_path / "marks"), driver=os.getpid())
+    options = {"workers": 2} if executor == "local" else {}
+    made = execute(
+        search(trials=3, deadly=deadly), folder=tmp_path / "run", executor=executor, **options
+    )
+    assert made.status == "done"
+    found = facts(tmp_path / "run")
+    for trial, (_, rows, end) in found.items():
+        assert end[0] == "finished"
+        assert rows[2] == whole[trial][1][2]  # from the pack, which died in its second interval
+        assert all(
+            row[name] == pytest.approx(value, abs=1e-5)
+            for step, row in rows.items()
+            for name, value in wanted[trial][1][step].items()
+        )
+    # Two of the check, three of a pack, the one that kills it, and six of each trial by itself.
+    assert len(list((tmp_path / "marks").iterdir())) == 2 + 4 + 3 * 6
+
+
 def test_a_pack_without_memory_is_trained_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = run(search(packed=1), tmp_path / "single")
-    advance, calls = SupervisedPack.advance, []
+    advance, calls = Pack.advance, []
 
-    def starve(self: Any, lanes: Any) -> Any:
-        calls.append(lanes)
+    def starve(self: Pack) -> Any:
+        calls.append(sorted(self._learners))
         if len(calls) == 2:
-            raise torch.OutOfMemoryError("no memory for so many lanes")
-        return advance(self, lanes)
+            raise torch.OutOfMemoryError("no memory for so many slots")
+        return advance(self)
 
-    monkeypatch.setattr(SupervisedPack, "advance", starve)
+    monkeypatch.setattr(Pack, "advance", starve)
     found = run(search(), tmp_path / "packed")
-    assert len(calls) == 2  # the fourth trial is alone from the start
+    assert calls == [[0, 1, 2]] * 2 + [[0]] * 4  # the fourth trial has a pack of its own
     assert farthest(wanted, found) < 1e-5
     said = logs.read(Folder(str(tmp_path / "packed" / "trials")), TrialId("random", 0, 2))
-    assert any("its pack failed, so it is trained alone: OutOfMemoryError" in one for one in said)
+    assert any("so it is trained by itself: OutOfMemoryError" in one for one in said)
 
 
-def test_a_pack_that_hung_is_opened(tmp_path: Path) -> None:
+def test_after_a_pack_hung_its_trials_train_by_themselves(tmp_path: Path) -> None:
     one = search()
-    lanes = [
+    segments = [
         whole_trial(one.arms[0], seed=0, index=i, values={"optimiser.lr": 0.01 * (i + 1)})
         for i in range(2)
     ]
     setting = TrialSetting.of(one, str(tmp_path))
-    execution = execution_of(pack_of(lanes), setting)
-    assert isinstance(execution, PackExecution)
-    assert execution.step().failure is None
-    execution._checkpoints.note_hang(pack_of(lanes), 2)
-    assert "HangError" in str(execution.step().failure)
-    alone = execution_of(lanes[0], setting)  # the trial itself has not hung
-    report = alone.step()
+    execution = GroupExecution(Group(tuple(segments), 3), setting)
+    assert not any(report.done for report in execution.step())
+    execution._checkpoints.note_hang(segments[0], 2, of="pack-")
+    reports = execution.step()
+    assert all(report.alone and "HangError" in str(report.failure) for report in reports)
+    (report,) = GroupExecution(Group((segments[0],)), setting).step()  # the trial has not hung
     assert report.failure is None
     assert [row["cost/passes"] for row in report.rows] == [2, 4]
 
@@ -188,11 +258,63 @@ def test_the_selected_trial_of_a_packed_run_becomes_a_model(tmp_path: Path) -> N
     assert learner.finished
 
 
-def test_reports_of_packs_cross_processes_as_plain_values() -> None:
-    import dataclasses
+def taken(groups: Groups) -> list[list[int]]:
+    found = []
+    while (group := groups.take()) is not None:
+        found.append([segment.trial.index for segment in group.segments])
+    return found
 
-    report = Report(lanes=(Report([{"val/nll": 1.0}], done=True), Report(failure="no")))
-    assert Report.of(dataclasses.asdict(report)) == report
+
+def test_a_pack_is_of_trials_that_wait_and_can_be_trained_together(tmp_path: Path) -> None:
+    batches = {**SPACE, "batch_size": Choice(options=(4, 8))}
+    one = search(trials=9, packed=3, space=batches)
+    plan = Plan(one, Journal(tmp_path / "journal.jsonl"))
+    found = taken(Groups(plan))
+    assert sorted(index for group in found for index in group) == list(range(9))
+    sizes = {trial.index: made.config["batch_size"] for trial, made in plan.journal.trials.items()}
+    for group in found:
+        assert len({sizes[index] for index in group}) == 1
+        assert len({index % 3 for index in group}) == len(group)
+    assert max(map(len, found)) > 1
+
+
+def test_at_once_counts_the_trials_of_packs(tmp_path: Path) -> None:
+    plan = Plan(search(trials=4, at_once=2), Journal(tmp_path / "journal.jsonl"))
+    assert taken(Groups(plan)) == [[0, 1]]
+
+
+def test_trials_that_meet_others_have_the_same_journal(tmp_path: Path) -> None:
+    assert run(search(at_once=2), tmp_path / "two") == run(search(), tmp_path / "three")
+
+
+@pytest.mark.parametrize(
+    "config", [PwfnConfig(), PosthocConfig(), ValidationConfig(), PartitionedConfig()]
+)
+def test_other_methods_are_refused_by_name(config: MethodConfig) -> None:
+    method = config.model_dump()["method"]
+    with pytest.raises(ValueError, match=rf"`packed` = 4 of `alone`.*`{method}`; leave it out"):
+        Arm(name="alone", config=config, packed=4)
+
+
+def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs() -> None:
+    tree = search().model_dump(mode="json")
+    tree["arms"][0]["config"]["net"] = {"name": "tests.executors.test_packed:branches"}
+    with pytest.raises(ConfigError, match=r"`random` cannot be packed.*Leave its `packed` out"):
+        check(Search.model_validate(tree))
+
+
+def test_a_pack_has_no_runtime_of_its_own_or_of_the_search() -> None:
+    tree = search().model_dump(mode="json")
+    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+        Search.model_validate({**tree, "runtime": Runtime(precision="bf16")})
+    tree["arms"][0]["config"]["runtime"] = {"precision": "bf16"}
+    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+        Search.model_validate(tree)
+
+
+def test_unpacked_searches_keep_their_digest() -> None:
+    assert "packed" not in search(packed=1).arms[0].model_dump(mode="json")
+    assert search(packed=1).digest != search(packed=2).digest
 
 
 @pytest.mark.slow

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tuneparts.errors import PlacementError, WorkerError
+from tuneparts.executors.packed import deliver_all
 from tuneparts.executors.ray import cluster, pool
 from tuneparts.executors.ray.pool import Pool
 from tuneparts.executors.staffing import Post, Shape
 from tuneparts.executors.worker import Report
 from tuneparts.journal import Journal
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, RandomSearch, Resources
 
 pytestmark = pytest.mark.ray
@@ -27,7 +28,7 @@ class FakeWorker(Post):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.segment: Segment | None = None
+        self.group: Group | None = None
         self.since = time.monotonic()
         self.waited_for = object()
         self.is_ended = False
@@ -40,17 +41,17 @@ class FakeWorker(Post):
     def get_ready(self) -> None:
         self.nodes = ("a",) * len(self.shape)
 
-    def take(self, segment: Segment) -> None:
-        self.segment, self.is_busy = segment, True
+    def take(self, group: Group) -> None:
+        self.group, self.is_busy = group, True
         self.waited_for = object()
         self.num_segments += 1
 
-    def hear(self) -> Report | None:
-        assert self.segment is not None
-        row = {"val/accuracy": self.segment.config["x"], "cost/passes": float(self.segment.until)}
-        is_last = self.segment.until == 8
-        self.segment, self.is_busy = None, False
-        return Report([row], done=True, finished=is_last)
+    def hear(self) -> list[Report] | None:
+        assert self.group is not None
+        (segment,) = self.group.segments
+        row = {"val/accuracy": segment.config["x"], "cost/passes": float(segment.until)}
+        self.group, self.is_busy = None, False
+        return [Report([row], done=True, finished=segment.until == 8)]
 
     def end(self) -> None:
         self.is_ended = True
@@ -78,14 +79,14 @@ def a_plan(folder: Path, search: Any) -> Plan:
 
 def run(plan: Plan, workers: Pool) -> None:
     setting: Any = "setting"
+    groups = Groups(plan)
     with workers:
         workers.use(setting)
         while not plan.done:
-            workers.hand_out(plan)
-            for _, segment, report in workers.news():
-                assert report is not None
-                plan.report(segment, report.rows)
-                plan.complete(segment, finished=report.finished)
+            workers.hand_out(plan, groups)
+            for _, group, reports in workers.news():
+                assert reports is not None
+                deliver_all(groups, group, reports)
 
 
 def test_the_same_workers_serve_all_rungs(world, null_search, null_arm, tmp_path) -> None:
@@ -111,12 +112,12 @@ def test_an_idle_worker_whose_node_has_left_is_forgotten(
 ) -> None:
     plan = a_plan(tmp_path, null_search(null_arm("random", algorithm=RandomSearch(num_trials=4))))
     workers = Pool({"random": ONE})
-    workers.hand_out(plan)
+    workers.hand_out(plan, Groups(plan))
     assert len(workers.workers) == 4
     for worker in workers.workers:
         worker.get_ready()
     world["nodes"] = {"b": {"CPU": 1.0}}
-    workers.hand_out(plan)
+    workers.hand_out(plan, Groups(plan))
     assert [worker.is_ended for worker in FakeWorker.made] == [True] * 4 + [False]
 
 

@@ -12,6 +12,7 @@ from tuneparts.errors import ConfigError, StorageError
 from tuneparts.executors.ray import executor
 from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.journal import Journal, TrialId
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import RandomSearch
@@ -38,7 +39,7 @@ class ScriptedPool:
 
     def __init__(self, *scripts: list[Report | None]) -> None:
         self.scripts = list(scripts)
-        self.given: list[tuple[Segment, list[Report | None]]] = []
+        self.given: list[tuple[Group, list[Report | None]]] = []
         self.num_dropped = 0
         self.is_ready = False
         self.is_open = True
@@ -55,15 +56,15 @@ class ScriptedPool:
     def use(self, _: Any) -> None:
         self.is_ready = True
 
-    def hand_out(self, plan: Plan) -> None:
-        while self.is_ready and self.scripts and (segment := plan.next()) is not None:
-            self.given.append((segment, self.scripts.pop(0)))
+    def hand_out(self, _: Plan, groups: Groups) -> None:
+        while self.is_ready and self.scripts and (group := groups.take()) is not None:
+            self.given.append((group, self.scripts.pop(0)))
 
-    def news(self) -> Iterator[tuple[Any, Segment, Report | None]]:
+    def news(self) -> Iterator[tuple[Any, Group, list[Report] | None]]:
         given, self.given = self.given, []
-        for segment, script in given:
+        for group, script in given:
             for report in script:
-                yield "worker", segment, report
+                yield "worker", group, None if report is None else [report]
 
     def silent(self) -> list[Any]:
         return []
@@ -127,15 +128,15 @@ def test_the_trainable_runs_one_segment_after_another(tmp_path: Path, monkeypatc
     def config(index: int) -> dict[str, Any]:
         plain = FaultyConfig(passes=4, interval=2).model_dump(mode="json")
         segment = Segment(trial=TrialId("arm", 0, index), config=plain, until=4)
-        return {"segment": segment.to_json(), "threads": 1, "gpus": 0.0}
+        return {"segments": [segment.to_json()], "packed": 1, "threads": 1, "gpus": 0.0}
 
     task: Any = Task  # null learners do not look at it
     worker = a_worker(TrialSetting(task, str(tmp_path), False, 60.0))
     assert isinstance(worker, LearnerTrainable)
     for index in range(2):
-        results = list(worker.run(config(index)))
-        assert [result["rows"][0]["cost/passes"] for result in results] == [2, 4]
-        assert [(r["done"], r["finished"]) for r in results] == [(False, False), (True, True)]
+        results = [report for (report,) in worker.run(config(index))]
+        assert [report.rows[0]["cost/passes"] for report in results] == [2, 4]
+        assert [(one.done, one.finished) for one in results] == [(False, False), (True, True)]
         assert (tmp_path / f"arm/seed0/0000{index}").is_dir()
     monkeypatch.setattr("tuneparts.search.checkpoints.CheckpointStore.find", _is_away)
     assert list(worker.run(config(2))) == []  # no exception, which Ray would write down

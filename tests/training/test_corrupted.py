@@ -17,6 +17,7 @@ from tuneparts.errors import ConfigError
 from tuneparts.search import data_record
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import LoopLearner
+from tuneparts.training.pack import Pack
 
 KINDS = ("fog", "snow")
 SIZES = {"passes": 4, "interval": 2, "batch_size": 16}
@@ -73,15 +74,15 @@ def test_without_such_images_there_are_no_such_scores(task: Task) -> None:
     assert not any(key.startswith("corrupted/") for key in found[-1])
 
 
-def test_lanes_of_a_pack_have_the_scores_that_they_have_alone(task: Task) -> None:
+def test_trials_of_a_pack_have_the_scores_that_they_have_alone(task: Task) -> None:
     configs = [CONFIGS["net"].replaced({"optimiser.lr": lr}) for lr in (0.001, 0.01)]
     alone = [rows(config, task)[1][-1] for config in configs]
     context = Context(task, 0, torch.device("cpu"))
-    pack = configs[0].pack([config.build(context) for config in configs])
-    pack.advance([0, 1])
-    last = pack.advance([0, 1])
-    for lane, expected in enumerate(alone):
-        assert last[lane]["corrupted/nll"] == pytest.approx(expected["corrupted/nll"], rel=1e-4)
+    pack = Pack({slot: config.build(context) for slot, config in enumerate(configs)}, 2)
+    pack.advance()
+    last = pack.advance()
+    for slot, expected in enumerate(alone):
+        assert last[slot]["corrupted/nll"] == pytest.approx(expected["corrupted/nll"], rel=1e-4)
 
 
 def test_a_method_that_keeps_no_net_is_refused_before_it_trains(task: Task) -> None:

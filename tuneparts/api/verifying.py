@@ -14,7 +14,7 @@ from tuneparts.search import runs
 if TYPE_CHECKING:  # brings torch
     from tuneparts.executors.worker import TrialSetting
     from tuneparts.search.segment import Segment
-    from tuneparts.search.spec import Arm, Resources
+    from tuneparts.search.spec import Arm
 
 EXCEPTED = ("cost/seconds", "system/")
 """Numbers that are not the same twice: time, and what a worker used of its machine."""
@@ -46,8 +46,7 @@ class Verified:
 def candidates(run: runs.Run) -> dict[TrialId, TrialRecord]:
     """The trials of a run that can be trained again alone.
 
-    They finished or were stopped by their algorithm, and went on from no other trial's state. Of
-    packed trials the whole pack is trained again, which must be known from the search alone.
+    They finished or were stopped by their algorithm, and went on from no other trial's state.
 
     Raises:
         DataMissingError: There are none.
@@ -56,7 +55,7 @@ def candidates(run: runs.Run) -> dict[TrialId, TrialRecord]:
         trial: record
         for trial, record in sorted(records(run.folder / "journal.jsonl").items())
         if record.end is not None and record.end.outcome != "failed" and record.rows
-        if len(record.starts) == 1 and not _has_unknown_packs(run.search.arm(trial.arm))
+        if len(record.starts) == 1
     }
     if not found:
         raise DataMissingError(
@@ -88,9 +87,7 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
             record = found[trial]
             arm = run.search.arm(trial.arm)
             segment = Segment(trial, record.config, until=max(record.rows))
-            if arm.packed > 1:
-                segment = _pack_with(trial, run)
-            rows, failure = _trained(segment, trial, setting, arm.resources)
+            rows, failure = _trained(segment, setting, arm)
             pairs = list(_compared(record.rows, rows))
             yield Verified(
                 trial,
@@ -100,43 +97,22 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
             )
 
 
-def _has_unknown_packs(arm: "Arm") -> bool:
-    """Whether results decided which trials were packed together."""
-    return arm.packed > 1 and arm.algorithm.is_adaptive
-
-
-def _pack_with(trial: TrialId, run: runs.Run) -> "Segment":
-    """The pack that a trial was trained in: rounding depends on the number of its lanes."""
-    from tuneparts.search.packs import grouped, pack_of
-    from tuneparts.search.segment import Segment
-
-    mates = [
-        Segment(other, record.config, until=record.config["passes"])
-        for other, record in sorted(records(run.folder / "journal.jsonl").items())
-        if (other.arm, other.seed) == (trial.arm, trial.seed)
-    ]
-    groups = grouped(run.search.arm(trial.arm), mates)
-    return pack_of(next(group for group in groups if trial in [one.trial for one in group]))
-
-
 def _trained(
-    segment: "Segment", trial: TrialId, setting: "TrialSetting", resources: "Resources"
+    segment: "Segment", setting: "TrialSetting", arm: "Arm"
 ) -> tuple[list[Mapping[str, float]], str]:
-    from tuneparts.executors.packed import execution_of
+    from tuneparts.executors.packed import GroupExecution
     from tuneparts.executors.worker import Report
+    from tuneparts.search.groups import Group
 
-    threads = max(1, int(resources.cpus))  # as executors give them; sums depend on it
-    execution = execution_of(segment, setting, threads=threads, gpus=resources.gpus)
+    threads = max(1, int(arm.resources.cpus))  # as executors give them; sums depend on it
+    group = Group((segment,), arm.packed)
+    execution = GroupExecution(group, setting, threads=threads, gpus=arm.resources.gpus)
     rows: list[Mapping[str, float]] = []
-    failure = ""
     report = Report()
-    lanes = [lane.trial for lane in segment.lanes]
     while not report.done:
-        report = execution.step()
-        own = report.lanes[lanes.index(trial)] if report.lanes else report
-        rows += list(own.rows)
-        failure = failure or own.failure or report.disk_full or ""
-    return rows, failure
+        (report,) = execution.step()
+        rows += list(report.rows)
+    return rows, report.failure or report.disk_full or ""
 
 
 def _compared(

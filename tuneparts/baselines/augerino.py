@@ -5,8 +5,7 @@ loss = cross-entropy - reg * ||widths||_2. It is unbounded below; the `safe` var
 reward off as long as any width is 10 or more (Mlodozeniec et al. 2023, appendix E).
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -16,11 +15,9 @@ from tuneparts.augment.affine import Benton, Lila, LilaConfig
 from tuneparts.data.batches import Batches
 from tuneparts.errors import ConfigError
 from tuneparts.training.hyper import HyperGradient, HypersConfig
-from tuneparts.training.learner import Context, Learner, Pack
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import adam, set_lr
-from tuneparts.training.packed.key import lane_key
-from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.step import gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
 
@@ -60,16 +57,6 @@ class AugerinoConfig(SupervisedConfig):
 
     def build(self, context: Context) -> Learner:
         return AugerinoLearner(self, context)
-
-    @property
-    def why_unpacked(self) -> str:
-        return "" if type(self).build is AugerinoConfig.build else super().why_unpacked
-
-    def pack_key(self) -> str:
-        return lane_key(self, own=("hyper_lr", "reg", "safe"))
-
-    def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return AugerinoPack(exactly(lanes, AugerinoLearner))
 
 
 def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
@@ -123,28 +110,3 @@ class AugerinoLearner(
         gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
         # Without the reward, so that losses compare between methods.
         return Step(passes=1, losses={"train/loss": loss.detach()})
-
-
-class AugerinoPack(SupervisedPack[AugerinoLearner]):
-    """Augerino on several trials as lanes of one net, each with widths of its own."""
-
-    def __init__(self, lanes: Sequence[AugerinoLearner]) -> None:
-        super().__init__(lanes, [lane.optimiser for lane in lanes])
-
-    def step(self, leader: AugerinoLearner, training: Sequence[int]) -> Step:
-        x, y_B = leader.train_data.take(leader._batches.next())
-        moved = [self.lanes[lane] for lane in training]
-        streams = {lane: self.lanes[lane]._augmentation for lane in training}
-        outputs_PBK = self.predict(x, streams, training=True)
-        losses_P = self.predict.losses(outputs_PBK, y_B, leader.target)
-        rewards = [reward(one.widths(), reg=one.config.reg, safe=one.config.safe) for one in moved]
-        self.descend(
-            losses_P.sum() - torch.stack(rewards).sum(),
-            leader.progress,
-            training,
-            [one._hyper_optimiser for one in moved],
-        )
-        return Step(passes=1, losses={"train/loss": losses_P.detach()})
-
-    def common(self, lane: AugerinoLearner) -> Iterable[Any]:
-        return (lane._batches,)

@@ -12,7 +12,7 @@ Luketina et al. (2016): with w' = w - lr g(w, psi) and g the gradient of the tra
 So it reaches what only the training loss depends on: label smoothing, or the strength of a penalty.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
@@ -24,11 +24,9 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
 from tuneparts.training import passes
 from tuneparts.training.hyper import HyperGradient
-from tuneparts.training.learner import Context, Learner, Pack
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import adam, set_lr, step_rates
-from tuneparts.training.packed.key import lane_key
-from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.release import Release, ReleaseConfig
 from tuneparts.training.step import Batch, gradient_step, loss_on
 from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
@@ -72,18 +70,6 @@ class ValidationConfig(SupervisedConfig):
 
     def build(self, context: Context) -> Learner:
         return ValidationLearner(self, context)
-
-    @property
-    def why_unpacked(self) -> str:
-        if type(self).build is not ValidationConfig.build:
-            return super().why_unpacked
-        return "with `through_step` its learner trains alone" if self.through_step else ""
-
-    def pack_key(self) -> str:
-        return lane_key(self, own=("hyper_lr",))
-
-    def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return ValidationPack(exactly(lanes, ValidationLearner))
 
 
 class ValidationLearner(
@@ -282,46 +268,3 @@ class ValidationLearner(
     def restore(self, state: Mapping[str, Any]) -> None:
         self._finetuning = None if state["finetuning"] is None else self._release()
         super().restore(state)
-
-
-class ValidationPack(SupervisedPack[ValidationLearner]):
-    """Several trials as lanes of one net, each with hypers of its own."""
-
-    def __init__(self, lanes: Sequence[ValidationLearner]) -> None:
-        super().__init__(lanes, [lane.optimiser for lane in lanes])
-
-    def step(self, leader: ValidationLearner, training: Sequence[int]) -> Step:
-        if leader.passes >= leader.searched_passes:
-            releases = {lane: self.lanes[lane].finetuning() for lane in training}
-            return self.late_step(releases, leader.progress)
-        losses = {"train/loss": self.weight_step(leader, training)}
-        has_pass_left = leader.passes + 1 < leader.searched_passes
-        if leader._is_due(cost=1) and has_pass_left:
-            losses["train/hyper_loss"] = self.hyper_step(leader, training)
-        return Step(passes=len(losses), losses=losses)
-
-    def weight_step(self, leader: ValidationLearner, training: Sequence[int]) -> Tensor:
-        """Move the weights by a batch of the first part; losses (P,)."""
-        x, y_B = leader.train_data.take(leader._sources[0][leader._weight_batches.next()])
-        streams = {lane: self.lanes[lane]._weight_augmentation for lane in training}
-        with self.hypers_detached():
-            outputs_PBK = self.predict(x, streams, training=True)
-            losses_P = self.predict.losses(outputs_PBK, y_B, leader.target)
-        self.descend(losses_P.sum(), leader.progress, training)
-        return losses_P.detach()
-
-    def hyper_step(self, leader: ValidationLearner, training: Sequence[int]) -> Tensor:
-        """Move the hypers by a batch of the held-out part; losses (P,)."""
-        x, y_B = leader.train_data.take(leader._sources[1][leader._hyper_batches.next()])
-        streams = {lane: self.lanes[lane]._hyper_augmentation for lane in training}
-        self.net.train(False)
-        outputs_PBK = self.predict(x, streams, training=True)
-        losses_P = self.predict.losses(outputs_PBK, y_B, leader.target, held_out=True)
-        self.net.train(True)
-        own = [self.lanes[lane]._hyper_optimiser for lane in training]
-        gradient_step(losses_P.sum(), *(one for one in own if one is not None))
-        return losses_P.detach()
-
-    def common(self, lane: ValidationLearner) -> Iterable[Any]:
-        late = () if lane._finetuning is None else (lane._finetuning.batches,)
-        return lane._weight_batches, lane._hyper_batches, *late

@@ -12,13 +12,11 @@ from tuneparts.errors import DataMissingError
 from tuneparts.glossary import PASS_IN_SHORT
 from tuneparts.reports.rendering import Table, show
 from tuneparts.search import draws
-from tuneparts.search.gains import gain_note
 from tuneparts.search.spec import Arm
 from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
-    from tuneparts.training.learner import MethodConfig
 
 
 def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
@@ -42,39 +40,24 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
 
     On a CPU it is CPU time, so that what else runs here does not count.
     """
+    from tuneparts.training.pack import Pack
+
     clock = time.process_time if context.device.type == "cpu" else time.perf_counter
-    configs = [config.measurable() for config in _drawn(arm)]
+    values = draws.sample(arm, numpy_generator(0, "measure"))  # the config may lack what they give
+    config = arm.config.replaced(arm.of_config(values)).measurable()
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
-        budget = {"interval": length, "passes": max(length * 100, configs[0].passes)}
-        learners = [config.replaced(budget).build(context) for config in configs]
-        pack = configs[0].pack(learners) if len(learners) > 1 else None
+        budget = {"interval": length, "passes": max(length * 100, config.passes)}
+        learner: Any = config.replaced(budget).build(context)
+        trained = Pack({0: learner}, arm.packed) if arm.packed > 1 else learner
         start = clock()
-        if pack is None:
-            learners[0].advance()
-        else:
-            pack.advance(range(len(learners)))
-        times.append((clock() - start) / len(learners))
+        trained.advance()
+        times.append(clock() - start)
     per_pass = max((times[2] - times[1]) / (long - short), 0.0)
     evaluation = max(times[1] - short * per_pass, 0.0)
-    return per_pass + evaluation / configs[0].interval
-
-
-def _drawn(arm: Arm) -> "list[MethodConfig]":
-    """Configs of an arm that are trained together: one, or the largest pack among as many draws.
-
-    They are drawn, for the arm's own config may lack what the space gives.
-    """
-    number = min(arm.packed, arm.trials_per_seed)
-    rngs = [numpy_generator(0, "measure", *([lane] if lane else [])) for lane in range(number)]
-    configs = [arm.config.replaced(arm.of_config(draws.sample(arm, rng))) for rng in rngs]
-    if number == 1:
-        return configs
-    alike: dict[str, list[MethodConfig]] = {}
-    for config in configs:
-        alike.setdefault(config.pack_key(), []).append(config)
-    return max(alike.values(), key=len)
+    together = min(arm.packed, arm.trials_per_seed)
+    return per_pass / together + evaluation / config.interval
 
 
 def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
@@ -179,5 +162,4 @@ def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
     ]
     if search.stop is not None:
         notes.append("Rules of `stop` may end it before.")
-    notes += filter(None, map(gain_note, search.arms))
     return Table.of_rows(headers, rows, numbers=[*counts, *hours], notes=notes)

@@ -21,18 +21,12 @@ import torch
 from tuneparts.cpus import usable_cpus
 from tuneparts.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.choice import num_trials
-from tuneparts.executors.packed import execution_of
+from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
-from tuneparts.executors.stragglers import overdue
-from tuneparts.executors.worker import (
-    Report,
-    TrialSetting,
-    deliver,
-    give_back_memory,
-)
+from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
 from tuneparts.search.code import Code
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 from tuneparts.training.allocator import keep_freed_memory
 
@@ -77,7 +71,7 @@ def run(
         for _ in in_this_process(plan, setting):
             pass
     else:
-        in_processes(plan, setting, workers)
+        _in_processes(plan, setting, workers)
 
 
 def room_for(search: Search, cpus: float | None = None) -> int:
@@ -118,84 +112,84 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
         True
     """
     threads = torch.get_num_threads()
+    groups = Groups(plan)
     try:
-        while (segment := plan.next()) is not None:
-            yield from _run_here(plan, segment, setting)
+        while (group := groups.take()) is not None:
+            yield from _run_here(plan, groups, group, setting)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run_here(plan: Plan, segment: Segment, setting: TrialSetting) -> Iterator[Report]:
-    plan.started(segment)
-    execution = execution_of(segment, setting, **_share(plan, segment))
+def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -> Iterator[Report]:
+    groups.started(group)
+    execution = GroupExecution(group, setting, **_share(plan, group))
     while True:
         try:
-            report = execution.step()
+            reports = execution.step()
         except StorageError as error:
-            if plan.lost(segment, "the storage failed", f": {error}"):
+            if groups.lost(group, "the storage failed", f": {error}"):
                 time.sleep(_PAUSE)
             return
-        deliver(plan, segment, report)
-        yield report
+        deliver_all(groups, group, reports)
+        yield from reports
         plan.look()
-        if report.done or plan.is_over(segment):
+        if all(report.done for report in reports) or groups.is_over(group):
             return
 
 
-def in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
+def _in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
     """Run the plan in so many worker processes."""
     pool: list[_Worker] = []
+    groups = Groups(plan)
     try:
         while not plan.done:
-            _end_given_up(plan, pool)
-            while len(pool) < workers or any(worker.segment is None for worker in pool):
-                segment = plan.next()
-                if segment is None:
+            plan.look()
+            _end_given_up(groups, pool)
+            while len(pool) < workers or any(worker.group is None for worker in pool):
+                group = groups.take()
+                if group is None:
                     break
                 worker = _idle_worker(pool, setting)
-                worker.start(segment, _share(plan, segment))
+                worker.start(group, _share(plan, group))
                 if worker.is_ready:
-                    plan.started(segment)
+                    groups.started(group)
             for worker in _with_news(pool):
-                assert worker.segment is not None
-                segment, report = worker.segment, worker.receive()
-                if report is None or report.leave:
+                assert worker.group is not None
+                group, reports = worker.group, worker.receive()
+                if reports is None or any(report.leave for report in reports):
                     pool.remove(worker)
                     worker.end()
-                if report is None:
-                    plan.lost(segment)
+                if reports is None:
+                    groups.lost(group)
                 else:
-                    plan.started(segment)  # a new worker's first report says that it is ready
-                    deliver(plan, segment, report)
-            _end_late(plan, pool, setting)
+                    groups.started(group)  # a new worker's first message says that it is ready
+                    deliver_all(groups, group, reports)
+            _end_late(groups, pool, setting)
     finally:
         for worker in pool:
             worker.end()
 
 
-def _end_given_up(plan: Plan, pool: list["_Worker"]) -> None:
+def _end_given_up(groups: Groups, pool: list["_Worker"]) -> None:
     """End the workers of segments that were stopped on their way."""
-    plan.look()
-    for worker in [one for one in pool if one.segment and plan.is_over(one.segment)]:
+    for worker in [one for one in pool if one.group and groups.is_over(one.group)]:
         pool.remove(worker)
         worker.end()
 
 
-def _end_late(plan: Plan, pool: list["_Worker"], setting: TrialSetting) -> None:
+def _end_late(groups: Groups, pool: list["_Worker"], setting: TrialSetting) -> None:
     """End the workers of segments that take far too long."""
-    for worker in [one for one in pool if one.segment is not None]:
-        assert worker.segment is not None
+    for worker in [one for one in pool if one.group is not None]:
+        assert worker.group is not None
         seconds = time.monotonic() - worker.since
-        late = overdue(plan.journal, worker.segment, seconds, setting.storage)
-        if late is not None:
+        if gives_up(groups, worker.group, seconds, setting.storage):
             pool.remove(worker)
             worker.end()
-            deliver(plan, worker.segment, late)
 
 
-def _share(plan: Plan, segment: Segment) -> dict[str, Any]:
+def _share(plan: Plan, group: Group) -> dict[str, Any]:
     """What a trial was given of the machine, as arguments of `SegmentExecution`."""
-    resources = plan.search.arm(segment.trial.arm).resources
+    resources = plan.search.arm(group.segments[0].trial.arm).resources
     return {"threads": max(1, int(resources.cpus)), "gpus": resources.gpus}
 
 
@@ -230,19 +224,19 @@ class _Worker:
             self._process.start()
         theirs.close()  # so that reading from a dead worker ends instead of waiting
         self.is_ready = False
-        self.segment: Segment | None = None
+        self.group: Group | None = None
         self.since = time.monotonic()
-        """When it was last heard of, or given a segment."""
+        """When it was last heard of, or given a group."""
 
-    def start(self, segment: Segment, share: dict[str, Any]) -> None:
-        self.segment, self.since = segment, time.monotonic()
+    def start(self, group: Group, share: dict[str, Any]) -> None:
+        self.group, self.since = group, time.monotonic()
         with suppress(OSError):  # it died while it was idle: `receive` finds that out
-            self.connection.send((segment, share))
+            self.connection.send((group, share))
 
-    def receive(self) -> Report | None:
-        """Take what the worker says; None if it died."""
+    def receive(self) -> list[Report] | None:
+        """Take what the worker says of each segment, nothing when it is ready; None if it died."""
         try:
-            report: Report = self.connection.recv()
+            reports: list[Report] = self.connection.recv()
         except (EOFError, OSError):
             if not self.is_ready:
                 self._process.join()
@@ -253,9 +247,9 @@ class _Worker:
                 ) from None
             return None
         self.is_ready, self.since = True, time.monotonic()
-        if report.done:
-            self.segment = None
-        return report
+        if reports and all(report.done for report in reports):
+            self.group = None
+        return reports
 
     def end(self) -> None:
         """End the process; all that must survive is in the checkpoint store."""
@@ -267,7 +261,7 @@ class _Worker:
 def _idle_worker(pool: list[_Worker], setting: TrialSetting) -> _Worker:
     """Take a worker that has nothing to do, or start one."""
     for worker in pool:
-        if worker.segment is None:
+        if worker.group is None:
             return worker
     pool.append(_Worker(setting))
     return pool[-1]
@@ -275,7 +269,7 @@ def _idle_worker(pool: list[_Worker], setting: TrialSetting) -> _Worker:
 
 def _with_news(pool: list[_Worker]) -> list[_Worker]:
     """Wait a little for busy workers to say something or die."""
-    busy: dict[Any, _Worker] = {w.connection: w for w in pool if w.segment is not None}
+    busy: dict[Any, _Worker] = {w.connection: w for w in pool if w.group is not None}
     return [busy[connection] for connection in wait(list(busy), timeout=_LOOK)]
 
 
@@ -284,18 +278,19 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
     threading.Thread(target=_die_with_the_driver, daemon=True).start()
     keep_freed_memory()
-    connection.send(Report())  # ready; whoever dies before this can run nothing
+    connection.send([])  # ready; whoever dies before this can run nothing
     with suppress(EOFError, BrokenPipeError):
         while True:
-            segment, share = connection.recv()
-            execution = execution_of(segment, setting, **share)
-            report = Report()
-            while not report.done:
+            group, share = connection.recv()
+            execution = GroupExecution(group, setting, **share)
+            is_done = False
+            while not is_done:
                 try:
-                    report = execution.step()
+                    reports = execution.step()
                 except StorageError:  # it is in the trial's log; the driver starts a new worker
                     raise SystemExit(1) from None
-                connection.send(report)
+                connection.send(reports)
+                is_done = all(report.done for report in reports)
             del execution
             give_back_memory()
 

@@ -1,125 +1,115 @@
-"""Executes a pack: segments of several trials, trained together as the lanes of one model.
+"""Executes groups of segments, and passes on what workers report of them."""
 
-Every lane has its own execution, with its log, rows and checkpoints. Only training is common.
-"""
-
+import dataclasses
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from tuneparts.errors import DivergedError, HangError
+from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
-from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
+from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, deliver
 from tuneparts.search.checkpoints import CheckpointStore
-from tuneparts.search.segment import Segment
-from tuneparts.search.spec import method_config
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import Learner, Pack
+from tuneparts.training.pack import Pack
+from tuneparts.training.state import copied
 
 
-def execution_of(
-    segment: Segment, setting: TrialSetting, **options: Any
-) -> "SegmentExecution | PackExecution":
-    """The execution of a segment, or of a pack.
+def deliver_all(groups: Groups, group: Group, reports: Sequence[Report]) -> None:
+    """Pass on to the plan what a worker reports of each segment; nothing when it is ready."""
+    for segment, report in zip(group.segments, reports, strict=False):
+        if report.alone:
+            groups.give_back_alone(segment)
+        else:
+            deliver(groups.plan, segment, report)
 
-    Args:
-        segment: what is to run.
-        setting: what all trials of the search share.
-        options: as of `SegmentExecution`.
+
+def gives_up(groups: Groups, group: Group, seconds: float, storage: str) -> bool:
+    """Give up a group that has not reported for far too long; returns whether it has not."""
+    share = seconds / len(group.segments)
+    late = overdue(groups.plan.journal, group.segments[0], share, storage)
+    if late is not None and group.packed == 1:
+        deliver_all(groups, group, [late])
+    elif late is not None:
+        groups.lost(group)
+    return late is not None
+
+
+class GroupExecution:
+    """A group under way in a worker; each `step` is one interval of the trials furthest behind.
+
+    Every trial keeps its own log, rows and checkpoints, in the form that they have by itself. They
+    are written one after another, so that after a crash some may be an interval ahead. The options
+    are those of `SegmentExecution`.
     """
-    made = PackExecution if segment.lanes else SegmentExecution
-    return made(segment, setting, **options)
 
-
-class PackExecution:
-    """A pack under way; each `step` is one interval of the lanes that are furthest behind.
-
-    Checkpoints of lanes are written one after another, so that after a crash some may be an
-    interval ahead. The others catch up first.
-    """
-
-    def __init__(self, segment: Segment, setting: TrialSetting, **options: Any) -> None:
-        self._segment = segment
+    def __init__(self, group: Group, setting: TrialSetting, **options: Any) -> None:
+        self._group = group
         self._setting = setting
-        self._lanes = [SegmentExecution(lane, setting, **options) for lane in segment.lanes]
         self._checkpoints = CheckpointStore(Folder(setting.storage))
-        self._ended = set(segment.over)
-        """Lanes that have said their last word."""
-        self._learners: list[Learner] = []
-        self._pack: Pack | None = None
+        self._segments = {one.trial.index % group.packed: one for one in group.segments}
+        self._each = {
+            slot: SegmentExecution(segment, setting, **options)
+            for slot, segment in self._segments.items()
+        }
+        self._reports = dict.fromkeys(self._each, Report())
+        self._learners: dict[int, Any] = {}
+        self._pack: tuple[list[int], Pack] | None = None
+        """The slots that train, and their pack."""
 
-    def step(self) -> Report:
-        """Train for one interval; the first step also builds the learners.
-
-        A pack that fails as a whole, for want of memory say, says so in its own `failure`.
+    def step(self) -> list[Report]:
+        """Train for one interval; returns the last report of each segment.
 
         Raises:
-            StorageError: The storage did not answer. The pack can be executed again.
+            StorageError: The storage did not answer. The group can be executed again.
         """
-        live = [number for number in range(len(self._lanes)) if number not in self._ended]
+        if self._group.packed == 1:
+            return [self._each[0].step()]
+        live = {slot: one for slot, one in self._each.items() if not self._reports[slot].done}
+        first = next(iter(live.values()))
         try:
-            with ExitStack() as stack:
-                stack.enter_context(self._lanes[live[0]].log.listen())
-                stack.enter_context(self._setting.code.importable())
-                pack = self._pack or self._build()
-                failures = self._advance(pack, live)
-            for number in live:
-                self._lanes[number].log.keep()
-            found = {number: self._report(number, failures.get(number)) for number in live}
+            with first.log.listen(), self._setting.code.importable():
+                self._learners = self._learners or {s: one.build() for s, one in live.items()}
+                diverged = self._advance(live)
+            for slot, one in live.items():
+                one.log.keep()
+                error = diverged.get(slot)
+                self._reports[slot] = one.reported() if error is None else one.failed(error)
         except Exception as error:
-            return self._failed(error, live)
-        self._ended |= {number for number, report in found.items() if report.done}
-        reports = [found.get(number, Report()) for number in range(len(self._lanes))]
-        return Report(lanes=reports, done=len(self._ended) == len(self._lanes))
+            whole = first.failed(error)
+            if whole.failure is not None:
+                whole = dataclasses.replace(whole, rows=(), alone=True)
+                for one in live.values():
+                    one.log.add(f"its pack failed, so it is trained by itself: {whole.failure}")
+                    one.log.keep()
+            self._reports |= dict.fromkeys(live, whole)
+        return list(self._reports.values())
 
-    def _build(self) -> Pack:
-        self._learners = [
-            lane.fresh() if number in self._ended else lane.build()
-            for number, lane in enumerate(self._lanes)
-        ]
-        self._pack = method_config(self._segment.config).pack(self._learners)
-        return self._pack
-
-    def _failed(self, error: Exception, live: Sequence[int]) -> Report:
-        report = self._lanes[live[0]].failed(error)
-        if report.failure is not None:
-            for number in live:
-                log = self._lanes[number].log
-                log.add(f"its pack failed, so it is trained alone: {report.failure}")
-                log.keep()
-        return report
-
-    def _report(self, number: int, failure: DivergedError | None) -> Report:
-        lane = self._lanes[number]
-        return lane.reported() if failure is None else lane.failed(failure)
-
-    def _advance(self, pack: Pack, live: Sequence[int]) -> dict[int, DivergedError]:
-        """Train, and keep what came of it; returns the lanes that diverged."""
-        waiting = [number for number in live if not self._lanes[number].is_over]
+    def _advance(self, live: Mapping[int, SegmentExecution]) -> dict[int, DivergedError]:
+        """Train, and keep what came of it; returns the slots that diverged."""
+        waiting = {slot: self._learners[slot] for slot, one in live.items() if not one.is_over}
         if not waiting:
             return {}
-        least = min(self._learners[number].passes for number in waiting)
-        training = [number for number in waiting if self._learners[number].passes == least]
-        seconds = self._setting.interval_limit
-        if self._checkpoints.has_hung(self._segment, least):
-            raise HangError(
-                f"an interval of a pack ends within {seconds:g} s, but the one after {least} "
-                "passes did not; its trials are trained one by one."
-            )
+        least = min(learner.passes for learner in waiting.values())
+        training = {slot: one for slot, one in waiting.items() if one.passes == least}
+        if self._pack is None or self._pack[0] != list(training):
+            self._pack = list(training), Pack(training, self._group.packed)
+        segment, seconds = self._segments[next(iter(training))], self._setting.interval_limit
+        if self._checkpoints.has_hung(segment, least, of="pack-"):
+            raise HangError(f"the interval of a pack after {least} passes took over {seconds:g} s.")
         usage = Usage() if self._setting.system_metrics else None
         start = time.perf_counter()
-        with limit(seconds, lambda: self._checkpoints.note_hang(self._segment, least)):
-            found = pack.advance(training)
+        with limit(seconds, lambda: self._checkpoints.note_hang(segment, least, of="pack-")):
+            found = self._pack[1].advance()
         share = (time.perf_counter() - start) / len(training)
         used = usage.metrics() if usage is not None else {}
-        failures = {}
-        for number in training:
-            metrics = found[number]
-            if isinstance(metrics, DivergedError):
-                failures[number] = metrics
-            else:
-                state = pack.state_dict(number)
-                self._lanes[number].keep({**metrics, **used}, share, state)
-        return failures
+        for slot, metrics in found.items():
+            if not isinstance(metrics, DivergedError):
+                # A view would be written with the tensor of all slots behind it.
+                state = copied(training[slot].state_dict(), Tensor.clone)
+                live[slot].keep({**metrics, **used}, share, state)
+        return {slot: one for slot, one in found.items() if isinstance(one, DivergedError)}

@@ -33,7 +33,6 @@ def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) ->
         seconds: since it was started, or last reported.
         storage: where the trial's log lies.
     """
-    seconds /= max(1, len(segment.lanes))  # lanes of a pack share its time
     if seconds < FLOOR:
         return None
     limit = _limit(journal, segment.trial)

@@ -139,13 +139,8 @@ class Report:
     """What the disk said; the search has to stop, and no trial is to blame."""
     leave: bool = False
     """The process may be damaged, as a CUDA context is after an error: no other trial in it."""
-    lanes: Sequence["Report"] = ()
-    """Of a pack: what each lane says. A pack with a `failure` failed as a whole."""
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Report":
-        """Read what `dataclasses.asdict` made of a report."""
-        return cls(**{**values, "lanes": tuple(map(cls.of, values["lanes"]))})
+    alone: bool = False
+    """Its pack failed as a whole, and no trial is to blame: it is to be trained by itself."""
 
 
 class SegmentExecution:
@@ -413,14 +408,6 @@ def deliver(plan: Plan, segment: Segment, report: Report) -> None:
     """
     if report.disk_full is not None:
         raise StorageError(disk_full_message(report.disk_full))
-    if segment.lanes and report.failure is not None:
-        plan.open(segment)
-        return
-    if segment.lanes:
-        # The first report of a new worker says only that it is ready, and has no lanes.
-        for lane, own in zip(segment.lanes, report.lanes, strict=False):
-            deliver(plan, lane, own)
-        return
     plan.report(segment, report.rows)
     if report.done:
         plan.complete(segment, finished=report.finished, failure=report.failure)

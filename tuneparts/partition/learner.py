@@ -31,11 +31,9 @@ from tuneparts.partition.streams import alike, hyper_stream, mixed, weight_strea
 from tuneparts.partition.subnetwork import Partitioned, Scheme, View
 from tuneparts.schema import Direction, Metric
 from tuneparts.training.hyper import HyperGradient
-from tuneparts.training.learner import Context, Learner, Pack
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import adam
-from tuneparts.training.packed.key import lane_key
-from tuneparts.training.packed.pack import exactly
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.state import copied
 from tuneparts.training.step import gradients, loss_on
@@ -117,18 +115,6 @@ class PartitionedConfig(SupervisedConfig):
 
     def build(self, context: Context) -> Learner:
         return PartitionedLearner(self, context)
-
-    @property
-    def why_unpacked(self) -> str:
-        return "" if type(self).build is PartitionedConfig.build else super().why_unpacked
-
-    def pack_key(self) -> str:
-        return lane_key(self, own=("hyper_lr",))
-
-    def pack(self, lanes: Sequence[Learner]) -> Pack:
-        from tuneparts.partition.packed import PartitionedPack  # which trains our learners
-
-        return PartitionedPack(exactly(lanes, PartitionedLearner))
 
 
 class SubnetworkLearner(SupervisedLearner, parts=("parts",)):

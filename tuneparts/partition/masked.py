@@ -41,10 +41,6 @@ class Rule(Protocol):
 
     axis: int
     """Of the units."""
-    row_axis: int
-    """Of the rows."""
-    lanes: int
-    """Copies of a layer with other weights, in which units repeat; 1 for the layer itself."""
 
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """What the layer makes of its inputs."""
@@ -67,8 +63,6 @@ class Product:
     """A linear layer."""
 
     axis = -1
-    row_axis = 0
-    lanes = 1
 
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return nn.functional.linear(x, weight, bias)
@@ -84,27 +78,20 @@ class Product:
 
 
 class Convolution:
-    """A convolution, or those of several lanes as one with more groups.
+    """A convolution.
 
     Args:
         layer: its settings.
-        lanes: how many.
     """
 
     axis = 1
-    row_axis = 0
 
-    def __init__(self, layer: Any, lanes: int = 1) -> None:
+    def __init__(self, layer: Any) -> None:
         self._layer = layer
-        self.lanes = lanes
-        self._settings = (layer.stride, layer.padding, layer.dilation)
-        self._groups = lanes * layer.groups
 
     def outputs(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.lanes == 1:
-            found: Tensor = self._layer._conv_forward(x, weight, bias)
-            return found
-        return nn.functional.conv2d(x, weight, bias, *self._settings, self._groups)
+        found: Tensor = self._layer._conv_forward(x, weight, bias)
+        return found
 
     def by_input(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         return self._backward(grad, x, weight, [True, False, False])[0]
@@ -118,11 +105,11 @@ class Convolution:
     def _backward(
         self, grad: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, ...]:
-        stride, padding, dilation = self._settings
-        no_output_padding = [0] * len(stride)
+        layer = self._layer
+        no_output_padding = [0] * len(layer.stride)
         grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, stride, padding, dilation, False, no_output_padding,
-            self._groups, wanted,
+            grad, x, weight, None, layer.stride, layer.padding, layer.dilation, False,
+            no_output_padding, layer.groups, wanted,
         )  # fmt: skip
         return grads
 
@@ -143,11 +130,8 @@ class Masks:
     ) -> None:
         self.segments = segments
         self._rule = rule
-        times = rule.lanes if rule.axis == 1 else 1
-        self._inputs = (
-            None if units.is_silent else _active(units.in_labels.repeat(times), levels_N, like)
-        )
-        self._outputs = _active(units.out_labels.repeat(times), levels_N, like)
+        self._inputs = None if units.is_silent else _active(units.in_labels, levels_N, like)
+        self._outputs = _active(units.out_labels, levels_N, like)
 
     def inputs(self, x: Tensor, *, owned: bool = False) -> Tensor:
         """Inputs, or gradients by them, with masked units at zero."""
@@ -160,7 +144,7 @@ class Masks:
     def _fill(self, x: Tensor, active: Tensor | None, *, owned: bool) -> Tensor:
         if active is None:
             return x
-        gap = [1] * (x.dim() - 2 - self._rule.row_axis)
+        gap = [1] * (x.dim() - 2)
         shape = (len(active), *gap, -1) if self._rule.axis == -1 else (len(active), -1, *gap)
         mask = active.view(shape).to(x.dtype)
         return x.mul_(mask) if owned else x * mask
@@ -221,27 +205,20 @@ class Masked(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight) if has_weight else None
         grad_bias = torch.zeros_like(bias) if has_bias else None
         for segment in masks.segments:
-            own, seen = (
-                tensor.narrow(rule.row_axis, segment.start, segment.end - segment.start)
-                for tensor in (grad, x)
-            )
+            own, seen = (tensor[segment.start : segment.end] for tensor in (grad, x))
             if grad_weight is not None:
                 by_weight = rule.by_weight(own, seen, weight)
-                _take_own(grad_weight, by_weight, ctx.orders["weight"], segment.level, rule.lanes)
+                _take_own(grad_weight, by_weight, ctx.orders["weight"], segment.level)
             if grad_bias is not None:
                 by_bias = rule.by_bias(own)
-                _take_own(grad_bias, by_bias, ctx.orders["bias"], segment.level, rule.lanes)
+                _take_own(grad_bias, by_bias, ctx.orders["bias"], segment.level)
         return grad_x, grad_weight, grad_bias, None, None, None
 
 
 def _take_own(
-    into: Tensor, given: Tensor, order: tuple[Tensor, tuple[int, ...]], level: int, lanes: int
+    into: Tensor, given: Tensor, order: tuple[Tensor, tuple[int, ...]], level: int
 ) -> None:
-    """Copy the entries that a partition owns, in each lane."""
+    """Copy the entries that a partition owns."""
     order_n, offsets = order
     own = order_n[offsets[level - 1] : offsets[level]].long()
-    if lanes == 1:
-        into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))
-        return
-    each = own.expand(lanes, -1)
-    into.view(lanes, -1).scatter_(1, each, given.reshape(lanes, -1).gather(1, each))
+    into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))

@@ -6,7 +6,7 @@ partitions into the ordinary net and trains it by an ordinary optimiser at the h
 then on every weight has seen every chunk, so L_ML would mean nothing and is no longer reported.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -14,10 +14,8 @@ from torch import Tensor, nn
 
 from tuneparts.errors import ConfigError
 from tuneparts.partition.learner import PartitionedConfig, PartitionedLearner
-from tuneparts.partition.packed import PartitionedPack
-from tuneparts.training.learner import Context, Learner, Pack
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.packed.pack import SupervisedPack, exactly
 from tuneparts.training.release import Release, ReleaseConfig
 from tuneparts.training.supervised import SupervisedLearner
 
@@ -31,13 +29,6 @@ class ReleasedConfig(PartitionedConfig):
 
     def build(self, context: Context) -> Learner:
         return ReleasedLearner(self, context)
-
-    @property
-    def why_unpacked(self) -> str:
-        return "" if type(self).build is ReleasedConfig.build else super().why_unpacked
-
-    def pack(self, lanes: Sequence[Learner]) -> Pack:
-        return ReleasedPack(exactly(lanes, ReleasedLearner))
 
 
 class ReleasedLearner(PartitionedLearner, parts=("_released",)):
@@ -120,34 +111,3 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             parameter.requires_grad_(True)
         self._released = None if state["released"] is None else self._release()
         super().restore(state)
-
-
-class ReleasedPack(PartitionedPack[ReleasedLearner]):
-    """Partitioned training of several trials as lanes of one net, then released in all of them."""
-
-    def step(self, leader: ReleasedLearner, training: Sequence[int]) -> Step:
-        is_late = leader.passes >= leader.release_at
-        # Layers that were learnt as a hyper are held from the release on.
-        for tensor in self.held:
-            tensor.requires_grad_(not is_late)
-        if not is_late:
-            return super().step(leader, training)
-        for lane in training:
-            self.lanes[lane]._calibrated.clear()
-        releases = {lane: self.lanes[lane].released() for lane in training}
-        return self.late_step(releases, leader.progress)
-
-    def common(self, lane: ReleasedLearner) -> Iterable[Any]:
-        late = () if lane._released is None else (lane._released.batches,)
-        return (*super().common(lane), *late)
-
-    def scored_net(self, lanes: Sequence[int]) -> Callable[..., Tensor] | None:
-        return None if self._are_released(lanes) else super().scored_net(lanes)
-
-    def evaluated(self, lanes: Sequence[int]) -> dict[int, dict[str, float]]:
-        if not self._are_released(lanes):
-            return super().evaluated(lanes)
-        return SupervisedPack.evaluated(self, lanes)
-
-    def _are_released(self, lanes: Sequence[int]) -> bool:
-        return self.lanes[lanes[0]]._released is not None

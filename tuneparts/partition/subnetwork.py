@@ -236,19 +236,6 @@ class Partitioned(nn.Module):
         kept = self._named("default", name) if initial is None else initial.get_parameter(name)
         return kept.detach().to(self._own[name].device)
 
-    def learnt(self) -> nn.Module:
-        """All that training changes as one module: without maps and defaults."""
-        holder = nn.Module()
-        holder.add_module("net", self.net)
-        for name, role in self.roles.items():
-            if role in {Role.PRODUCT, Role.SUM}:
-                rows = getattr(self, _key("parts", name))
-                holder.register_parameter(_key("parts", name), rows)
-        for name in self.normed:
-            for statistic in STATISTICS:
-                holder.register_buffer(_key(statistic, name), self.statistic_of(statistic, name))
-        return holder
-
     def statistic_of(self, statistic: str, name: str) -> Tensor:
         """A statistic (C, ...) of a norm, one row per partition."""
         return self._named(statistic, name)

@@ -97,8 +97,8 @@ class Arm(Config):
     at_once: int | None = Field(default=None, gt=0)
     """Most trials of this arm that run side by side; None for as many as there is room for."""
     packed: int = Field(default=1, ge=1)
-    """Most trials of a seed that are trained together as lanes of one model. It changes how fast
-    they are trained and how numbers are rounded; a pack counts as one trial in `at_once`."""
+    """Trials of a seed that a worker trains together, for small nets of the method `standard`. It
+    changes how fast they are trained and how numbers are rounded."""
     budget_note: str = ""
     """Why a trial of this arm spends another number of passes than the search says."""
 
@@ -148,11 +148,10 @@ class Arm(Config):
                 f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
                 f"`{self.name}` follows none"
             )
-        if self.packed > 1 and self.config.why_unpacked:
+        if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"trials that are packed train as lanes of one model, but `{self.name}` has the "
-                f"method `{self.config.model_dump()['method']}`: {self.config.why_unpacked}; "
-                "leave its `packed` out"
+                f"`packed` = {self.packed} of `{self.name}`: only trials of the method `standard` "
+                f"are packed, and this is `{self.config.model_dump()['method']}`; leave it out"
             )
         refuse_packed_runtime(self)
         self._check_first()

@@ -1,7 +1,7 @@
 """Refuses a search that cannot run, in the driver and before anything of it is written."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name
 from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
+from tuneparts.training.pack import Pack, PackableLearner
 from tuneparts.training.supervised import SupervisedConfig
 
 
@@ -23,7 +24,7 @@ def check(
 
     Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
     learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
-    Where trials are packed, a pack of two is made.
+    Where trials are packed, a pack makes one step.
 
     Args:
         search: the resolved search.
@@ -108,12 +109,18 @@ def _check_task(arm: Arm, task: Task) -> None:
 
 
 def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
-    """Join two learners of an arm whose trials are packed; not every net can be packed."""
+    """Refuse to pack trials whose first step fails in a pack, or is another one there."""
     config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
     try:
-        config.pack([config.build(context) for _ in range(2)])
-    except ConfigError as error:
-        raise ConfigError(f"trials of `{arm.name}` cannot be packed: {error}") from error
+        with context.seeded_globals():
+            packed, alone = (cast(PackableLearner, config.build(context)) for _ in range(2))
+            wanted = alone.step().losses["train/loss"]
+            found = Pack({0: packed}, arm.packed).step()[0]
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4, equal_nan=True)
+    except Exception as error:  # whatever `vmap` cannot map
+        raise ConfigError(
+            f"trials of `{arm.name}` cannot be packed: {error}. Leave its `packed` out."
+        ) from error
 
 
 def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:

@@ -69,13 +69,19 @@ class CheckpointStore:
             if not is_newest and not is_milestone and name != _name(segment.round, passes):
                 folder.delete(name)
 
-    def note_hang(self, segment: Segment, passes: int) -> None:
-        """Record that the interval after so many passes was ended because it took too long."""
-        self._folder(segment.trial).write(_hang(segment, passes), b"")
+    def note_hang(self, segment: Segment, passes: int, *, of: str = "") -> None:
+        """Record that the interval after so many passes was ended because it took too long.
 
-    def has_hung(self, segment: Segment, passes: int) -> bool:
+        Args:
+            segment: what was running.
+            passes: of the learner before the interval.
+            of: what the segment was part of, if it may not be what hung.
+        """
+        self._folder(segment.trial).write(_hang(segment, passes, of), b"")
+
+    def has_hung(self, segment: Segment, passes: int, *, of: str = "") -> bool:
         """Whether `note_hang` was called for this interval, and no state was kept since."""
-        return _hang(segment, passes) in self._folder(segment.trial).names()
+        return _hang(segment, passes, of) in self._folder(segment.trial).names()
 
     def find(self, segment: Segment) -> FoundCheckpoint | None:
         """Find the newest readable state to start a segment from; None to start from nothing.
@@ -148,10 +154,8 @@ def _name(number: int, passes: int) -> str:
     return f"r{number:03d}-p{passes:09d}.pt"
 
 
-def _hang(segment: Segment, passes: int) -> str:
-    # That a pack hangs does not say that its first trial does.
-    pack = "pack-" if segment.lanes else ""
-    return f"{_HANG}{pack}r{segment.round:03d}-p{passes:09d}"
+def _hang(segment: Segment, passes: int, of: str) -> str:
+    return f"{_HANG}{of}r{segment.round:03d}-p{passes:09d}"
 
 
 def _parse(name: str) -> tuple[int, int]:

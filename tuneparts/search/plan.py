@@ -27,7 +27,6 @@ from tuneparts.journal import (
 from tuneparts.schema import selection_metric
 from tuneparts.search import following, stopping
 from tuneparts.search.ledger import Ledger
-from tuneparts.search.packs import Packs
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.scored import unscored
@@ -83,7 +82,6 @@ class Plan:
         self._ledger = Ledger(journal, observers)
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
-        self._packs = Packs(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -123,8 +121,7 @@ class Plan:
         Args:
             arms: only segments of these are taken, if given.
         """
-        segment = self._queue.take(arms)
-        return None if segment is None else self._packs.taken(segment)
+        return self._queue.take(arms)
 
     def waiting(self) -> list[Waiting]:
         """List the arms of which segments could be taken now, the one to take from first."""
@@ -136,23 +133,12 @@ class Plan:
 
     def give_back(self, segment: Segment) -> None:
         """Put back a segment whose worker was lost; it is the next to run."""
-        self._queue.put_back(self._packs.whole(segment))
-
-    def open(self, pack: Segment) -> None:
-        """Give the trials of a pack that failed as a whole a worker each: one may be to blame."""
-        whole = self._packs.whole(pack)
-        lanes = self._packs.opened(whole)
-        if lanes:
-            self._queue.end(whole)
-        for lane in lanes:
-            del self._losses[lane.trial]
-            self._queue.put_first(lane)
+        self._queue.put_back(segment)
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
-        for one in segment.live():
-            if not self.is_over(one):
-                self._ledger.record(TrialRunning(one.trial, time.time()))
+        if not self.is_over(segment):
+            self._ledger.record(TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -187,8 +173,7 @@ class Plan:
             self._fail(segment, failure)
         elif finished:
             self._ledger.end(segment.trial, "finished")
-        if (ended := self._packs.left(segment)) is not None:
-            self._queue.end(ended)
+        self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         self.look()
@@ -212,14 +197,10 @@ class Plan:
         """
         if self.is_over(segment):
             return False
-        lanes = [one for one in segment.live() if not self.is_over(one)]
-        self._losses.update(one.trial for one in lanes)
-        count = max(self._losses[one.trial] for one in lanes)
+        self._losses[segment.trial] += 1
+        count = self._losses[segment.trial]
         if count <= self.search.max_failures_of(segment.trial.arm):
             self.give_back(segment)
-            return True
-        if segment.lanes:
-            self.open(segment)
             return True
         since = " since its last row" if self.journal.trials[segment.trial].rows else ""
         self.complete(segment, finished=False, failure=f"{what} {count} times{since}{why}")
@@ -245,12 +226,7 @@ class Plan:
     def is_over(self, segment: Segment) -> bool:
         """Whether a segment that was taken is to be given up, and what it reports is ignored."""
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
-        return all(replicate.running.get(one.trial) != one for one in segment.live())
-
-    def _unqueue(self, segment: Segment) -> None:
-        """Forget a segment; a pack goes with the last of its lanes."""
-        if (ended := self._packs.left(segment)) is not None:
-            self._queue.remove(ended)
+        return replicate.running.get(segment.trial) != segment
 
     def _stop(
         self, replicate: Replicate, message: str, first: TrialId, *, is_all: bool = False
@@ -274,7 +250,7 @@ class Plan:
         if stop is None:
             return
         for segment in replicate.running.values():
-            self._unqueue(segment)
+            self._queue.remove(segment)
         replicate.running.clear()
         replicate.done = True
         for trial, record in list(self.journal.trials.items()):
@@ -369,13 +345,11 @@ class Plan:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
             self._ledger.record(start)
-        ended = {segment.trial for segment in batch.run if self._has_ended(segment)}
         for segment in batch.run:
-            if segment.trial in ended:
+            if self._has_ended(segment):
                 self._collect_result(segment)
-        for segment in self._packs.formed(replicate.arm, batch.run, ended):
-            chain = max(chains[one.trial] for one in segment.live())
-            self._queue.add(segment, chain=chain)
+            else:
+                self._queue.add(segment, chain=chains[segment.trial])
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""

@@ -65,10 +65,6 @@ class Queue:
     def put_back(self, segment: Segment) -> None:
         """Put back a segment that was taken; it is the next to run."""
         self.end(segment)
-        self.put_first(segment)
-
-    def put_first(self, segment: Segment) -> None:
-        """Add a segment that is the next to run."""
         rank = (False, -_MOST, 0, next(self._arrivals))
         heapq.heappush(self._heaps[segment.trial.arm], (rank, segment))
 

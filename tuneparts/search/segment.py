@@ -26,41 +26,24 @@ class Segment:
     """Number of segments of the trial that came before."""
     donor: TrialId | None = None
     """The trial from whose state of the round before this one starts, if not from its own."""
-    lanes: tuple["Segment", ...] = ()
-    """Segments of several trials that a worker trains together: a pack, which else is like the
-    first of them. Empty for a segment of one trial."""
-    over: tuple[int, ...] = ()
-    """Lanes that have ended already. They are part of the arithmetic only."""
-
-    def live(self) -> tuple["Segment", ...]:
-        """The segments of single trials that are to run: this one, or those of a pack."""
-        if not self.lanes:
-            return (self,)
-        return tuple(lane for number, lane in enumerate(self.lanes) if number not in self.over)
 
     def to_json(self) -> str:
         """Write it as one line of text, which any executor can carry to a worker."""
-        return json.dumps(self._values())
-
-    def _values(self) -> dict[str, Any]:
-        return {
-            "trial": str(self.trial),
-            "config": self.config,
-            "until": self.until,
-            "start": self.start,
-            "round": self.round,
-            "donor": None if self.donor is None else str(self.donor),
-            "lanes": [lane._values() for lane in self.lanes],
-            "over": list(self.over),
-        }
+        return json.dumps(
+            {
+                "trial": str(self.trial),
+                "config": self.config,
+                "until": self.until,
+                "start": self.start,
+                "round": self.round,
+                "donor": None if self.donor is None else str(self.donor),
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> "Segment":
         """Read what `to_json` wrote."""
-        return cls._from_values(json.loads(text))
-
-    @classmethod
-    def _from_values(cls, values: Mapping[str, Any]) -> "Segment":
+        values = json.loads(text)
         return cls(
             trial=TrialId.parse(values["trial"]),
             config=values["config"],
@@ -68,8 +51,6 @@ class Segment:
             start=values["start"],
             round=values["round"],
             donor=None if values["donor"] is None else TrialId.parse(values["donor"]),
-            lanes=tuple(cls._from_values(lane) for lane in values["lanes"]),
-            over=tuple(values["over"]),
         )
 
 

@@ -13,7 +13,6 @@ from torch import nn
 from tuneparts import import_path, schema, seeding
 from tuneparts.config import Config
 from tuneparts.data.task import Task
-from tuneparts.errors import DivergedError
 from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.runtime import Runtime
@@ -62,26 +61,6 @@ class Learner(Protocol):
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Small tables by name, asked for once it has finished; a megabyte at most in all."""
-        ...
-
-
-class Pack(Protocol):
-    """Learners of one method and seed, trained together as the lanes of one model.
-
-    Each learner stays what it is: its state is that of its lane, in the form that it has alone.
-    """
-
-    def advance(self, lanes: Sequence[int]) -> dict[int, Mapping[str, float] | DivergedError]:
-        """Train some lanes for one interval, and report each: metrics, or why it failed.
-
-        Args:
-            lanes: that train; all have spent the same number of passes. The others stay as they
-                are, and still are part of the arithmetic, whose rounding depends on its size.
-        """
-        ...
-
-    def state_dict(self, lane: int) -> dict[str, Any]:
-        """The state of a lane's learner, sharing no memory with other lanes."""
         ...
 
 
@@ -258,14 +237,6 @@ class MethodConfig(Config):
         return self
 
     @property
-    def why_unpacked(self) -> str:
-        """Why its learners cannot be the lanes of a pack; empty where they can."""
-        return "its learner trains alone"
-
-    def pack_key(self) -> str:
-        """What configs of one pack have in common, as text."""
-        raise NotImplementedError
-
-    def pack(self, lanes: Sequence[Learner]) -> Pack:
-        """Join learners of configs with the same `pack_key`, built under one seed."""
-        raise NotImplementedError
+    def can_be_packed(self) -> bool:
+        """Whether its learners can be trained together, see `Arm.packed`."""
+        return False

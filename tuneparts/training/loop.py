@@ -135,7 +135,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
                 seen.setdefault(name, []).append(loss)
         if "train/loss" in seen and not has_run:
             self.training_passes.refuse_unused()
-        return {**self.report(seen, start), **self.evaluate(), **self.corrupted_scores()}
+        return self.report(seen, start)
 
     @property
     def scored_at_once(self) -> int:
@@ -161,7 +161,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         self._weight_steps += step.weight_steps
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
-        """The mean losses of an interval, and the costs so far.
+        """The mean losses of an interval, the costs so far, and the scores.
 
         Args:
             seen: losses of its steps by name.
@@ -174,7 +174,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         costs = {"cost/passes": float(self._passes)}
         if self._weight_steps >= 0:
             costs["cost/weight_steps"] = float(self._weight_steps)
-        return {**metrics, **costs}
+        return {**metrics, **costs, **self.evaluate(), **self.corrupted_scores()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         # A state from before weight steps were counted has no count, and gets none.

@@ -142,23 +142,22 @@ def _load(part: Any, state: Any) -> None:
         # copy two learners that load one state would share their momentum.
         groups = part.state_dict()["param_groups"]
         part.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
-        for parameter, moments in part.state.items():
-            for name, value in moments.items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    moments[name] = laid_out(value, parameter)
+        lay_out_moments(part)
     elif part is not None:
         part.load_state_dict(state)
 
 
-def laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
-    """A moment of a parameter in the memory layout of the parameter.
+def lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
+    """Bring the moments of parameters into the memory layout of the parameters.
 
     torch's fused kernels read both in memory order, whatever their strides say, and give wrong
     numbers without a word where these differ.
     """
-    if moment.stride() == parameter.stride():
-        return moment
-    return torch.empty_like(parameter, requires_grad=False).copy_(moment)
+    for parameter, moments in optimiser.state.items():
+        for name, value in moments.items():
+            is_moment = isinstance(value, Tensor) and value.shape == parameter.shape
+            if is_moment and value.stride() != parameter.stride():
+                moments[name] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,6 @@ from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.packed.key import lane_key
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 
 
@@ -46,9 +45,6 @@ class SupervisedConfig(MethodConfig):
     def _check_hypers(self) -> Self:
         check_hypers(self.hypers, self.hyper_gradient, penalises_weights=self.penalises_weights)
         return self
-
-    def pack_key(self) -> str:
-        return lane_key(self)
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())

@@ -6,12 +6,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from tuneparts import atomic, settings
+from tuneparts.executors.packed import deliver_all, gives_up
 from tuneparts.executors.placement import bundles
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.stragglers import overdue
-from tuneparts.executors.worker import TrialSetting, deliver
+from tuneparts.executors.worker import TrialSetting
 from tuneparts.redaction import RedactingFilter
 from tuneparts.search.code import Code
+from tuneparts.search.groups import Groups
 from tuneparts.search.plan import Plan
 
 
@@ -78,28 +79,27 @@ def drive(
     from tuneparts.executors.ray.pool import Pool
 
     needs = {arm.name: bundles(arm) for arm in plan.search.arms}
+    groups = Groups(plan)
     with Pool(needs, cpus=cpus, can_grow=can_grow) as pool:
-        pool.hand_out(plan)
+        pool.hand_out(plan, groups)
         setting = load()
         pool.use(setting)
         while not plan.done:
             plan.look()
-            for worker, segment, _ in pool.silent():
-                if plan.is_over(segment):
+            for worker, group, _ in pool.silent():
+                if groups.is_over(group):
                     pool.drop(worker)
-            pool.hand_out(plan)
-            for worker, segment, report in pool.news():
-                if report is None or report.leave:
+            pool.hand_out(plan, groups)
+            for worker, group, reports in pool.news():
+                if reports is None or any(report.leave for report in reports):
                     pool.drop(worker)
-                if report is None:
-                    plan.lost(segment)
+                if reports is None:
+                    groups.lost(group)
                 else:
-                    deliver(plan, segment, report)
-            for worker, segment, seconds in pool.silent():
-                late = overdue(plan.journal, segment, seconds, setting.storage)
-                if late is not None:
+                    deliver_all(groups, group, reports)
+            for worker, group, seconds in pool.silent():
+                if gives_up(groups, group, seconds, setting.storage):
                     pool.drop(worker)
-                    deliver(plan, segment, late)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ worker is free.
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +25,8 @@ from tuneparts.executors.ray import cluster
 from tuneparts.executors.staffing import Post, Shape, bundles_of, decide, shape_of
 from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.redaction import redact
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
 
 LOOK = 1.0
 """Seconds between two looks at the cluster: nodes that joined or left, late trials."""
@@ -51,7 +52,7 @@ class TrainableActor:
     def prepare(self, setting: TrialSetting) -> str:
         return self._trainable.prepare(setting)
 
-    def run(self, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def run(self, config: dict[str, Any]) -> Iterator[list[Report]]:
         yield from self._trainable.run(config)
 
 
@@ -71,10 +72,10 @@ class Worker(Post):
             )
         self._actor = ray.remote(TrainableActor).options(**options, **_options(bundles[0])).remote()
         self.waited_for: Any = None
-        """What `ray.wait` looks at: whether it is ready, or the reports of its segment."""
-        self.segment: Segment | None = None
+        """What `ray.wait` looks at: whether it is ready, or the reports of its group."""
+        self.group: Group | None = None
         self.since = time.monotonic()
-        """When it was last heard of: got ready, took a segment, or reported."""
+        """When it was last heard of: got ready, took a group, or reported."""
 
     def prepare(self, setting: Any) -> None:
         """Send it what all trials share."""
@@ -94,28 +95,29 @@ class Worker(Post):
         self.nodes = (node, *others)
         self.since = time.monotonic()
 
-    def take(self, segment: Segment) -> None:
-        """Begin a segment."""
+    def take(self, group: Group) -> None:
+        """Begin a group."""
         bundle = dict(self.shape[0])
         config = {
-            "segment": segment.to_json(),
+            "segments": [segment.to_json() for segment in group.segments],
+            "packed": group.packed,
             "threads": max(1, int(bundle["CPU"])),
             "gpus": bundle.get("GPU", 0.0),
         }
         self.waited_for = self._actor.run.options(num_returns="streaming").remote(config)
-        self.segment, self.is_busy, self.since = segment, True, time.monotonic()
+        self.group, self.is_busy, self.since = group, True, time.monotonic()
 
-    def hear(self) -> Report | None:
-        """Take the next report of its segment; None if it was lost with its process or storage."""
+    def hear(self) -> list[Report] | None:
+        """Take the next reports of its group; None if it was lost with its process or storage."""
         try:
-            report = Report.of(ray.get(next(self.waited_for)))
+            reports: list[Report] = ray.get(next(self.waited_for))
         except (StopIteration, RayError) as error:
-            _log.warning("the worker of %s was lost: %s", self.segment, redact(str(error)))
+            _log.warning("the worker of %s was lost: %s", self.group, redact(str(error)))
             return None
         self.since = time.monotonic()
-        if report.done:
-            self.segment, self.is_busy = None, False
-        return report
+        if all(report.done for report in reports):
+            self.group, self.is_busy = None, False
+        return reports
 
     def end(self) -> None:
         """End the process; all that must survive is in the checkpoint store."""
@@ -175,25 +177,28 @@ class Pool:
         for worker in self.workers:
             worker.prepare(self._setting)
 
-    def hand_out(self, plan: Plan) -> None:
+    def hand_out(self, plan: Plan, groups: Groups) -> None:
         """Start and end workers as the plan needs them, and give segments to those without."""
         has_looked = self._look_at_nodes()
         # Workers of one shape never give way, so nothing changes when one has ended its segment.
         if has_looked or self._is_news or not self._has_one_shape:
-            waiting = [(self._shapes[one.arm], one.count) for one in plan.waiting()]
+            waiting = [
+                (self._shapes[one.arm], math.ceil(one.count / plan.search.arm(one.arm).packed))
+                for one in plan.waiting()
+            ]
             self._hire_and_fire(waiting, most=int(has_looked) if self._failed_starts else None)
             if has_looked and self._can_grow:
                 self._ask_for_nodes(waiting)
         for worker in self.workers:
             if worker.is_idle:
                 arms = [arm for arm, shape in self._shapes.items() if shape == worker.shape]
-                segment = plan.next(arms)
-                if segment is not None:
-                    worker.take(segment)
-                    plan.started(segment)
+                group = groups.take(arms)
+                if group is not None:
+                    worker.take(group)
+                    groups.started(group)
 
-    def news(self) -> Iterator[tuple[Worker, Segment, Report | None]]:
-        """Wait a little, and yield what workers report of their segments; None of a lost one."""
+    def news(self) -> Iterator[tuple[Worker, Group, list[Report] | None]]:
+        """Wait a little, and yield what workers report of their groups; None of a lost one."""
         told = {worker.waited_for: worker for worker in self.workers if not worker.is_idle}
         if not told:
             time.sleep(LOOK)
@@ -203,19 +208,19 @@ class Pool:
             ready, _ = ray.wait(list(told), num_returns=len(told), timeout=0)
         for reference in ready:
             worker = told[reference]
-            if worker.segment is not None:
-                segment = worker.segment
-                yield worker, segment, worker.hear()
+            if worker.group is not None:
+                group = worker.group
+                yield worker, group, worker.hear()
             else:
                 self._welcome(worker)
 
-    def silent(self) -> list[tuple[Worker, Segment, float]]:
+    def silent(self) -> list[tuple[Worker, Group, float]]:
         """List the workers that are busy, with the seconds since each was last heard of."""
         now = time.monotonic()
         return [
-            (worker, worker.segment, now - worker.since)
+            (worker, worker.group, now - worker.since)
             for worker in self.workers
-            if worker.segment is not None
+            if worker.group is not None
         ]
 
     def drop(self, worker: Worker) -> None:

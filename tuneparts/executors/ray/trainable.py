@@ -3,22 +3,22 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import ray
 from ray import tune
 
 from tuneparts.errors import StorageError
-from tuneparts.executors.packed import execution_of
+from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.ray.tasks import RayTasks
-from tuneparts.executors.worker import TrialSetting, give_back_memory
+from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
+from tuneparts.search.groups import Group
 from tuneparts.search.segment import Segment
 from tuneparts.training.allocator import keep_freed_memory
 
 
 class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
-    """A worker: executes one segment after another, for as long as its process lives.
+    """A worker: executes one group of segments after another, for as long as its process lives.
 
     State is kept in our own checkpoint store and not in Ray's checkpoints, so that a segment finds
     its newest state however it was interrupted: worker, node or driver.
@@ -35,19 +35,18 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._setting = setting
         return str(ray.get_runtime_context().get_node_id())
 
-    def run(self, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Execute a segment, and yield what each step reports.
+    def run(self, config: dict[str, Any]) -> Iterator[list[Report]]:
+        """Execute a group, and yield what each step reports of its segments.
 
-        Without a last report, one that is `done`, the storage did not answer; the trial's log says
+        Without last reports, which are `done`, the storage did not answer; the trial's log says
         why. No exception leaves a worker, because Ray would write its text down.
         """
         self.reset_config(config)
         try:
-            report = self.step()
-            while not report["done"]:
-                yield report
-                report = self.step()
-            yield report
+            reports: list[Report] = []
+            while not reports or not all(report.done for report in reports):
+                reports = self.step()["reports"]
+                yield reports
         except StorageError:
             return
         finally:
@@ -55,8 +54,9 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
             give_back_memory()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._execution = execution_of(
-            Segment.from_json(new_config["segment"]),
+        segments = tuple(map(Segment.from_json, new_config["segments"]))
+        self._execution = GroupExecution(
+            Group(segments, new_config["packed"]),
             self._setting,
             threads=new_config["threads"],
             gpus=new_config["gpus"],
@@ -65,7 +65,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         return True
 
     def step(self) -> dict[str, Any]:
-        return asdict(self._execution.step())
+        return {"reports": self._execution.step()}
 
     def _setup_logdir(self) -> None:
         # Tune's own would make a folder of results in the home directory for each worker.

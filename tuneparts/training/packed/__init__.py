@@ -1,1 +1,0 @@
-"""Packed trials: several trials of one arm and seed trained as the lanes of one model."""
