@@ -312,11 +312,6 @@ def test_a_pack_has_no_runtime_of_its_own_or_of_the_search() -> None:
         Search.model_validate(tree)
 
 
-def test_unpacked_searches_keep_their_digest() -> None:
-    assert "packed" not in search(packed=1).arms[0].model_dump(mode="json")
-    assert search(packed=1).digest != search(packed=2).digest
-
-
 @pytest.mark.slow
 def test_packed_and_single_trials_end_alike_in_distribution(tmp_path: Path) -> None:
     """Rounding grows with training; what a search reads off its trials does not."""
