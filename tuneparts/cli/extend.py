@@ -6,7 +6,7 @@ from typing import Any
 from tuneparts import settings
 from tuneparts.api import extending
 from tuneparts.cli.output import terminal
-from tuneparts.cli.report import parse_pair
+from tuneparts.cli.reading import parse_pair
 from tuneparts.cli.search import Place, execute, parse_seeds, refuse_temporary_results
 from tuneparts.errors import ConfigError
 from tuneparts.search import runs

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.commands import cluster, listing, reading, running, serving, training
+from tuneparts.cli import reading
+from tuneparts.cli.commands import cluster, listing, running, serving, training
 from tuneparts.cli.options import words
 
 app = typer.Typer(

@@ -169,7 +169,7 @@ def execute(
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
     with console.status("reading what the run needs"):
         from tuneparts.api import running
-        from tuneparts.cli import report
+        from tuneparts.cli import reading as report
 
         executor = place.executor(made.search)
     with signals.as_ctrl_c() as came:

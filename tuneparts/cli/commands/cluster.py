@@ -4,20 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import (
-    AddressOption,
-    ArmsOption,
-    CsvOption,
-    JsonOption,
-    ResumeOption,
-    RetryOption,
-    ScaleOption,
-    SeedsOption,
-    SetOption,
-    SomeSearchArgument,
-    StorageOption,
-    TrialsOption,
-)
+from tuneparts.cli import options
 
 app = typer.Typer()
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
@@ -32,20 +19,20 @@ def submit(
         ),
     ],
     address: Annotated[str, typer.Option(help="Job server of the head node, http://HOST:8265.")],
-    scale: ScaleOption = "cpu",
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    arms: ArmsOption = None,
-    changes: SetOption = None,
-    storage: StorageOption = None,
+    scale: options.Scale = "cpu",
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    arms: options.Arms = None,
+    changes: options.Set = None,
+    storage: options.Storage = None,
     results: Annotated[
         str | None,
         typer.Option(
             help="Folder of the cluster for journal and reports; it must outlive the job."
         ),
     ] = None,
-    resume: ResumeOption = False,
-    retry_failed: RetryOption = False,
+    resume: options.Resume = False,
+    retry_failed: options.Retry = False,
     environment: Annotated[
         list[str] | None,
         typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
@@ -99,11 +86,11 @@ def _cluster() -> None:
 
 @cluster.command()
 def status(
-    name: SomeSearchArgument = None,
-    address: AddressOption = None,
-    scale: ScaleOption = "cpu",
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    name: options.SomeSearch = None,
+    address: options.Address = None,
+    scale: options.Scale = "cpu",
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
     from tuneparts.cli import cluster as verb

@@ -4,21 +4,14 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import (
-    CsvOption,
-    JsonOption,
-    ScaleOption,
-    SomeMethodArgument,
-    SomeSearchArgument,
-    words,
-)
+from tuneparts.cli import options
 
 app = typer.Typer()
 
 
-@app.command(epilog=words("hyper", "pass"))
+@app.command(epilog=options.words("hyper", "pass"))
 def methods(
-    name: SomeMethodArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False
+    name: options.SomeMethod = None, as_json: options.Json = False, as_csv: options.Csv = False
 ) -> None:
     """List the methods that a search can use; with NAME its fields, to be set by `--set`."""
     from tuneparts.cli import listings
@@ -31,8 +24,8 @@ def methods(
 @app.command()
 def nets(
     name: Annotated[str | None, typer.Argument(help="One net, with its fields.")] = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """List the nets that a config can name; with NAME its fields."""
     from tuneparts.cli import listings
@@ -42,12 +35,12 @@ def nets(
     listings.nets(form) if name is None else listings.net(name, form)
 
 
-@app.command(epilog=words("search", "arm", "scale"))
+@app.command(epilog=options.words("search", "arm", "scale"))
 def searches(
-    name: SomeSearchArgument = None,
-    scale: ScaleOption = "cpu",
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    name: options.SomeSearch = None,
+    scale: options.Scale = "cpu",
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """List the search files, each a question; with NAME its arms and what they vary."""
     from tuneparts.cli import listings
@@ -65,8 +58,8 @@ def data(
     download: Annotated[
         str | None, typer.Option(help="Fetch this set into the cache.", metavar="NAME")
     ] = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """List the data sets, where each was found, or how to get it; with NAME its fields."""
     from tuneparts.cli import listings
@@ -78,7 +71,7 @@ def data(
     listings.data(form) if name is None else listings.data_set(name, form)
 
 
-@app.command(epilog=words("search", "arm"))
+@app.command(epilog=options.words("search", "arm"))
 def new(
     name: Annotated[
         str, typer.Argument(help="Of the search: small letters, digits and underscores.")
@@ -91,7 +84,7 @@ def new(
 
 
 @app.command()
-def doctor(as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
+def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
     """Check the installation: versions, devices, Ray, store, data, disk; say what to do next."""
     from tuneparts.cli import doctor as verb
     from tuneparts.cli.output import Form

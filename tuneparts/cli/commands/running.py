@@ -4,49 +4,30 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import (
-    AddressOption,
-    ArmsOption,
-    CpusOption,
-    CsvOption,
-    JsonOption,
-    LocalOption,
-    NeededRunArgument,
-    RayOption,
-    ResumeOption,
-    RetryOption,
-    RunArgument,
-    ScaleOption,
-    SearchArgument,
-    SeedsOption,
-    SetOption,
-    StorageOption,
-    TrialsOption,
-    words,
-)
+from tuneparts.cli import options
 
 app = typer.Typer()
 
 
-@app.command(epilog=words("search", "arm", "trial", "replicate", "scale", "pass"))
+@app.command(epilog=options.words("search", "arm", "trial", "replicate", "scale", "pass"))
 def search(
-    name: SearchArgument,
-    scale: ScaleOption = "cpu",
-    address: AddressOption = None,
-    local: LocalOption = False,
-    ray: RayOption = False,
-    cpus: CpusOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    arms: ArmsOption = None,
-    changes: SetOption = None,
-    storage: StorageOption = None,
+    name: options.Search,
+    scale: options.Scale = "cpu",
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    cpus: options.Cpus = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    arms: options.Arms = None,
+    changes: options.Set = None,
+    storage: options.Storage = None,
     dry_run: Annotated[
         bool, typer.Option(help="Print the plan and its cost; run nothing.")
     ] = False,
-    resume: ResumeOption = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    resume: options.Resume = False,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
     from tuneparts.cli import search as verb
@@ -69,12 +50,12 @@ def search(
 
 @app.command()
 def resume(
-    run: RunArgument = None,
-    address: AddressOption = None,
-    local: LocalOption = False,
-    ray: RayOption = False,
-    retry_failed: RetryOption = False,
-    cpus: CpusOption = None,
+    run: options.Run = None,
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    retry_failed: options.Retry = False,
+    cpus: options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     from tuneparts.cli import search as verb
@@ -83,9 +64,9 @@ def resume(
     verb.resume(run, place=place, retry_failed=retry_failed)
 
 
-@app.command(epilog=words("arm", "trial", "replicate"))
+@app.command(epilog=options.words("arm", "trial", "replicate"))
 def extend(
-    run: NeededRunArgument,
+    run: options.NeededRun,
     trials: Annotated[
         str | None,
         typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
@@ -101,10 +82,10 @@ def extend(
         str | None,
         typer.Option(help="The search file of the new arms; that of the run when not given."),
     ] = None,
-    address: AddressOption = None,
-    local: LocalOption = False,
-    ray: RayOption = False,
-    cpus: CpusOption = None,
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    cpus: options.Cpus = None,
     dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
     until_decided: Annotated[
         str | None,
@@ -142,7 +123,7 @@ def extend(
 
 
 @app.command()
-def stop(run: NeededRunArgument) -> None:
+def stop(run: options.NeededRun) -> None:
     """Stop a run for good from another terminal, wherever it runs.
 
     What has finished counts, what runs ends as stopped, and what had not started is counted as
@@ -155,7 +136,7 @@ def stop(run: NeededRunArgument) -> None:
 
 
 @app.command()
-def sync(run: RunArgument = None) -> None:
+def sync(run: options.Run = None) -> None:
     """Send to MLflow what it lacks of a run; by default the newest.
 
     A search needs no MLflow to run: what its server missed lies in the run's folder. This replays

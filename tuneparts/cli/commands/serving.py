@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import OpenOption
+from tuneparts.cli import options
 
 app = typer.Typer()
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log every request.")]
@@ -17,7 +17,7 @@ def ui(
     without_authentication: Annotated[
         bool, typer.Option("--without-authentication", help="Let everybody in.")
     ] = False,
-    open_page: OpenOption = False,
+    open_page: options.Open = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Serve the MLflow UI on the store: on this machine, or wider with a login."""
@@ -35,7 +35,7 @@ def ui(
 @app.command()
 def dashboard(
     port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
-    open_page: OpenOption = False,
+    open_page: options.Open = False,
 ) -> None:
     """Watch searches run and compare them in a browser, on this machine only."""
     from tuneparts.cli import dashboard as verb

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.options import CsvOption, JsonOption, MethodArgument, MethodSetOption, words
+from tuneparts.cli import options
 
 app = typer.Typer()
 
 
-@app.command(epilog=words("hyper", "pass"))
+@app.command(epilog=options.words("hyper", "pass"))
 def fit(
-    method: MethodArgument,
+    method: options.Method,
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
     seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
-    changes: MethodSetOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    changes: options.MethodSet = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
@@ -31,7 +31,7 @@ def fit(
     verb.fit(method, data=data, seed=seed, changes=changes or [], form=form)
 
 
-@app.command(epilog=words("arm", "pass"))
+@app.command(epilog=options.words("arm", "pass"))
 def compress(
     source: Annotated[
         str,
@@ -46,9 +46,9 @@ def compress(
         typer.Option(help="A set of `tuneparts data`; a run brings its own.", metavar="NAME"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
-    changes: MethodSetOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    changes: options.MethodSet = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
     """Compress a trained net into a file: few distinct weights, in a NumPy archive.
 
