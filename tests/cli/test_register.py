@@ -9,8 +9,7 @@ import torch
 
 from tuneparts import api, settings
 from tuneparts.api.describing import tracking_card
-from tuneparts.cli import reading
-from tuneparts.cli import search as verb
+from tuneparts.cli import reading, running
 from tuneparts.errors import DataMissingError, UnknownNameError
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search import load, runs
@@ -102,11 +101,7 @@ def test_a_search_that_keeps_models_logs_the_net_of_each_selected_trial(
         "    found = load.load('rotated_digits', scale=scale, arms=['none'], seeds=[0])\n"
         "    return found.replaced({'keep_models': True, 'name': 'keeping'})\n"
     )
-    place = verb.Place(is_local=True)
-    verb.search(
-        str(file), scale="smoke", place=place, trials=None, seeds=None, arms=None, changes=[],
-        storage=None, dry_run=False,
-    )  # fmt: skip
+    running.search(str(file), scale="smoke", local=True)
     found = api.load()
     (run_id,) = found.run_ids.values()
     assert logged(settings.current().tracking_uri, run_id) is not None

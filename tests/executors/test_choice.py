@@ -2,7 +2,7 @@
 
 import pytest
 
-from tuneparts.cli.search import Place
+from tuneparts.cli.running import Place
 from tuneparts.errors import ConfigError
 from tuneparts.executors.choice import MOST_LOCAL_TRIALS, suited
 from tuneparts.search import load

@@ -11,7 +11,7 @@ import pytest
 from tuneparts import executors, frames
 from tuneparts.api.describing import metadata
 from tuneparts.api.extending import grow
-from tuneparts.cli import stop as verb
+from tuneparts.cli import running as verb
 from tuneparts.errors import ConfigError
 from tuneparts.journal import Journal, Row, TrialId
 from tuneparts.reports.select import select, summarise

@@ -1,4 +1,4 @@
-"""`tuneparts doctor`: is everything there that a search needs, and what comes next?"""
+"""The verb doctor: is everything there that a search needs, and what comes next?"""
 
 import importlib
 import importlib.util
@@ -9,12 +9,16 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+import typer
+
 from tuneparts import provenance, settings
+from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
 from tuneparts.cpus import usable_cpus
 from tuneparts.redaction import redact
 from tuneparts.reports.rendering import Table, show
 
+app = typer.Typer()
 LEAST_SPACE = 1e9
 """Bytes below which a disk is called too full: checkpoints of many trials lie side by side."""
 
@@ -23,8 +27,10 @@ class AbsentError(Exception):
     """Something that a search can do without is not there; the message says how to get it."""
 
 
-def doctor(form: Form = Form.TABLE) -> None:
-    """Run every check, and say the next command; exit with 1 when a check fails."""
+@app.command()
+def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
+    """Check the installation: versions, devices, Ray, store, data, disk; say what to do next."""
+    form = Form.of(as_json=as_json, as_csv=as_csv)
     checks: dict[str, Callable[[], str]] = {
         "packages": _packages,
         "torchvision": _torchvision,

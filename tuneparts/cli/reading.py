@@ -13,6 +13,7 @@ from tuneparts.cli import options, output
 from tuneparts.cli.output import Form, terminal
 from tuneparts.errors import ConfigError
 from tuneparts.redaction import redact
+from tuneparts.reports import rendering
 
 if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
     from rich.console import Console
@@ -67,8 +68,6 @@ def load(name: str | None) -> "Results":
 
 def show(results: "Results", console: "Console") -> dict[str, Path]:
     """Print the answer and the tables of a run, write its report, and say where it lies."""
-    from tuneparts.reports import rendering
-
     console.print(results.answer, highlight=False, markup=False)
     rendering.show(console, *results.data.tables)
     with console.status("writing the report"):
@@ -130,7 +129,7 @@ def compare(
         asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
     results = load(run)
     from tuneparts.reports import compare as comparing
-    from tuneparts.reports import on_the_way, rendering
+    from tuneparts.reports import on_the_way
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     data = results.data_at(at, metric=metric)
@@ -221,7 +220,7 @@ def ranks(
     searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
-    from tuneparts.reports import page, rendering, static_export
+    from tuneparts.reports import page, static_export
     from tuneparts.reports import ranks as over_tasks
     from tuneparts.reports.figures.sweeps import tasks
 
@@ -357,8 +356,6 @@ def verify(
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.api import verifying
-    from tuneparts.reports.rendering import Table
-    from tuneparts.reports.rendering import show as show_table
     from tuneparts.search import runs
 
     one_run = runs.named(settings.current().results_dir, run, begun=True)
@@ -390,7 +387,8 @@ def verify(
         more = len(found) - len(rows)
         notes = [f"{more} more differ."] if more else []
         numbers = ["passes", "reported", "now"]
-        show_table(console, Table.of_rows(headers, rows, numbers=numbers, notes=notes))
+        table = rendering.Table.of_rows(headers, rows, numbers=numbers, notes=notes)
+        rendering.show(console, table)
     raise SystemExit(DIFFERENT)
 
 
