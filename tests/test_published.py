@@ -18,6 +18,7 @@ from tuneparts.api.published import _csv as published_csv
 from tuneparts.api.published import _steps as released_steps
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, DataError, DataMissingError
+from tuneparts.executors.choice import Place
 from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
@@ -28,7 +29,7 @@ from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 from tuneparts.testing.null import NullConfig
 
 ROOT = Path(__file__).parent.parent
-LOCAL = {"executor": "local"}
+LOCAL = Place(is_local=True)
 RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 

@@ -10,12 +10,13 @@ from tuneparts.api import running
 from tuneparts.cli import running as verb
 from tuneparts.config import Config
 from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
+from tuneparts.executors.choice import Place
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
 from tuneparts.testing.null import NullLearner
 from tuneparts.tracking import record
 
-LOCAL = verb.Place(is_local=True)
+LOCAL = Place(is_local=True)
 ARGUMENTS = {
     "scale": "smoke",
     "local": True,
@@ -132,7 +133,7 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
                 verb.resume(made.name)
     verb.resume(made.name, local=True)
     verb.resume(made.name, address="head:6379")
-    assert executed == [verb.Place(), LOCAL, verb.Place("head:6379")]
+    assert executed == [Place(), LOCAL, Place("head:6379")]
     here = running.create(search)
     verb.resume(here.name)
 

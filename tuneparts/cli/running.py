@@ -5,9 +5,8 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
     from rich.console import Console
 
     from tuneparts.api.results import Results
+    from tuneparts.executors.choice import Place
     from tuneparts.reports.always_valid import Decision
     from tuneparts.search.runs import Run
-    from tuneparts.search.spec import Search
 
 app = typer.Typer()
 INTERRUPTED = 130
@@ -32,35 +31,6 @@ INCOMPLETE = 1
 """Exit code when a driver did not answer, or a store did not take everything."""
 PATIENCE = 30.0
 """Seconds that a driver may take to answer."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where trials run."""
-
-    address: str | None = None
-    """HOST:PORT of a Ray cluster; None for this machine."""
-    is_local: bool = False
-    """Whether they run in processes of this machine, without Ray, whatever suits them."""
-    is_ray: bool = False
-    """Whether they run on Ray, whatever suits them."""
-    cpus: float | None = None
-    """CPUs that they may fill; None for all."""
-
-    def executor(self, search: "Search") -> Literal["local", "ray"]:
-        """Who runs them: as told, or as it suits the search."""
-        from tuneparts.executors.choice import suited
-
-        if self.is_local and (self.is_ray or self.address is not None):
-            other = "--ray" if self.is_ray else "--address"
-            raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
-        if self.is_ray or self.address is not None:
-            return "ray"
-        return "local" if self.is_local else suited(search)
-
-    def of(self, search: "Search") -> dict[str, Any]:
-        """The arguments of the API that say so."""
-        return {"executor": self.executor(search), "address": self.address, "cpus": self.cpus}
 
 
 @app.command(epilog=options.words("search", "arm", "trial", "replicate", "scale", "pass"))
@@ -84,10 +54,11 @@ def search(
     as_csv: options.Csv = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
-    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
+    from tuneparts.executors.choice import Place
     from tuneparts.search import load, runs
 
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     path = load.check(name, scale=scale, trials=trials, changes=changes or [])
     console = terminal(form)
     question = load.question(path)
@@ -102,17 +73,18 @@ def search(
             changes=changes or [],
         )
         from tuneparts.api import running
-    where = place.of(resolved)  # refuses what contradicts itself, before there is a run
+        from tuneparts.executors.width import fitted
+    place.executor(resolved)  # refuses what contradicts itself, before there is a run
     if dry_run:
         from tuneparts.cli import estimate
 
-        resolved = running.fitted(resolved, **where)
+        resolved = fitted(resolved, place)
         running.check(resolved)
         estimate.print_plan(resolved, console, form)
         return
     refuse_temporary_results()
     with running.connected(resolved, address, console):
-        resolved = running.fitted(resolved, **where)
+        resolved = fitted(resolved, place)
         found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
         made = found or running.create(resolved, storage=storage, address=address)
         execute(made, place, console=console, form=form)
@@ -147,7 +119,7 @@ def refuse_temporary_results() -> None:
 
 def execute(
     made: "Run",
-    place: Place,
+    place: "Place",
     *,
     console: "Console",
     retry_failed: bool = False,
@@ -162,12 +134,12 @@ def execute(
     with console.status("reading what the run needs"):
         from tuneparts.api import running
 
-        where = place.of(made.search)
+        place.executor(made.search)  # refuses what contradicts itself
     with signals.as_ctrl_c() as came:
         try:
             results = running.execute(
                 made,
-                **where,
+                place,
                 retry_failed=retry_failed,
                 console=console,
                 show=lambda results: reading.show(results, console),
@@ -214,6 +186,7 @@ def resume(
     cpus: options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
+    from tuneparts.executors.choice import Place
     from tuneparts.search import runs
 
     refuse_temporary_results()
@@ -225,7 +198,7 @@ def resume(
     execute(found, place, retry_failed=retry_failed, console=console)
 
 
-def _refuse_other_place(run: "Run", place: Place) -> None:
+def _refuse_other_place(run: "Run", place: "Place") -> None:
     """Ask before a cluster's run goes on here, unless `--local` or `--ray` say so.
 
     Raises:
@@ -289,15 +262,16 @@ def extend(
             "`--until-decided` adds replicates of two arms and nothing else, but got more. "
             "Extend the run twice."
         )
-    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
     from tuneparts.api import extending
+    from tuneparts.executors.choice import Place
     from tuneparts.search import runs
 
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, run)
-    where = place.of(found.search)
+    where = place.settled(found.search)
     if pair is not None:
         decided = extending.until_decided(
             found, pair, where, metric=metric, within=within, at_most=at_most
