@@ -188,7 +188,7 @@ def test_replicates_are_added_until_a_pair_is_decided(
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
     executors.execute(search, folder=made.folder, executor="local", workers=1)
 
-    def execute(run: runs.Run, **_: object) -> api.Results:
+    def execute(run: runs.Run, *_: object) -> api.Results:
         executors.execute(run.search, folder=run.folder, executor="local", workers=1)
         return api.Results(run)
 

@@ -95,19 +95,31 @@ def submit(
             f"a job server is reached at http://HOST:PORT, but got `{address}`. Its port is 8265 "
             "by default."
         )
-    variables = parse_environment(environment or [])
+    variables = _parse_environment(environment or [])
     if results is not None:
-        variables["TUNEPARTS_RESULTS"] = _absolute(results)
-    _refuse_secrets(words)
+        if not PurePosixPath(results).is_absolute():
+            raise ConfigError(
+                f"results lie in a folder of the cluster that stays, but got `{results}`. Give an "
+                "absolute path that its head node keeps, such as /srv/tuneparts/results."
+            )
+        variables["TUNEPARTS_RESULTS"] = results
+    for word in words:
+        if redact(word) != word:
+            raise SecurityError(
+                f"a job's command is shown to all who see the cluster, but `{redact(word)}` would "
+                "hold a secret. Put it into a file on the cluster and name the file."
+            )
     if storage is not None:
         words += ["--storage", refuse_keys(storage)]
     path = None if is_run else load.find(name)
     if path is not None:
         _warn_of_secrets(path)
+    verb = ["resume", name] if path is None else ["search", f"searches/{path.stem}.py"]
+    command = ["python", "-m", "tuneparts.cli.main", *verb, "--address", "auto", *words]
     client = _client(address)
-    with staged(path) as folder, _told(address):
+    with _staged(path) as folder, _told(address):
         job = client.submit_job(
-            entrypoint=entrypoint(name if path is None else path.stem, words),
+            entrypoint=shlex.join(command),
             runtime_env={
                 "working_dir": str(folder),
                 "env_vars": {**variables, "TUNEPARTS_COMMIT": provenance.commit()},
@@ -148,17 +160,6 @@ def _told(address: str) -> Iterator[None]:
         ) from error
 
 
-def _refuse_secrets(words: Sequence[str]) -> None:
-    """Raise if an option holds a secret: a job's command is shown to all who see the cluster."""
-    for word in words:
-        if redact(word) != word:
-            raise SecurityError(
-                "a job's command is shown to all who see the cluster, but "
-                f"`{redact(word)}` would hold a secret. Put it into a file on the cluster and name "
-                "the file."
-            )
-
-
 def _warn_of_secrets(search_file: Path) -> None:
     """Say which lines of the files that travel look like secrets; they go as they are written."""
     from tuneparts.search import code
@@ -174,27 +175,8 @@ def _warn_of_secrets(search_file: Path) -> None:
             )
 
 
-def entrypoint(name: str, words: Sequence[str]) -> str:
-    """The command that the head node runs; its driver joins the cluster it runs on."""
-    from tuneparts.search import runs
-
-    verb = ["resume", name] if runs.is_name(name) else ["search", f"searches/{name}.py"]
-    command = ["python", "-m", "tuneparts.cli.main", *verb]
-    return shlex.join([*command, "--address", "auto", *words])
-
-
-def _absolute(results: str) -> str:
-    """A folder of the cluster; relative to the job's own it would go with the job."""
-    if not PurePosixPath(results).is_absolute():
-        raise ConfigError(
-            f"results lie in a folder of the cluster that stays, but got `{results}`. Give an "
-            "absolute path that its head node keeps, such as /srv/tuneparts/results."
-        )
-    return results
-
-
 @contextmanager
-def staged(search_file: Path | None) -> Iterator[Path]:
+def _staged(search_file: Path | None) -> Iterator[Path]:
     """A folder with this package, the search file and the modules beside it that it imports.
 
     A run that is continued has kept its code, so that there is no search file.
@@ -211,16 +193,15 @@ def staged(search_file: Path | None) -> Iterator[Path]:
         yield folder
 
 
-def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
+def _parse_environment(pairs: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE` pairs; a job's environment is shown to everybody who sees the cluster."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not _NAME.fullmatch(name):
             raise ConfigError(f"a variable reads `NAME=VALUE`, but got `{redact(pair)}`.")
-        if Redactor().texts({name.lower(): value}) != {name.lower(): value} or (
-            redact(value) != value
-        ):
+        given = {name.lower(): value}
+        if Redactor().texts(given) != given or redact(value) != value:
             raise ConfigError(
                 f"a job's environment is shown to all who see the cluster, but `{name}` looks "
                 "like a secret. Put it into a file on the cluster and name the file."

@@ -114,10 +114,20 @@ def _ray() -> str:
     return f"Ray {version} starts and answers here"
 
 
+def _results() -> str:
+    folder = settings.current().results_dir
+    with tempfile.NamedTemporaryFile(dir=_existing(folder)):
+        pass
+    return f"{folder} (writable)"
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
 def _space() -> str:
     folder = settings.current().results_dir
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(_existing(folder)).free
     if free < LEAST_SPACE:
         raise OSError(f"{free / 1e9:.1f} GB are free for {folder}; make space")
     return f"{free / 1e9:,.1f} GB are free for results"
@@ -138,14 +148,6 @@ def _chromium() -> str:
             "reports lack the .svg files of figures; install Chromium or Chrome for them"
         )
     return str(browser)
-
-
-def _results() -> str:
-    folder = settings.current().results_dir
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    with tempfile.NamedTemporaryFile(dir=existing):
-        pass
-    return f"{folder} (writable)"
 
 
 def _store() -> str:

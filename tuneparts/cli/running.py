@@ -2,16 +2,19 @@
 
 import math
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuneparts import provenance, settings
-from tuneparts.cli import options, reading, signals
+from tuneparts.cli import options, reading
 from tuneparts.cli.output import Form, terminal
 from tuneparts.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
 from tuneparts.redaction import redact
@@ -135,7 +138,7 @@ def execute(
         from tuneparts.api import running
 
         place.executor(made.search)  # refuses what contradicts itself
-    with signals.as_ctrl_c() as came:
+    with _as_ctrl_c() as came:
         try:
             results = running.execute(
                 made,
@@ -158,6 +161,48 @@ def execute(
             f"failed; {first['trial']}: {first['error']} Logs and tracebacks lie with the run; "
             f"`tuneparts resume {results.run.name} --retry-failed` tries again."
         )
+
+
+@contextmanager
+def _as_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP interrupt the block; yields the list of those that came.
+
+    Batch systems and containers send SIGTERM, a closed terminal SIGHUP. The first one interrupts,
+    more of them are not heard while the search is put away.
+
+    Example:
+        >>> with _as_ctrl_c() as came:
+        ...     try:
+        ...         signal.raise_signal(signal.SIGTERM)
+        ...     except KeyboardInterrupt:
+        ...         print("interrupted by", came)
+        interrupted by [15]
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, signal.SIG_IGN)
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Print into nothing from now on: a terminal that is gone refuses every word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if os.isatty(stream):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def where_to_look(run: "Run") -> str:
