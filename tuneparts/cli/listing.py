@@ -98,18 +98,12 @@ def searches(
     console = terminal(form)
     with console.status("reading the search file"):
         found = load.load(name, scale=scale)
-    from tuneparts.cli.estimate import expected_and_most
+    from tuneparts.cli.estimate import plan_rows
 
     rows = [
-        {
-            "arm": arm.name,
-            "method": arm.config.model_dump()["method"],
-            "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
-            "trials": arm.trials_per_seed * len(found.seeds_of(arm)),
-            "passes": expected_and_most(found, arm)[0],
-            "varies": ", ".join(arm.space) or "-",
-        }
-        for arm in found.arms
+        {key: row[key] for key in ("arm", "method", "algorithm", "trials", "passes")}
+        | {"varies": ", ".join(arm.space) or "-"}
+        for arm, row in zip(found.arms, plan_rows(found, None), strict=True)
     ]
     data = "" if found.data is None else found.data.name
     if form is Form.TABLE:

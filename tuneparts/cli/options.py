@@ -35,19 +35,16 @@ Read = Annotated[
 Run = Annotated[str | None, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
 NeededRun = Annotated[str, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
 Search = Annotated[
-    str,
-    typer.Argument(help="A file of `tuneparts searches`, or a path.", autocompletion=_searches),
+    str, typer.Argument(help="A file of `tuneparts searches`, or a path.", autocompletion=_searches)
 ]
 SomeSearch = Annotated[
-    str | None,
-    typer.Argument(help="One search, with its arms.", autocompletion=_searches),
+    str | None, typer.Argument(help="One search, with its arms.", autocompletion=_searches)
 ]
 Method = Annotated[
     str, typer.Argument(help="A method of `tuneparts methods`.", autocompletion=_methods)
 ]
 SomeMethod = Annotated[
-    str | None,
-    typer.Argument(help="One method, with its fields.", autocompletion=_methods),
+    str | None, typer.Argument(help="One method, with its fields.", autocompletion=_methods)
 ]
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster HOST:PORT; this machine when not given.")

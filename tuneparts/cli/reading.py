@@ -96,8 +96,7 @@ def _short(path: Path) -> Path:
 def compare(
     run: options.Read = None,
     pairs: Annotated[
-        str | None,
-        typer.Option(help="Pairs of arms, as in partitioned:random,validation:random."),
+        str | None, typer.Option(help="Pairs of arms, as in partitioned:random,validation:random.")
     ] = None,
     against: Annotated[
         str | None,
@@ -194,8 +193,7 @@ def ranks(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write the table as a page into this folder.", metavar="DIR"),
+        Path | None, typer.Option(help="Write the table as a page into this folder.", metavar="DIR")
     ] = None,
     mix_scales: Annotated[
         bool, typer.Option("--mix-scales", help="Take runs of different scales together.")

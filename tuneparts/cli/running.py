@@ -289,8 +289,7 @@ def extend(
         typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
     ] = None,
     within: Annotated[
-        float | None,
-        typer.Option(help="With it: margin within which the two count as equivalent."),
+        float | None, typer.Option(help="With it: margin within which the two count as equivalent.")
     ] = None,
     at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
     metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
