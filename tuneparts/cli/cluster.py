@@ -1,6 +1,5 @@
 """The verbs that concern a cluster: submit, cluster status."""
 
-import asyncio
 import logging
 import re
 import shlex
@@ -240,6 +239,8 @@ def _client(address: str) -> Any:
 
 def _follow(client: Any, job: str) -> int:
     """Print the job's output as it comes; Ctrl-C leaves the job running."""
+    import asyncio
+
     try:
         asyncio.run(_print_logs(client, job))
     except KeyboardInterrupt:
@@ -255,6 +256,8 @@ def _follow(client: Any, job: str) -> int:
 
 async def _print_logs(client: Any, job: str) -> None:
     """Until the job has ended; a connection that breaks before is made again."""
+    from asyncio import sleep
+
     printed = 0
     while True:
         seen = 0
@@ -269,7 +272,7 @@ async def _print_logs(client: Any, job: str) -> None:
             pass  # a proxy or the head went away; the job may well go on
         if client.get_job_status(job).is_terminal():
             return
-        await asyncio.sleep(1)
+        await sleep(1)
 
 
 @cluster.callback()
@@ -306,11 +309,8 @@ def status(
         nodes = list(cluster.nodes().values())
     if form is Form.TABLE:
         show(console, table)
-        console.print(
-            f"free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU, "
-            f"{free.get('memory', 0) / GIB:.1f} GB",
-            highlight=False,
-        )
+        said = f"free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU, "
+        console.print(f"{said}{free.get('memory', 0) / GIB:.1f} GB", highlight=False)
     if search is None:
         if form is not Form.TABLE:
             write(form, "nodes", records(table), free=dict(free))
@@ -320,11 +320,9 @@ def status(
         write(form, "arms", records(use), nodes=records(table), seconds=seconds)
         return
     show(console, use)
-    console.print(
-        f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU of "
-        "this machine; a GPU is faster by a factor that this cannot know",
-        highlight=False,
-    )
+    said = f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU "
+    said += "of this machine; a GPU is faster by a factor that this cannot know"
+    console.print(said, highlight=False)
 
 
 def node_table(found: Sequence[Mapping[str, Any]]) -> Table:

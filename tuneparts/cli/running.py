@@ -451,9 +451,8 @@ def sync(run: options.Run = None) -> None:
         console.print(f"tracking: {problem}", style="yellow", highlight=False)
     if not done.is_complete:
         raise SystemExit(INCOMPLETE)
-    console.print(
-        f"sent {done.runs} MLflow runs and {done.points} points of {found.name} to {redact(uri)}"
-        if done.runs or done.points
-        else f"{redact(uri)} already has every point of {found.name}",
-        highlight=False,
-    )
+    said = f"{redact(uri)} already has every point of {found.name}"
+    if done.runs or done.points:
+        said = f"sent {done.runs} MLflow runs and {done.points} points of {found.name} to "
+        said += redact(uri)
+    console.print(said, highlight=False)
