@@ -18,6 +18,7 @@ from tuneparts.api.published import _csv as published_csv
 from tuneparts.api.published import _steps as released_steps
 from tuneparts.cli.main import app
 from tuneparts.errors import ConfigError, DataError, DataMissingError
+from tuneparts.executors.choice import Place
 from tuneparts.reports import rendering
 from tuneparts.reports.figures.drawing import Drawing
 from tuneparts.reports.figures.gallery import draw
@@ -28,7 +29,7 @@ from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 from tuneparts.testing.null import NullConfig
 
 ROOT = Path(__file__).parent.parent
-LOCAL = {"executor": "local"}
+LOCAL = Place(is_local=True)
 RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 
@@ -187,7 +188,7 @@ def test_replicates_are_added_until_a_pair_is_decided(
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
     executors.execute(search, folder=made.folder, executor="local", workers=1)
 
-    def execute(run: runs.Run, **_: object) -> api.Results:
+    def execute(run: runs.Run, *_: object) -> api.Results:
         executors.execute(run.search, folder=run.folder, executor="local", workers=1)
         return api.Results(run)
 

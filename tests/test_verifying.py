@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts import executors, settings
 from tuneparts.api import verifying
-from tuneparts.cli import verify as verb
+from tuneparts.cli import reading as verb
 from tuneparts.errors import DataMissingError
 from tuneparts.search import runs
 from tuneparts.search.spec import Asha, RandomSearch

@@ -13,7 +13,7 @@ import streamlit as st
 
 from tuneparts import frames, schema, settings
 from tuneparts.binding import LOOPBACK
-from tuneparts.cli.ui import PORT as UI_PORT
+from tuneparts.cli.serving import PORT as UI_PORT
 from tuneparts.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.journal import TrialId

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tuneparts import api, catalog, executors
-from tuneparts.cli import doctor, fields, opening, report
+from tuneparts.cli import doctor, fields, opening, reading
 from tuneparts.cli.main import app
 from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.errors import ConfigError, PortError, UnknownNameError
@@ -114,7 +114,7 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
     monkeypatch.setenv("COLUMNS", "80")
     page = run.folder / "report" / "report.html"
     monkeypatch.setattr(api.Results, "write_report", lambda _: {"report.html": page, "b": page})
-    answer = report.load(None).answer
+    answer = reading.load(None).answer
     lines = invoke("report").splitlines()
     said = " ".join(lines)
     assert said.startswith(" ".join(answer.split())[:60])

@@ -9,8 +9,7 @@ import torch
 
 from tuneparts import api, settings
 from tuneparts.api.describing import tracking_card
-from tuneparts.cli import register
-from tuneparts.cli import search as verb
+from tuneparts.cli import reading, running
 from tuneparts.errors import DataMissingError, UnknownNameError
 from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search import load, runs
@@ -41,9 +40,9 @@ def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
     assert tracker.close() == []
 
     with pytest.raises(UnknownNameError, match="nothing"):
-        register.register(None, arm="nothing", as_name=None)
-    register.register(None, arm="none", as_name="plain")
-    register.register(None, arm="none", as_name="plain")
+        reading.register(None, arm="nothing", name=None)
+    reading.register(None, arm="none", name="plain")
+    reading.register(None, arm="none", name="plain")
     told = capsys.readouterr().out
     assert "models:/plain/2" in told
     trials = api.load().trials.set_index("arm")
@@ -80,7 +79,7 @@ def test_the_best_arm_is_chosen_by_validation_and_never_by_test_scores(results: 
     assert found.best_arm() == "partitioned"
     assert found.answer.startswith("none has the highest mean test accuracy")
     with pytest.raises(DataMissingError, match="tuneparts sync"):
-        register.register(None, arm=None, as_name=None)
+        reading.register(None, arm=None, name=None)
 
 
 def test_without_a_validation_score_an_arm_must_be_named(results: Path) -> None:
@@ -102,11 +101,7 @@ def test_a_search_that_keeps_models_logs_the_net_of_each_selected_trial(
         "    found = load.load('rotated_digits', scale=scale, arms=['none'], seeds=[0])\n"
         "    return found.replaced({'keep_models': True, 'name': 'keeping'})\n"
     )
-    place = verb.Place(is_local=True)
-    verb.search(
-        str(file), scale="smoke", place=place, trials=None, seeds=None, arms=None, changes=[],
-        storage=None, dry_run=False,
-    )  # fmt: skip
+    running.search(str(file), scale="smoke", local=True)
     found = api.load()
     (run_id,) = found.run_ids.values()
     assert logged(settings.current().tracking_uri, run_id) is not None

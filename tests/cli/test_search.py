@@ -7,24 +7,21 @@ from pathlib import Path
 import pytest
 
 from tuneparts.api import running
-from tuneparts.cli import search as verb
+from tuneparts.cli import running as verb
 from tuneparts.config import Config
 from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
+from tuneparts.executors.choice import Place
 from tuneparts.reports import answer, tables
 from tuneparts.search import load, runs
 from tuneparts.testing.null import NullLearner
 from tuneparts.tracking import record
 
-LOCAL = verb.Place(is_local=True)
+LOCAL = Place(is_local=True)
 ARGUMENTS = {
     "scale": "smoke",
-    "place": LOCAL,
-    "trials": None,
-    "seeds": [0],
-    "arms": ["partitioned", "none"],
-    "changes": [],
-    "storage": None,
-    "dry_run": False,
+    "local": True,
+    "seeds": "0",
+    "arms": "partitioned,none",
 }
 
 
@@ -112,9 +109,8 @@ def test_a_cluster_that_does_not_answer_leaves_nothing_behind(results: Path) -> 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    place = verb.Place(address)
     with pytest.raises(ClusterError, match=f"none does at `{address}`"):
-        verb.search("rotated_digits", **ARGUMENTS | {"place": place})
+        verb.search("rotated_digits", **ARGUMENTS | {"local": False, "address": address})
     assert [path.name for path in results.iterdir()] == ["mlflow.db"]
 
 
@@ -126,20 +122,20 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
     executed = []
     monkeypatch.setattr(verb, "execute", lambda run, place, **_: executed.append(place))
     with pytest.raises(ConfigError, match="--address head:6379"):
-        verb.resume(made.name, place=verb.Place())
+        verb.resume(made.name)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for is_wanted in (False, True):
         monkeypatch.setattr("typer.confirm", lambda question, said=is_wanted: said)
         if is_wanted:
-            verb.resume(made.name, place=verb.Place())
+            verb.resume(made.name)
         else:
             with pytest.raises(ConfigError, match="--local"):
-                verb.resume(made.name, place=verb.Place())
-    for place in (LOCAL, verb.Place("head:6379")):
-        verb.resume(made.name, place=place)
-    assert executed == [verb.Place(), LOCAL, verb.Place("head:6379")]
+                verb.resume(made.name)
+    verb.resume(made.name, local=True)
+    verb.resume(made.name, address="head:6379")
+    assert executed == [Place(), LOCAL, Place("head:6379")]
     here = running.create(search)
-    verb.resume(here.name, place=verb.Place())
+    verb.resume(here.name)
 
 
 def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
@@ -149,7 +145,7 @@ def test_a_second_driver_does_not_touch_the_store(results: Path) -> None:
     with (made.folder / "lock").open("a+") as held:  # as another process would hold it
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match="one driver at a time"):
-            verb.resume(made.name, place=LOCAL)
+            verb.resume(made.name, local=True)
     assert sorted(path.name for path in made.folder.iterdir()) == ["lock", "run.json"]
     assert not (results / "mlflow.db").exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts import executors
-from tuneparts.cli import search as verb
+from tuneparts.cli import running as verb
 from tuneparts.search import runs
 from tuneparts.tracking import frames, store
 
@@ -52,19 +52,8 @@ def test_the_exit_code_is_the_usual_one_and_the_way_on_is_said(
             return executors.Ending("interrupted", 0.0)
 
     monkeypatch.setattr(executors, "execute", execute)
-    place = verb.Place(is_local=True)
     with pytest.raises(SystemExit) as ended:
-        verb.search(
-            "rotated_digits",
-            scale="smoke",
-            place=place,
-            trials=None,
-            seeds=[0],
-            arms=["none"],
-            changes=[],
-            storage=None,
-            dry_run=False,
-        )
+        verb.search("rotated_digits", scale="smoke", local=True, seeds="0", arms="none")
     assert ended.value.code == 128 + number
     assert "tuneparts resume rotated_digits/" in capsys.readouterr().out
     assert signal.getsignal(number) is before

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from tuneparts.cli import submit as verb
+from tuneparts.cli import cluster as verb
 from tuneparts.cli.main import app
 from tuneparts.errors import ClusterError, ConfigError, SecurityError, UnknownNameError
 
@@ -214,7 +214,7 @@ def test_a_run_cannot_be_changed_and_a_search_has_no_failed_trials(server, searc
 
 
 def test_a_job_does_not_write_results_into_its_temporary_folder(monkeypatch, tmp_path) -> None:
-    from tuneparts.cli.search import refuse_temporary_results
+    from tuneparts.cli.running import refuse_temporary_results
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TUNEPARTS_RESULTS", raising=False)

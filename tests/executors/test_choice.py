@@ -2,9 +2,8 @@
 
 import pytest
 
-from tuneparts.cli.search import Place
 from tuneparts.errors import ConfigError
-from tuneparts.executors.choice import MOST_LOCAL_TRIALS, suited
+from tuneparts.executors.choice import MOST_LOCAL_TRIALS, Place, suited
 from tuneparts.search import load
 from tuneparts.search.spec import RandomSearch, Resources
 

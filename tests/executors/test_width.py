@@ -2,6 +2,7 @@
 
 import pytest
 
+from tuneparts.executors.choice import Place
 from tuneparts.executors.width import fitted
 from tuneparts.search.spec import Asha, Optuna, Resources, Tpe
 
@@ -16,22 +17,22 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
         null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)),
         seeds=(0, 1),
     )
-    found = fitted(search, executor="local", cpus=16)
+    found = fitted(search, Place(is_local=True, cpus=16))
     windows = {arm.name: getattr(arm.algorithm, "window", None) for arm in found.arms}
     assert windows == {
         "tpe": 13, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
     }  # fmt: skip
     assert found.digest != search.digest
-    assert fitted(found, executor="local", cpus=2) == found
-    assert fitted(search, executor="local", workers=6).arm("tpe").algorithm.window == 8
+    assert fitted(found, Place(is_local=True, cpus=2)) == found
+    assert fitted(search, Place(is_local=True, workers=6)).arm("tpe").algorithm.window == 8
 
 
 def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> None:
     search = null_search(null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)))
-    assert fitted(search, executor="ray") is search
+    assert fitted(search, Place(is_ray=True)) is search
 
 
 @pytest.mark.parametrize("cpus", [0.5, 1.0])
 def test_there_is_room_for_one_at_least(null_search, null_arm, cpus: float) -> None:
     search = null_search(null_arm("tpe", algorithm=Tpe(num_trials=4)))
-    assert fitted(search, executor="local", cpus=cpus).arm("tpe").algorithm.window == 1
+    assert fitted(search, Place(is_local=True, cpus=cpus)).arm("tpe").algorithm.window == 1

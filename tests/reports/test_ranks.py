@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuneparts.cli.report import refuse_mixed_scales
+from tuneparts.cli.reading import refuse_mixed_scales
 from tuneparts.errors import ConfigError, UnknownNameError
 from tuneparts.reports.page import benchmark_page
 from tuneparts.reports.ranks import Benchmark, collect, interquartile_mean, table

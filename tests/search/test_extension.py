@@ -10,6 +10,7 @@ from rich.console import Console
 from tuneparts import api, executors
 from tuneparts.api.extending import grow
 from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.executors.choice import Place
 from tuneparts.journal import Journal, TrialId, records
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (
@@ -32,7 +33,7 @@ from tuneparts.search.stopping import Stop
 from tuneparts.testing.null import NullConfig
 
 CONFIG = NullConfig(passes=4, interval=2)
-LOCAL = {"executor": "local"}
+LOCAL = Place(is_local=True)
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
 
 

@@ -11,8 +11,9 @@ import pytest
 from tuneparts import executors, frames
 from tuneparts.api.describing import metadata
 from tuneparts.api.extending import grow
-from tuneparts.cli import stop as verb
+from tuneparts.cli import running as verb
 from tuneparts.errors import ConfigError
+from tuneparts.executors.choice import Place
 from tuneparts.journal import Journal, Row, TrialId
 from tuneparts.reports.select import select, summarise
 from tuneparts.reports.tables import stop_notes
@@ -203,7 +204,7 @@ def test_a_run_that_nothing_drives_is_stopped_for_good(
     verb.stop("null")
     assert "has nothing left to stop" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"run was stopped \(asked for by .*Start a new run"):
-        grow(made, {"executor": "local"}, seeds=[7])
+        grow(made, Place(is_local=True), seeds=[7])
 
 
 def test_the_report_says_what_stopped_and_what_never_started(

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from tuneparts import executors, settings
 from tuneparts.api.results import Results
-from tuneparts.api.running import Executor, check, execute, fitted, origin
+from tuneparts.api.running import check, execute, origin, place_of
 from tuneparts.errors import ConfigError, DataMissingError
+from tuneparts.executors.choice import Executor, Place
 from tuneparts.reports.metadata import UNTIL_DECIDED
 from tuneparts.search import code, runs
 from tuneparts.search import load as search_files
@@ -52,14 +53,14 @@ def extend(
         InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
     """
     run = runs.named(settings.current().results_dir, name)
-    place: Any = {"executor": executor, "address": address, "workers": workers, "cpus": cpus}
+    place = place_of(executor, address, workers, cpus)
     run, _ = grow(run, place, trials=trials, seeds=seeds, arms=arms, search=search)
-    return execute(run, **place, console=console)
+    return execute(run, place, console=console)
 
 
 def grow(
     run: runs.Run,
-    place: Mapping[str, Any],
+    place: Place,
     *,
     arms: "Sequence[str | Arm]" = (),
     search: str | Path | None = None,
@@ -69,12 +70,13 @@ def grow(
 ) -> tuple[runs.Run, tuple[str, ...]]:
     """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
-    New arms will run at `place` (arguments of `running.fitted`). `arms` and `search` are those of
+    New arms will run at `place`. `arms` and `search` are those of
     `extend`, `more` arguments of `extended`, and `why` is kept beside what is new.
 
     Returns:
         The run as it is then, and a sentence for each thing that is new.
     """
+    from tuneparts.executors.width import fitted
     from tuneparts.search.extension import check_journal, extended
 
     names = [arm for arm in arms if isinstance(arm, str)]
@@ -92,7 +94,7 @@ def grow(
         with code.Code.of(run.folder / "code").importable():
             grown, news = extended(old, arms=fresh, **more)
             # What old arms propose depends on the width that the run began with.
-            grown = fitted(grown, **place)
+            grown = fitted(grown, place)
             check(grown)
             check_journal(grown, run.folder / "journal.jsonl")
         if news and not dry_run:
@@ -103,7 +105,7 @@ def grow(
 def until_decided(
     run: runs.Run,
     pair: tuple[str, str],
-    place: Mapping[str, Any],
+    place: Place,
     *,
     within: float | None = None,
     at_most: int = 20,
@@ -113,7 +115,7 @@ def until_decided(
 
     It is decided by a confidence sequence (`reports.always_valid`), which may be looked at after
     each replicate, and which assumes no more than normal differences: which arm is better, or that
-    they are equivalent within a margin. Trials run at `place` (arguments of `running.fitted`).
+    they are equivalent within a margin. Trials run at `place`.
 
     Yields:
         The results and what they allow to say, at first and after each replicate.
@@ -134,4 +136,4 @@ def until_decided(
         why = f"{UNTIL_DECIDED} {pair[0]}:{pair[1]}"
         why += "" if within is None else f" within {within:g}"
         run, _ = grow(run, place, seeds=[max(taken) + 1], only=pair, why=why)
-        results = execute(run, **place)
+        results = execute(run, place)

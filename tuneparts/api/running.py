@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -14,6 +14,7 @@ from tuneparts import environment, executors, provenance, schema, settings
 from tuneparts.api.describing import log_reader, tracking_card
 from tuneparts.api.results import Results
 from tuneparts.errors import ConfigError, InterruptedRunError, TunepartsError
+from tuneparts.executors.choice import Executor, Place
 from tuneparts.journal import TrialId
 from tuneparts.redaction import redact
 from tuneparts.reports.figures import gallery
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 30.0
 """Seconds without progress after which a store that does not answer is left alone."""
-Executor = Literal["local", "ray"]
 
 
 def run(
@@ -84,12 +84,13 @@ def run(
     else:
         resolved = search
     console = console or usual_console()
+    from tuneparts.executors.width import fitted  # brings torch
+
+    place = place_of(executor, address, workers, cpus)
     with connected(resolved, address, console):
-        resolved = fitted(resolved, executor=executor, address=address, workers=workers, cpus=cpus)
-        made = create(resolved, storage=storage, address=address)
-        return execute(
-            made, executor=executor, address=address, workers=workers, cpus=cpus, console=console
-        )
+        # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
+        made = create(fitted(resolved, place), storage=storage, address=address)
+        return execute(made, place, console=console)
 
 
 def resume(
@@ -120,31 +121,18 @@ def resume(
     """
     return execute(
         runs.named(settings.current().results_dir, name, begun=True),
-        executor=executor,
-        address=address,
-        workers=workers,
+        place_of(executor, address, workers, cpus),
         retry_failed=retry_failed,
-        cpus=cpus,
         console=console,
     )
 
 
-def fitted(
-    search: "Search",
-    *,
-    executor: Executor,
-    address: str | None = None,
-    workers: int | None = None,
-    cpus: float | None = None,
-) -> "Search":
-    """A search whose algorithms know how many of their trials can run side by side.
-
-    It is what `run` creates: what such algorithms find depends on the width, so the run keeps it,
-    and is the same wherever it is resumed.
-    """
-    from tuneparts.executors.width import fitted as fitted_to  # brings torch
-
-    return fitted_to(search, executor=executor, address=address, workers=workers, cpus=cpus)
+def place_of(
+    executor: Executor, address: str | None, workers: int | None, cpus: float | None
+) -> Place:
+    """The place that arguments of `run` name; an address implies Ray."""
+    is_ray = executor == "ray" or address is not None
+    return Place(address, is_local=not is_ray, is_ray=is_ray, cpus=cpus, workers=workers)
 
 
 def usual_console() -> Console:
@@ -225,12 +213,9 @@ def origin() -> dict[str, Any]:
 
 def execute(
     made: runs.Run,
+    place: Place,
     *,
-    executor: Executor,
-    address: str | None,
-    workers: int | None = None,
     retry_failed: bool = False,
-    cpus: float | None = None,
     console: Console | None = None,
     show: Callable[[Results], object] = Results.write_report,
 ) -> Results:
@@ -238,18 +223,14 @@ def execute(
 
     Args:
         made: The run.
-        executor: As of `run`.
-        address: As of `run`.
-        workers: As of `run`.
+        place: Where trials run.
         retry_failed: As of `resume`.
-        cpus: As of `run`.
         console: As of `run`.
         show: Called with the results, whatever MLflow does; writes the report at the least.
     """
     from tuneparts.tracking.tracker import Tracker
 
     console = console or usual_console()
-    is_ray = executor == "ray" or address is not None
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder), schema.using(*declared_metrics(made.search)):
         if retry_failed:
@@ -262,17 +243,19 @@ def execute(
         )
         status: Status = "FAILED"
         try:
-            starting = "starting Ray" if is_ray and address is None else "starting workers"
+            executor = place.executor(made.search)
+            is_starting_ray = executor == "ray" and place.address is None
+            starting = "starting Ray" if is_starting_ray else "starting workers"
             with LiveView(made.search, console, starting=starting) as view:
                 ending = executors.execute(
                     made.search,
                     folder=made.folder,
-                    executor="ray" if is_ray else executor,
+                    executor=executor,
                     observers=[tracker, view],
-                    address=address,
+                    address=place.address,
                     storage=made.storage,
-                    workers=workers,
-                    cpus=cpus,
+                    workers=place.workers,
+                    cpus=place.cpus,
                     watch=view.watch,
                 )
             status = "FINISHED" if ending.status == "done" else "KILLED"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuneparts import api, redaction
-from tuneparts.cli.fit import split_changes
 from tuneparts.cli.output import Form, records, terminal, write
+from tuneparts.cli.training import split_changes
 from tuneparts.errors import ConfigError
 from tuneparts.reports.rendering import Table, show
 

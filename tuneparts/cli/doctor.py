@@ -1,4 +1,4 @@
-"""`tuneparts doctor`: is everything there that a search needs, and what comes next?"""
+"""The verb doctor: is everything there that a search needs, and what comes next?"""
 
 import importlib
 import importlib.util
@@ -9,12 +9,16 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+import typer
+
 from tuneparts import provenance, settings
+from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
 from tuneparts.cpus import usable_cpus
 from tuneparts.redaction import redact
 from tuneparts.reports.rendering import Table, show
 
+app = typer.Typer()
 LEAST_SPACE = 1e9
 """Bytes below which a disk is called too full: checkpoints of many trials lie side by side."""
 
@@ -23,8 +27,10 @@ class AbsentError(Exception):
     """Something that a search can do without is not there; the message says how to get it."""
 
 
-def doctor(form: Form = Form.TABLE) -> None:
-    """Run every check, and say the next command; exit with 1 when a check fails."""
+@app.command()
+def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
+    """Check the installation: versions, devices, Ray, store, data, disk; say what to do next."""
+    form = Form.of(as_json=as_json, as_csv=as_csv)
     checks: dict[str, Callable[[], str]] = {
         "packages": _packages,
         "torchvision": _torchvision,
@@ -108,10 +114,20 @@ def _ray() -> str:
     return f"Ray {version} starts and answers here"
 
 
+def _results() -> str:
+    folder = settings.current().results_dir
+    with tempfile.NamedTemporaryFile(dir=_existing(folder)):
+        pass
+    return f"{folder} (writable)"
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
 def _space() -> str:
     folder = settings.current().results_dir
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(_existing(folder)).free
     if free < LEAST_SPACE:
         raise OSError(f"{free / 1e9:.1f} GB are free for {folder}; make space")
     return f"{free / 1e9:,.1f} GB are free for results"
@@ -132,14 +148,6 @@ def _chromium() -> str:
             "reports lack the .svg files of figures; install Chromium or Chrome for them"
         )
     return str(browser)
-
-
-def _results() -> str:
-    folder = settings.current().results_dir
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    with tempfile.NamedTemporaryFile(dir=existing):
-        pass
-    return f"{folder} (writable)"
 
 
 def _store() -> str:

@@ -64,21 +64,17 @@ def _walk(cls: type[BaseModel], prefix: str, given: BaseModel | None) -> Iterato
     for name, field in cls.model_fields.items():
         if name == "method":  # it says which class this is
             continue
-        default = _default(name, field, given)
+        default = (
+            field.get_default(call_default_factory=True, validated_data={})
+            if given is None
+            else getattr(given, name)
+        )
         inner = _inner(field.annotation, default)
-        usual = _first_sentence(inner) if inner else _USUAL.get(name, "")
-        meaning = told.get(name) or usual
+        about = ((inner and inner.__doc__) or "").strip().partition("\n\n")[0].replace("\n", " ")
+        meaning = told.get(name) or (about if inner else _USUAL.get(name, ""))
         yield Field(prefix + name, _takes(field), _shown(default, inner), meaning)
         if inner is not None and prefix.count(".") < _DEEPEST:
             yield from _walk(inner, f"{prefix}{name}.", default if default else None)
-
-
-def _default(name: str, field: FieldInfo, given: BaseModel | None) -> Any:
-    return (
-        getattr(given, name)
-        if given is not None
-        else field.get_default(call_default_factory=True, validated_data={})
-    )
 
 
 def _shown(default: Any, inner: type[BaseModel] | None) -> str:
@@ -189,7 +185,3 @@ def _own_docstrings(cls: type[BaseModel]) -> dict[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
-
-
-def _first_sentence(cls: type[BaseModel]) -> str:
-    return (cls.__doc__ or "").strip().partition("\n\n")[0].replace("\n", " ")

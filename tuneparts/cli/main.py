@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.cli.commands import cluster, listing, reading, running, serving, training
+from tuneparts.cli import cluster, doctor, listing, reading, running, serving, training
 from tuneparts.cli.options import words
 
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (running, reading, training, listing, serving, cluster):
+for group in (running, reading, training, listing, doctor, serving, cluster):
     app.add_typer(group.app)
 
 

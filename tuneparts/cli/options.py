@@ -28,54 +28,51 @@ def _runs(incomplete: str) -> list[str]:
 
 
 _RUN_HELP = "SEARCH/TIME-DIGEST, or a search's name for its newest run."
-ReadArgument = Annotated[
+Read = Annotated[
     str | None,
     typer.Argument(help=f"{_RUN_HELP} Or a folder of released results.", autocompletion=_runs),
 ]
-RunArgument = Annotated[str | None, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
-NeededRunArgument = Annotated[str, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
-SearchArgument = Annotated[
-    str,
-    typer.Argument(help="A file of `tuneparts searches`, or a path.", autocompletion=_searches),
+Run = Annotated[str | None, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
+NeededRun = Annotated[str, typer.Argument(help=_RUN_HELP, autocompletion=_runs)]
+Search = Annotated[
+    str, typer.Argument(help="A file of `tuneparts searches`, or a path.", autocompletion=_searches)
 ]
-SomeSearchArgument = Annotated[
-    str | None,
-    typer.Argument(help="One search, with its arms.", autocompletion=_searches),
+SomeSearch = Annotated[
+    str | None, typer.Argument(help="One search, with its arms.", autocompletion=_searches)
 ]
-MethodArgument = Annotated[
+Method = Annotated[
     str, typer.Argument(help="A method of `tuneparts methods`.", autocompletion=_methods)
 ]
-SomeMethodArgument = Annotated[
-    str | None,
-    typer.Argument(help="One method, with its fields.", autocompletion=_methods),
+SomeMethod = Annotated[
+    str | None, typer.Argument(help="One method, with its fields.", autocompletion=_methods)
 ]
-AddressOption = Annotated[
+Address = Annotated[
     str | None, typer.Option(help="Ray cluster HOST:PORT; this machine when not given.")
 ]
-LocalOption = Annotated[
+Local = Annotated[
     bool, typer.Option("--local", help="Run trials in processes of this machine, without Ray.")
 ]
-CpusOption = Annotated[
+Cpus = Annotated[
     float | None,
     typer.Option(help="CPUs that trials may fill; all of them when not given.", metavar="N"),
 ]
-RayOption = Annotated[
+Ray = Annotated[
     bool, typer.Option("--ray", help="Run trials on a Ray of this machine, also if they are few.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, nothing else.")]
-OpenOption = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
-ScaleOption = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
-TrialsOption = Annotated[
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, nothing else.")]
+Open = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
+Scale = Annotated[str, typer.Option(help="Size of the question: smoke, cpu or paper.")]
+Trials = Annotated[
     int | None,
     typer.Option(help="Trials per searching arm; a population or a grid stays as it is."),
 ]
-SeedsOption = Annotated[str | None, typer.Option(help="Replicates, as in 0,1,2.")]
-ArmsOption = Annotated[
+Seeds = Annotated[str | None, typer.Option(help="Replicates, as in 0,1,2.")]
+Arms = Annotated[
     str | None,
     typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
 ]
-SetOption = Annotated[
+Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -85,7 +82,7 @@ SetOption = Annotated[
         metavar="ARM.FIELD=VALUE",
     ),
 ]
-MethodSetOption = Annotated[
+MethodSet = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -95,14 +92,14 @@ MethodSetOption = Annotated[
         metavar="METHOD.FIELD=VALUE",
     ),
 ]
-StorageOption = Annotated[
+Storage = Annotated[
     str | None, typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach.")
 ]
-ResumeOption = Annotated[
+Resume = Annotated[
     bool,
     typer.Option("--resume", help="Continue the newest run of this very search, if there is one."),
 ]
-RetryOption = Annotated[
+Retry = Annotated[
     bool, typer.Option("--retry-failed", help="Try trials that failed again, where that is fair.")
 ]
 

@@ -15,8 +15,6 @@ from tuneparts.journal import Journal, Observer
 from tuneparts.search.locks import lock
 
 if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it
-    from tuneparts.search.code import Code
-    from tuneparts.search.plan import Plan
     from tuneparts.search.spec import Search
 
 __all__ = ["Ending", "execute", "lock"]
@@ -97,17 +95,16 @@ def execute(
             plan = Plan(search, journal, observers, forget=forget, folder=folder)
             if watch is not None:
                 watch(plan.at_work)
-            if not plan.done:
-                _run(
-                    plan,
-                    folder,
-                    executor,
-                    code=brought,
-                    address=address,
-                    storage=storage,
-                    workers=workers,
-                    cpus=cpus,
-                )
+            if plan.done:
+                pass
+            elif executor == "local":
+                from tuneparts.executors import local
+
+                local.run(plan, storage, workers, code=brought, cpus=cpus)
+            else:
+                from tuneparts.executors.ray import executor as on_ray
+
+                on_ray.run(plan, folder, address, storage, code=brought, cpus=cpus)
             status: Literal["done", "interrupted"] = "done"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -116,24 +113,3 @@ def execute(
             if cleaner is not None:
                 cleaner.close()
     return Ending(status, time.monotonic() - start)
-
-
-def _run(
-    plan: "Plan",
-    folder: Path,
-    executor: Literal["ray", "local"],
-    *,
-    code: "Code",
-    address: str | None,
-    storage: str,
-    workers: int | None,
-    cpus: float | None,
-) -> None:
-    if executor == "local":
-        from tuneparts.executors import local
-
-        local.run(plan, storage, workers, code=code, cpus=cpus)
-    else:
-        from tuneparts.executors.ray import executor as on_ray
-
-        on_ray.run(plan, folder, address, storage, code=code, cpus=cpus)

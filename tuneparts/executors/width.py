@@ -4,11 +4,11 @@ What they propose depends on it, so it is settled when a run begins, and the run
 """
 
 import math
-from typing import Literal
 
 import torch
 
 from tuneparts.cpus import usable_cpus
+from tuneparts.executors.choice import Place
 from tuneparts.executors.placement import bundles, slots
 from tuneparts.search.spec import Arm, Search
 
@@ -16,39 +16,31 @@ _PLENTY = 1e15
 """Bytes of memory, which is not what limits how many trials an algorithm proposes."""
 
 
-def fitted(
-    search: Search,
-    *,
-    executor: Literal["local", "ray"],
-    address: str | None = None,
-    workers: int | None = None,
-    cpus: float | None = None,
-) -> Search:
-    """A search whose algorithms know how many of their trials run side by side.
+def fitted(search: Search, place: Place) -> Search:
+    """A search whose algorithms know how many of their trials run side by side at a place.
 
-    Each replicate of an arm gets its share of the room. A search that says so itself, or whose
-    algorithms do not ask, is returned as it is.
-
-    Args:
-        search: as it stands in its file.
-        executor: who will run it.
-        address: of the Ray cluster, if there is one; it is asked what it has.
-        workers: processes of the local executor, where given.
-        cpus: CPUs that trials may fill, where given.
+    Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
+    that says so itself, or whose algorithms do not ask, is returned as it is.
     """
     asking = {arm.name for arm in search.arms if arm.algorithm.for_width(1) != arm.algorithm}
     if not asking:
         return search
-    nodes = [_machine(executor, cpus)]
-    if address is not None:
+    devices = torch.cuda.device_count()
+    machine = {
+        "CPU": float(usable_cpus() if place.cpus is None else place.cpus),
+        "GPU": float(min(devices, 1) if place.executor(search) == "local" else devices),
+        "memory": _PLENTY,
+    }
+    nodes = [machine]
+    if place.address is not None:
         from tuneparts.executors.ray import cluster
 
-        nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(address)]
+        nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(place.address)]
     arms = []
     for arm in search.arms:
         if arm.name in asking:
-            most = _most(search, arm, cpus)
-            room = workers or slots(bundles(arm), nodes, most=most)
+            most = _most(search, arm, place.cpus)
+            room = place.workers or slots(bundles(arm), nodes, most=most)
             width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
             fitting = arm.algorithm.for_width(max(1, width))
             arms.append(arm.model_copy(update={"algorithm": fitting}))
@@ -62,12 +54,3 @@ def _most(search: Search, arm: Arm, cpus: float | None) -> int:
     trials = arm.trials_per_seed * len(search.seeds_of(arm))
     fill = None if cpus is None else int(cpus / arm.resources.cpus)
     return min(limit for limit in (trials, search.at_once, arm.at_once, fill) if limit is not None)
-
-
-def _machine(executor: Literal["local", "ray"], cpus: float | None) -> dict[str, float]:
-    devices = torch.cuda.device_count()
-    return {
-        "CPU": float(usable_cpus() if cpus is None else cpus),
-        "GPU": float(min(devices, 1) if executor == "local" else devices),
-        "memory": _PLENTY,
-    }

@@ -1,29 +1,46 @@
-"""`tuneparts fit`: one learner in this process."""
+"""The verbs that train something in this process: fit, compress."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from rich.progress import Progress
+import typer
 
-from tuneparts import catalog, schema
+from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
 from tuneparts.errors import UnknownNameError
 from tuneparts.reports.rendering import Table, show
-from tuneparts.search.load import parse_change
+
+app = typer.Typer()
 
 
+@app.command(epilog=options.words("hyper", "pass"))
 def fit(
-    method: str, *, data: str, seed: int, changes: Sequence[str], form: Form = Form.TABLE
+    method: options.Method,
+    data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
+    changes: options.MethodSet = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
 ) -> None:
-    """Train, with a progress bar, and print what was reported."""
+    """Train one learner in this process, without Ray or MLflow.
+
+    `--set` takes fields of the method (`--set standard.passes=200`, or `--set passes=200`) and of
+    the data (`--set data.rotated=true`).
+    """
+    form = Form.of(as_json=as_json, as_csv=as_csv)
+    from tuneparts import catalog
+
     if ":" not in method and method not in catalog.methods():
         raise UnknownNameError("method", method, catalog.methods())
-    own, of_data = split_changes(changes, method)
+    own, of_data = split_changes(changes or [], method)
     from tuneparts.data import sets
 
     sets.lookup(data)  # refuses what it does not know before torch is imported
     cls = catalog.config_class(method)
+    from rich.progress import Progress
+
     from tuneparts.data.config import DataConfig
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
@@ -67,6 +84,8 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
         >>> split_changes(changes, "standard")
         ({'optimiser.lr': 0.1, 'passes': 200}, {'rotated': True})
     """
+    from tuneparts.search.load import parse_change
+
     own: dict[str, Any] = {}
     of_data: dict[str, Any] = {}
     for change in changes:
@@ -78,6 +97,8 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
 
 def _table(rows: Sequence[dict[str, float]]) -> Table:
     """Last values, and the first where a metric was reported more than once."""
+    from tuneparts import schema
+
     lines = []
     for name in sorted({name for row in rows for name in row}):
         metric = schema.lookup(name)
@@ -86,3 +107,41 @@ def _table(rows: Sequence[dict[str, float]]) -> Table:
         lines.append([name, first if len(values) > 1 else "", last, metric.meaning])
     headers = ["metric", "first", "last", "meaning"]
     return Table.of_rows(headers, lines, numbers=["first", "last"], prose=["meaning"])
+
+
+@app.command(epilog=options.words("arm", "pass"))
+def compress(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A run, a checkpoint or state_dict file, or torchvision:NAME.", metavar="SOURCE"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write.", metavar="FILE")],
+    arm: Annotated[str | None, typer.Option(help="Of a run: not the best arm but this.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="A set of `tuneparts data`; a run brings its own.", metavar="NAME"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
+    changes: options.MethodSet = None,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
+) -> None:
+    """Compress a trained net into a file: few distinct weights, in a NumPy archive.
+
+    `--set` takes fields of `pwfn` (`--set passes=2000`), of the data (`--set data.pool=2`) and, for
+    a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
+    goes on where it was.
+    """
+    from tuneparts.cli import compress as verb
+
+    verb.compress(
+        source,
+        out=out,
+        arm=arm,
+        data=data,
+        seed=seed,
+        changes=changes or [],
+        form=Form.of(as_json=as_json, as_csv=as_csv),
+    )

@@ -1,0 +1,458 @@
+"""The verbs that run searches: search, resume, extend, stop, sync."""
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuneparts import provenance, settings
+from tuneparts.cli import options, reading
+from tuneparts.cli.output import Form, terminal
+from tuneparts.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
+from tuneparts.redaction import redact
+
+if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
+    from rich.console import Console
+
+    from tuneparts.api.results import Results
+    from tuneparts.executors.choice import Place
+    from tuneparts.reports.always_valid import Decision
+    from tuneparts.search.runs import Run
+
+app = typer.Typer()
+INTERRUPTED = 130
+"""Exit code of a process that ended by Ctrl-C."""
+INCOMPLETE = 1
+"""Exit code when a driver did not answer, or a store did not take everything."""
+PATIENCE = 30.0
+"""Seconds that a driver may take to answer."""
+
+
+@app.command(epilog=options.words("search", "arm", "trial", "replicate", "scale", "pass"))
+def search(
+    name: options.Search,
+    scale: options.Scale = "cpu",
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    cpus: options.Cpus = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    arms: options.Arms = None,
+    changes: options.Set = None,
+    storage: options.Storage = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Print the plan and its cost; run nothing.")
+    ] = False,
+    resume: options.Resume = False,
+    as_json: options.Json = False,
+    as_csv: options.Csv = False,
+) -> None:
+    """Run a search and print the table that answers its question."""
+    replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
+    from tuneparts.executors.choice import Place
+    from tuneparts.search import load, runs
+
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    path = load.check(name, scale=scale, trials=trials, changes=changes or [])
+    console = terminal(form)
+    question = load.question(path)
+    console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
+    with console.status("reading the search file"):
+        resolved = load.load(
+            name,
+            scale=scale,
+            trials=trials,
+            seeds=replicates,
+            arms=None if arms is None else arms.split(","),
+            changes=changes or [],
+        )
+        from tuneparts.api import running
+        from tuneparts.executors.width import fitted
+    place.executor(resolved)  # refuses what contradicts itself, before there is a run
+    if dry_run:
+        from tuneparts.cli import estimate
+
+        resolved = fitted(resolved, place)
+        running.check(resolved)
+        estimate.print_plan(resolved, console, form)
+        return
+    refuse_temporary_results()
+    with running.connected(resolved, address, console):
+        resolved = fitted(resolved, place)
+        found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
+        made = found or running.create(resolved, storage=storage, address=address)
+        execute(made, place, console=console, form=form)
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """`0,1,2` as numbers."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"seeds are whole numbers with commas, but got `{text}`.") from None
+
+
+def refuse_temporary_results() -> None:
+    """Refuse to write into the copy of the code that Ray makes for a job, and removes after it.
+
+    Raises:
+        ConfigError: This process is a job, and was not told where results go.
+    """
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        return
+    results = settings.current().results_dir
+    if results.is_relative_to(Path.cwd()):
+        raise ConfigError(
+            f"results outlive the job that makes them, but they would lie in {results}, which Ray "
+            "removes. Name a folder that stays: `tuneparts submit --results PATH`, or "
+            "TUNEPARTS_RESULTS on the cluster."
+        )
+
+
+def execute(
+    made: "Run",
+    place: "Place",
+    *,
+    console: "Console",
+    retry_failed: bool = False,
+    form: Form = Form.TABLE,
+) -> None:
+    """Run what is left of a run, follow it, and print what it found.
+
+    Raises:
+        AllFailedError: Every trial failed, so that a script hears of it.
+    """
+    console.print(f"run {made.name}", highlight=False, soft_wrap=True)
+    with console.status("reading what the run needs"):
+        from tuneparts.api import running
+
+        place.executor(made.search)  # refuses what contradicts itself
+    with _as_ctrl_c() as came:
+        try:
+            results = running.execute(
+                made,
+                place,
+                retry_failed=retry_failed,
+                console=console,
+                show=lambda results: reading.show(results, console),
+            )
+        except InterruptedRunError as error:
+            console.print(str(error), highlight=False, soft_wrap=True)
+            raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
+    console.print(where_to_look(made), highlight=False, markup=False, soft_wrap=True)
+    if form is not Form.TABLE:
+        reading.write(results, form)
+    trials = results.trials
+    if len(trials) and (trials["outcome"] == "failed").all():
+        first = trials.iloc[0]
+        raise AllFailedError(
+            f"a search finds something if at least one trial finishes, but all {len(trials)} "
+            f"failed; {first['trial']}: {first['error']} Logs and tracebacks lie with the run; "
+            f"`tuneparts resume {results.run.name} --retry-failed` tries again."
+        )
+
+
+@contextmanager
+def _as_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP interrupt the block; yields the list of those that came.
+
+    Batch systems and containers send SIGTERM, a closed terminal SIGHUP. The first one interrupts,
+    more of them are not heard while the search is put away.
+
+    Example:
+        >>> with _as_ctrl_c() as came:
+        ...     try:
+        ...         signal.raise_signal(signal.SIGTERM)
+        ...     except KeyboardInterrupt:
+        ...         print("interrupted by", came)
+        interrupted by [15]
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, signal.SIG_IGN)
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Print into nothing from now on: a terminal that is gone refuses every word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if os.isatty(stream):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def where_to_look(run: "Run") -> str:
+    """Where MLflow shows a run: a link to its experiment on a server, else the verb that serves it.
+
+    The server is not asked: the run's folder knows the experiment since it was tracked.
+    """
+    from tuneparts.tracking import card, record, store
+
+    uri = settings.current().tracking_uri
+    if not store.is_server(uri):
+        return "MLflow UI   tuneparts ui --open"
+    known, server = record.load(run.folder), redact(uri).rstrip("/")
+    if known is None or known.experiment is None:
+        return f"MLflow      {server}"
+    return f"MLflow      {server}/{card.run_link(known.experiment, '')}"
+
+
+@app.command()
+def resume(
+    run: options.Run = None,
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    retry_failed: options.Retry = False,
+    cpus: options.Cpus = None,
+) -> None:
+    """Continue a run that was interrupted; by default the newest."""
+    from tuneparts.executors.choice import Place
+    from tuneparts.search import runs
+
+    refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, run, begun=True)
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    console = terminal()
+    _refuse_other_place(found, place)
+    console.print(found.card["search"].get("question", ""), highlight=False, markup=False)
+    execute(found, place, retry_failed=retry_failed, console=console)
+
+
+def _refuse_other_place(run: "Run", place: "Place") -> None:
+    """Ask before a cluster's run goes on here, unless `--local` or `--ray` say so.
+
+    Raises:
+        ConfigError: There is nobody to ask, or the answer is no.
+    """
+    address = run.card.get("address")
+    if address is None or place.address is not None or place.is_local or place.is_ray:
+        return
+    question = f"{run.name} ran on the Ray cluster at {address}. Continue it on this machine?"
+    if not (sys.stdin.isatty() and typer.confirm(question)):
+        raise ConfigError(
+            f"a run goes on where it began unless it is told otherwise, and {run.name} ran on the "
+            f"Ray cluster at {address}. Say `--address {address}`, or `--local` or `--ray` for "
+            "this machine."
+        )
+
+
+@app.command(epilog=options.words("arm", "trial", "replicate"))
+def extend(
+    run: options.NeededRun,
+    trials: Annotated[
+        str | None,
+        typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="More replicates of every arm, as in 5,6,7.")
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(help="New arms of the search file, as in gp,tpe, with those they follow."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="The search file of the new arms; that of the run when not given."),
+    ] = None,
+    address: options.Address = None,
+    local: options.Local = False,
+    ray: options.Ray = False,
+    cpus: options.Cpus = None,
+    dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
+    until_decided: Annotated[
+        str | None,
+        typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option(help="With it: margin within which the two count as equivalent.")
+    ] = None,
+    at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
+    metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
+) -> None:
+    """Add trials, seeds and arms to a run, and run only what is new.
+
+    The table is then that of one search of the final size. What would change trials that have run
+    is refused. An interrupted extension goes on with `tuneparts resume`. `--until-decided` adds one
+    replicate of two arms after the other, and stops by an interval that holds however often one
+    looks, or after `--at-most`.
+    """
+    if until_decided is not None and (trials or seeds or arms or search or dry_run):
+        raise ConfigError(
+            "`--until-decided` adds replicates of two arms and nothing else, but got more. "
+            "Extend the run twice."
+        )
+    pair = None if until_decided is None else reading.parse_pair(until_decided)
+    numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
+    from tuneparts.api import extending
+    from tuneparts.executors.choice import Place
+    from tuneparts.search import runs
+
+    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    refuse_temporary_results()
+    found = runs.named(settings.current().results_dir, run)
+    where = place.settled(found.search)
+    if pair is not None:
+        decided = extending.until_decided(
+            found, pair, where, metric=metric, within=within, at_most=at_most
+        )
+        _follow(decided, pair, metric, within)
+        return
+    names = [] if arms is None else arms.split(",")
+    found, news = extending.grow(
+        found, where, arms=names, search=search, dry_run=dry_run, trials=numbers, seeds=replicates
+    )
+    console = terminal()
+    for line in news or ["nothing is new"]:
+        console.print(line, highlight=False, soft_wrap=True)
+    if not dry_run:
+        execute(found, place, console=console)
+
+
+def _follow(
+    steps: "Iterable[tuple[Results, Decision]]",
+    pair: tuple[str, str],
+    metric: str,
+    within: float | None,
+) -> None:
+    """Say after each replicate that is added what is known of the difference of two arms."""
+    (one, other), console = pair, terminal()
+    for _, step in steps:
+        span = step.interval
+        bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
+        said = f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, "
+        said += bounds if math.isfinite(span.low) else "no interval yet"
+        console.print(said, highlight=False, soft_wrap=True)
+    words = {
+        "": f"cannot tell {one} from {other} with {step.num} replicates",
+        "equivalent": f"{one} and {other} are equivalent within {within}",
+    }
+    console.print(words.get(step.verdict, f"{one} is {step.verdict} than {other}"), highlight=False)
+
+
+def parse_trials(text: str | None) -> int | dict[str, int] | None:
+    """Read a number of trials, or numbers by arm.
+
+    Example:
+        >>> parse_trials("128"), parse_trials("random=128,gp=64")
+        (128, {'random': 128, 'gp': 64})
+    """
+    try:
+        if text is None or "=" not in text:
+            return None if text is None else int(text)
+        pairs = [one.partition("=") for one in text.split(",")]
+        return {arm: int(count) for arm, _, count in pairs}
+    except ValueError:
+        raise ConfigError(f"`{text}`: trials read `128`, or `random=128,gp=64` by arm.") from None
+
+
+@app.command()
+def stop(run: options.NeededRun) -> None:
+    """Stop a run for good from another terminal, wherever it runs.
+
+    What has finished counts, what runs ends as stopped, and what had not started is counted as
+    such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
+    then can be resumed.
+    """
+    from tuneparts.search import locks, runs, stopping
+
+    found = runs.named(settings.current().results_dir, run)
+    message = f"asked for by {redact(provenance.user()) or 'somebody'}"
+    console = terminal()
+    try:
+        with locks.lock(found.folder):
+            said = "is stopped" if _stop_here(found, message) else "has nothing left to stop"
+        said += f"; no driver was running it. Its report: tuneparts resume {found.name}"
+        console.print(f"{found.name} {said}", soft_wrap=True)
+        return
+    except BusyError:
+        file = stopping.request(found.folder, message)
+    with console.status("asking the driver"):
+        end = time.monotonic() + PATIENCE
+        while file.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+    if file.exists():
+        console.print(f"asked for, but the driver has not answered for {PATIENCE:g} s", style="red")
+        raise SystemExit(INCOMPLETE)
+    console.print(f"{found.name} is stopped", highlight=False, soft_wrap=True)
+
+
+def _stop_here(run: "Run", message: str) -> bool:
+    """Stop a run that has no driver; returns whether there was something to stop."""
+    from tuneparts.journal import Journal
+    from tuneparts.search.plan import Plan
+
+    journal = Journal(run.folder / "journal.jsonl")
+    try:
+        with run.code.importable():
+            plan = Plan(run.search, journal)
+            before = len(journal.events)
+            plan.stop(message)
+            return len(journal.events) > before
+    finally:
+        journal.close()
+
+
+@app.command()
+def sync(run: options.Run = None) -> None:
+    """Send to MLflow what it lacks of a run; by default the newest.
+
+    A search needs no MLflow to run: what its server missed lies in the run's folder. This replays
+    the journal, with the report, the description and the tags, into the store that
+    TUNEPARTS_TRACKING_URI names. It is also how a run is copied to another store. What is there
+    already stays as it is, so running it twice changes nothing.
+    """
+    from rich.progress import Progress
+
+    from tuneparts.api.describing import log_reader, tracking_card
+    from tuneparts.search import locks, runs
+    from tuneparts.tracking import tracker
+
+    found = runs.named(settings.current().results_dir, run)
+    uri = settings.current().tracking_uri
+    console = terminal()
+    journal = found.folder / "journal.jsonl"
+    size = journal.stat().st_size if journal.exists() else 0
+    card = tracking_card(found)
+    with locks.lock(found.folder), Progress(console=console, transient=True) as bar:
+        task = bar.add_task(f"sending {found.name}", total=size or None)
+        done = tracker.sync(
+            found.folder,
+            uri,
+            card,
+            on_progress=lambda sent: bar.update(task, completed=sent),
+            read_log=log_reader(found),
+        )
+    for problem in done.problems:
+        console.print(f"tracking: {problem}", style="yellow", highlight=False)
+    if not done.is_complete:
+        raise SystemExit(INCOMPLETE)
+    said = f"{redact(uri)} already has every point of {found.name}"
+    if done.runs or done.points:
+        said = f"sent {done.runs} MLflow runs and {done.points} points of {found.name} to "
+        said += redact(uri)
+    console.print(said, highlight=False)

@@ -1,0 +1,96 @@
+"""The verbs that serve pages: ui, dashboard."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tuneparts
+from tuneparts import binding, credentials, doorkeeper, settings
+from tuneparts.cli import opening, options
+from tuneparts.errors import ConfigError
+from tuneparts.redaction import redact
+
+app = typer.Typer()
+PORT = 5000
+"""Where MLflow's UI listens unless another port is given."""
+_OPTIONS = {
+    "server.address": binding.LOOPBACK,
+    "server.headless": "true",
+    "server.fileWatcherType": "none",
+    "logger.hideWelcomeMessage": "true",  # its link is without the token
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    # Streamlit's own red would look like failure. A colour for both would make every page light.
+    "theme.light.primaryColor": "#0072B2",
+    "theme.dark.primaryColor": "#3A97D0",
+}
+_HOSTS = (binding.LOOPBACK, "localhost")
+"""Names that a browser may call it by: a web page elsewhere cannot pass for it."""
+
+
+@app.command()
+def ui(
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = PORT,
+    host: Annotated[str, typer.Option(help="Address to bind to.")] = "127.0.0.1",
+    without_authentication: Annotated[
+        bool, typer.Option("--without-authentication", help="Let everybody in.")
+    ] = False,
+    open_page: options.Open = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
+) -> None:
+    """Serve the MLflow UI on the store: on this machine, or wider with a login."""
+    from tuneparts.tracking import card, serving, store
+
+    uri = settings.current().tracking_uri
+    if store.is_server(uri):
+        print(f"The store is a server; open {redact(uri)}")
+        if open_page:
+            opening.open_now(uri)
+        return
+    login, forced = credentials.tracking_login(), without_authentication
+    server = serving.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
+    binding.refuse_used(host, port)
+    where = binding.LOOPBACK if binding.is_loopback(host) else host
+    token = "" if server.token is None else f"?token={server.token}"
+    address = f"http://{where}:{port}/{token}#/experiments?{card.RUNS_VIEW}"
+    asks = "" if login is None else f", as {login.user}"
+    print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
+    if open_page:
+        opening.open_when_ready(address, where, port)
+    serving.run(server)
+
+
+@app.command()
+def dashboard(
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
+    open_page: options.Open = False,
+) -> None:
+    """Watch searches run and compare them in a browser, on this machine only."""
+    words, token = _command(port), doorkeeper.new_token()
+    binding.refuse_used(binding.LOOPBACK, port)
+    address = f"http://{binding.LOOPBACK}:{port}/?token={token}"
+    print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
+    if open_page:
+        opening.open_when_ready(address, binding.LOOPBACK, port)
+    os.execve(words[0], words, {**os.environ, doorkeeper.VARIABLE: token})
+
+
+def _command(port: int) -> list[str]:
+    """What serves the dashboard; telemetry off, loopback only. It needs a token to start."""
+    if importlib.util.find_spec("streamlit") is None:
+        raise ConfigError(
+            "the dashboard needs Streamlit, which is not installed. "
+            "Run `pip install 'tuneparts[dashboard]'`."
+        )
+    package = Path(tuneparts.__file__).parent  # the app is beside it in a checkout, else inside
+    places = [package.parent / "dashboards" / "door.py", package / "_dashboards" / "door.py"]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise ConfigError(f"the dashboard is a file, but neither {places[0]} nor {places[1]} is.")
+    words = [f"--{name}={value}" for name, value in {**_OPTIONS, "server.port": port}.items()]
+    words += [f"--server.allowedHosts={host}" for host in _HOSTS]
+    return [sys.executable, "-m", "streamlit", "run", str(found), *words]
