@@ -9,12 +9,19 @@ another starts where its leader's bill ends.
 import math
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.glossary import PASS_IN_SHORT
-from tuneparts.reports.figures.drawing import Drawing, Note, bounds, canvas, counts_axis
-from tuneparts.reports.figures.style import arm_styles, focus_note, visible
+from tuneparts.reports.figures.drawing import (
+    Drawing,
+    Note,
+    add_band,
+    bounds,
+    by_arm,
+    canvas,
+    counts_axis,
+)
+from tuneparts.reports.figures.style import focus_note, visible
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
@@ -40,44 +47,22 @@ def accuracy(
     if curves.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     figure = canvas()
-    for arm in run_data.metadata.arms:
-        own = curves[curves["arm"] == arm.name]
-        if own.empty:
-            continue
-        style = arm_styles(run_data.metadata)[arm.name]
-        line = {"color": style.colour, "dash": style.dash, "width": 2.5}
-        line["shape"] = "hv" if arm.trials_per_seed > 1 else "linear"
+    for arm, style, own in by_arm(run_data.metadata, curves):
+        shape = "hv" if run_data.metadata.arm(arm).trials_per_seed > 1 else "linear"
+        shared = {"legendgroup": arm, "visible": visible(arm, run_data.metadata)}
         band = own.dropna(subset=["se"])
-        x = band["passes"].tolist()
         edges = [
             (band["mean"] + sign * band["se"]).clip(*bounds(metric)).tolist() for sign in (1, -1)
         ]
-        for edge, fill in zip(edges, (None, "tonexty"), strict=True):
-            figure.add_trace(
-                go.Scatter(
-                    x=x,
-                    y=edge,
-                    mode="lines",
-                    line={"width": 0, "shape": line["shape"]},
-                    fill=fill,
-                    fillcolor=style.wash,
-                    legendgroup=arm.name,
-                    showlegend=False,
-                    visible=visible(arm.name, run_data.metadata),
-                    hoverinfo="skip",
-                )
-            )
-        figure.add_trace(
-            go.Scatter(
-                x=own["passes"].tolist(),
-                y=own["mean"].tolist(),
-                name=style.name,
-                legendgroup=arm.name,
-                visible=visible(arm.name, run_data.metadata),
-                mode="lines+markers",
-                line=line,
-                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-            )
+        add_band(figure, style, band["passes"].tolist(), *edges, shape=shape, **shared)
+        figure.add_scatter(
+            x=own["passes"].tolist(),
+            y=own["mean"].tolist(),
+            name=style.name,
+            mode="lines+markers",
+            line=style.line(2.5, shape=shape),
+            marker=style.marker(7),
+            **shared,
         )
     counts_axis(figure, spent, curves["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))

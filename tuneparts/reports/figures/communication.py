@@ -6,13 +6,11 @@ selects pays for all its trials, and one that follows another starts where its l
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
 from tuneparts.reports.figures.accuracy import bill_of, incumbents
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import BYTES
@@ -37,26 +35,16 @@ def communication(
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} and what it sent.")
     figure = canvas()
-    for arm in run_data.metadata.arms:
-        own = data[data["arm"] == arm.name]
-        if own.empty:
-            continue
-        style = arm_styles(run_data.metadata)[arm.name]
-        figure.add_trace(
-            go.Scatter(
-                x=own["megabytes"].tolist(),
-                y=own["mean"].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
-                name=style.name,
-                mode="lines+markers",
-                line={
-                    "color": style.colour,
-                    "dash": style.dash,
-                    "width": 2.5,
-                    "shape": "hv" if arm.trials_per_seed > 1 else "linear",
-                },
-                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-            )
+    for arm, style, own in by_arm(run_data.metadata, data):
+        shape = "hv" if run_data.metadata.arm(arm).trials_per_seed > 1 else "linear"
+        figure.add_scatter(
+            x=own["megabytes"].tolist(),
+            y=own["mean"].tolist(),
+            error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
+            name=style.name,
+            mode="lines+markers",
+            line=style.line(2.5, shape=shape),
+            marker=style.marker(7),
         )
     figure.update_xaxes(title_text="sent up and down (MB)", rangemode="tozero")
     figure.update_yaxes(title_text=label(metric, arrow=True))

@@ -1,7 +1,7 @@
 """What figure functions return and share: drawings, notes, canvases and axes."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuneparts.reports.figures.style import arm_styles, visible
+from tuneparts.reports.figures.style import ArmStyle, arm_styles, visible
 from tuneparts.reports.metadata import ReportMetadata
 
 PANEL_HEIGHT = 330
@@ -80,6 +80,27 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     return figure
 
 
+def by_arm(
+    metadata: ReportMetadata, data: pd.DataFrame
+) -> Iterator[tuple[str, ArmStyle, pd.DataFrame]]:
+    """Name, style and rows of each arm that has any, in the order of the search."""
+    for arm, style in arm_styles(metadata).items():
+        if not (own := data[data["arm"] == arm]).empty:
+            yield arm, style, own
+
+
+def add_band(
+    figure: go.Figure, style: ArmStyle, x: list[float], *edges: list[float], **look: Any
+) -> None:
+    """Fill an arm's band between two edges, the upper one first."""
+    line = {"width": 0, "shape": look.pop("shape", None)}
+    for y, fill in zip(edges, (None, "tonexty"), strict=True):
+        figure.add_scatter(
+            x=x, y=y, fill=fill, fillcolor=style.wash, mode="lines", line=line, showlegend=False,
+            hoverinfo="skip", **look,
+        )  # fmt: skip
+
+
 def add_lines(
     figure: go.Figure, metadata: ReportMetadata, data: pd.DataFrame, *, x: str, y: str
 ) -> None:
@@ -92,21 +113,16 @@ def add_lines(
         x: column of places.
         y: column of means.
     """
-    for arm, style in arm_styles(metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own[x].tolist(),
-                y=own[y].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=style.name,
-                visible=visible(arm, metadata),
-                mode="lines+markers",
-                line={"color": style.colour, "dash": style.dash, "width": 2.5},
-                marker={"color": style.colour, "symbol": style.symbol, "size": 8},
-            )
+    for arm, style, own in by_arm(metadata, data):
+        figure.add_scatter(
+            x=own[x].tolist(),
+            y=own[y].tolist(),
+            error_y={"type": "data", "array": own["se"].tolist()},
+            name=style.name,
+            visible=visible(arm, metadata),
+            mode="lines+markers",
+            line=style.line(2.5),
+            marker=style.marker(8),
         )
 
 

@@ -6,7 +6,6 @@ clustering make of them.
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, place
@@ -82,15 +81,13 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     for panel, (layer, moment) in enumerate(panels):
         own = found[(found["layer"] == layer) & (found["moment"] == moment)]
         where = place(panel, len(panels))
-        figure.add_trace(
-            go.Scatter(
-                x=own["mu"].tolist(),
-                y=own["sigma"].tolist(),
-                mode="markers",
-                marker={"color": style.colour, "size": 4, "opacity": 0.5},
-                showlegend=False,
-                hovertemplate="mu %{x:.4f}, sigma %{y:.5f}<extra></extra>",
-            ),
+        figure.add_scatter(
+            x=own["mu"].tolist(),
+            y=own["sigma"].tolist(),
+            mode="markers",
+            marker={"color": style.colour, "size": 4, "opacity": 0.5},
+            showlegend=False,
+            hovertemplate="mu %{x:.4f}, sigma %{y:.5f}<extra></extra>",
             **where,
         )
         figure.update_xaxes(title_text="mean", **where)

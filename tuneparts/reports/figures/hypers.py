@@ -42,24 +42,18 @@ def hypers(run_data: RunData) -> Drawing | Note:
             is_given = line["value"].nunique() == 1
             if is_given and arm in followers:
                 continue  # its leader's value
-            figure.add_trace(
-                go.Scatter(
-                    x=line["passes"].tolist(),
-                    y=line["value"].tolist(),
-                    name=style.name,
-                    legendgroup=str(arm),
-                    showlegend=arm not in named,
-                    visible=visible(str(arm), run_data.metadata),
-                    mode="lines+markers",
-                    marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
-                    line={
-                        "color": style.colour,
-                        "width": 2,
-                        "dash": "dot" if is_given else style.dash,
-                    },
-                    hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
-                    "<br>%{x} passes<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=line["passes"].tolist(),
+                y=line["value"].tolist(),
+                name=style.name,
+                legendgroup=str(arm),
+                showlegend=arm not in named,
+                visible=visible(str(arm), run_data.metadata),
+                mode="lines+markers",
+                marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
+                line=style.line(2) | ({"dash": "dot"} if is_given else {}),
+                hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
+                "<br>%{x} passes<extra></extra>",
                 **where,
             )
             named.add(str(arm))
@@ -169,13 +163,11 @@ def _points(
         legendgroup=arm.name,
         showlegend=is_first,
         mode="markers",
-        marker={
-            "color": style.colour,
-            "symbol": style.symbol,
-            "size": 7 if is_many else 12,
-            "opacity": 0.75 if is_many else 1.0,
-            "line": {"width": 0 if is_many else 1, "color": "white"},
-        },
+        marker=style.marker(
+            7 if is_many else 12,
+            opacity=0.75 if is_many else 1.0,
+            line={"width": 0 if is_many else 1, "color": "white"},
+        ),
         text=own["seed"].astype(str).tolist(),
         hovertemplate=f"{style.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
     )
@@ -186,7 +178,7 @@ def _path(line: pd.DataFrame, style: ArmStyle, arm: str) -> go.Scatter:
         x=line["x"].tolist(),
         y=line["y"].tolist(),
         mode="lines",
-        line={"color": style.colour, "width": 1.5, "dash": style.dash},
+        line=style.line(1.5),
         legendgroup=arm,
         showlegend=False,
         hoverinfo="skip",

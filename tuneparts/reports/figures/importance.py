@@ -3,11 +3,9 @@
 import math
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.tables import label
@@ -36,19 +34,14 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
     data = pd.DataFrame(rows, columns=["arm", "dimension", "share", "trials"])
     names = data.groupby("dimension")["share"].max().sort_values().index.tolist()
     figure = canvas()
-    for arm, style in arm_styles(run_data.metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Bar(
-                x=own["share"].tolist(),
-                y=own["dimension"].tolist(),
-                orientation="h",
-                name=style.name,
-                marker={"color": style.colour},
-                hovertemplate="%{y}: %{x:.2f}<extra></extra>",
-            )
+    for _, style, own in by_arm(run_data.metadata, data):
+        figure.add_bar(
+            x=own["share"].tolist(),
+            y=own["dimension"].tolist(),
+            orientation="h",
+            name=style.name,
+            marker={"color": style.colour},
+            hovertemplate="%{y}: %{x:.2f}<extra></extra>",
         )
     figure.update_layout(
         barmode="group", height=max(240, 130 + 30 * len(names) * data["arm"].nunique())

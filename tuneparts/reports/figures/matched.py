@@ -9,7 +9,6 @@ import re
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
 from tuneparts.reports.run_data import RunData
@@ -45,14 +44,12 @@ def matched(
         return Note(title, f"No other family of arms has sizes around those of {first}.")
     figure = canvas()
     for name, own in data.groupby("family", sort=False):
-        figure.add_trace(
-            go.Scatter(
-                x=own["at"], y=own["gain"], name=str(name), mode="markers",
-                error_y={
-                    "type": "data", "array": own["high"] - own["gain"],
-                    "arrayminus": own["gain"] - own["low"],
-                },
-            )
+        figure.add_scatter(
+            x=own["at"], y=own["gain"], name=str(name), mode="markers",
+            error_y={
+                "type": "data", "array": own["high"] - own["gain"],
+                "arrayminus": own["gain"] - own["low"],
+            },
         )  # fmt: skip
     figure.add_hline(y=0, line_width=1)
     figure.update_xaxes(title_text=label(size))

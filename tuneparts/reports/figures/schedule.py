@@ -55,6 +55,6 @@ def _line(
         legendgroup=arm,
         showlegend=is_named,
         mode="lines",
-        line={"color": style.colour, "width": 2, "dash": style.dash, "shape": "hv"},
+        line=style.line(2, shape="hv"),
         hovertemplate=f"{style.name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes<extra></extra>",
     )

@@ -5,7 +5,6 @@ probabilities: calibration error, likelihood and Brier score.
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.compare import FEWEST
@@ -33,34 +32,30 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
         arm = styles[str(row["arm"])]
         seeds = _seeds(run_data, str(row["arm"]), metric)
-        figure.add_trace(
-            go.Scatter(
-                x=seeds,
-                y=[arm.name] * len(seeds),
-                mode="markers",
-                marker={"color": arm.wash, "symbol": arm.symbol, "size": 8},
-                hovertemplate="%{x}<extra>one seed</extra>",
-                showlegend=False,
-            )
+        figure.add_scatter(
+            x=seeds,
+            y=[arm.name] * len(seeds),
+            mode="markers",
+            marker=arm.marker(8) | {"color": arm.wash},
+            hovertemplate="%{x}<extra>one seed</extra>",
+            showlegend=False,
         )
         known = not pd.isna(row["low"])
         least, most = bounds(metric)
         low, high = max(row["low"], least), min(row["high"], most)
-        figure.add_trace(
-            go.Scatter(
-                x=[row["mean"]],
-                y=[arm.name],
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - row["mean"] if known else 0],
-                    "arrayminus": [row["mean"] - low if known else 0],
-                    "thickness": 2,
-                },
-                mode="markers",
-                marker={"color": arm.colour, "symbol": arm.symbol, "size": 10},
-                showlegend=False,
-            )
+        figure.add_scatter(
+            x=[row["mean"]],
+            y=[arm.name],
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [high - row["mean"] if known else 0],
+                "arrayminus": [row["mean"] - low if known else 0],
+                "thickness": 2,
+            },
+            mode="markers",
+            marker=arm.marker(10),
+            showlegend=False,
         )
     figure.update_layout(height=_ROW_HEIGHT * len(data) + 90)
     figure.update_xaxes(title_text=label(metric, arrow=True))
@@ -125,32 +120,23 @@ def calibration(run_data: RunData) -> Drawing | Note:
             style = known[arm]
             seeds = data[(data["arm"] == arm) & (data["metric"] == metric)]
             mean, se = summary[metric][arm], summary[f"{metric}:se"][arm]
-            figure.add_trace(
-                go.Scatter(
-                    x=seeds["value"].tolist(),
-                    y=[style.name] * len(seeds),
-                    mode="markers",
-                    marker={
-                        "color": style.colour,
-                        "symbol": style.symbol,
-                        "size": 6,
-                        "opacity": 0.5,
-                    },
-                    showlegend=False,
-                    hovertemplate="%{x:.4f}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=seeds["value"].tolist(),
+                y=[style.name] * len(seeds),
+                mode="markers",
+                marker=style.marker(6, opacity=0.5),
+                showlegend=False,
+                hovertemplate="%{x:.4f}<extra></extra>",
                 **where,
             )
-            figure.add_trace(
-                go.Scatter(
-                    x=[mean],
-                    y=[style.name],
-                    error_x={"type": "data", "array": [se], "thickness": 2},
-                    mode="markers",
-                    marker={"color": style.colour, "symbol": style.symbol, "size": 11},
-                    showlegend=False,
-                    hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=[mean],
+                y=[style.name],
+                error_x={"type": "data", "array": [se], "thickness": 2},
+                mode="markers",
+                marker=style.marker(11),
+                showlegend=False,
+                hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
                 **where,
             )
         # Panels share their arms, so names stand at the left ones only.
