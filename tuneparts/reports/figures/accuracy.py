@@ -82,10 +82,7 @@ def anytime(run_data: RunData, metric: str, cost: str = "cost/passes") -> pd.Dat
     paths = run_data.paths(metric)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
-            start = sum(
-                bill_of(run_data.trials, leader, seed, cost=cost)
-                for leader in run_data.metadata.leaders(arm.name)
-            )
+            start = leaders_bill(run_data, arm.name, seed, cost=cost)
             points = (
                 incumbents(run_data, arm, seed, metric, cost=cost)
                 if arm.trials_per_seed > 1
@@ -125,10 +122,8 @@ def _along(
     own = paths[paths["trial"].isin(chosen["trial"])].dropna(subset=["value"])
     if len(own) and cost != "cost/passes":
         spent = run_data.paths(cost).set_index(["trial", "step"])["value"]
-        places = zip(own["trial"], own["step"], strict=True)
-        known = [
-            (spent.get(place), value) for place, value in zip(places, own["value"], strict=True)
-        ]
+        rows = zip(own["trial"], own["step"], own["value"], strict=True)
+        known = ((spent.get((trial, step)), value) for trial, step, value in rows)
         return [(float(x), float(y)) for x, y in known if x is not None]
     if len(own):
         return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
@@ -149,14 +144,8 @@ def incumbents(
     rivals: dict[int, float | None] = {}
     values: dict[int, float] = {}
     bill, points = 0.0, []
-    table = zip(
-        own["index"],
-        own["outcome"],
-        column(own, cost).fillna(0.0),
-        column(own, rule.name),
-        column(own, metric),
-        strict=True,
-    )
+    numbers = (column(own, cost).fillna(0.0), column(own, rule.name), column(own, metric))
+    table = zip(own["index"], own["outcome"], *numbers, strict=True)
     for index, outcome, spent, score, value in table:
         bill += spent
         if outcome != "finished":
@@ -172,11 +161,14 @@ def incumbents(
     return points
 
 
-def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/passes") -> float:
-    """Return what all trials of an arm cost in one seed; its mean seed where it lacks this one."""
-    own = trials[trials["arm"] == arm]
-    bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
-    return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
+def leaders_bill(run_data: RunData, arm: str, seed: int, *, cost: str) -> float:
+    """Return what all trials of an arm's leaders cost in a seed, or in the mean one without it."""
+    total = 0.0
+    for leader in run_data.metadata.leaders(arm):
+        own = run_data.trials[run_data.trials["arm"] == leader]
+        bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
+        total += float(bills.get(seed, bills.mean() if len(bills) else 0.0))
+    return total
 
 
 def _caption(run_data: RunData, metric: str) -> str:

@@ -134,35 +134,23 @@ def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.Data
     passes (of that many trials), says ("at most 1", "5", "more than 8"), interval ("95 % interval 2
     to 9", empty below three replicates).
     """
-    rows = []
-    several = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
+    rows, metadata = [], run_data.metadata
+    several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}
     scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
-        for arm in run_data.metadata.arms:
-            score = scores[arm.name]
-            if several.intersection([arm.name, *run_data.metadata.leaders(arm.name)]):
-                continue
-            if np.isnan(score):
+        for arm in metadata.arms:
+            score, billed = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
+            if several.intersection(billed) or np.isnan(score):
                 continue
             worth = of_arms(
-                run_data.trials,
-                run_data.selected,
-                run_data.metadata,
-                arm=arm.name,
-                against=str(against),
-                metric=metric,
-            )
+                run_data.trials, run_data.selected, metadata,
+                arm=arm.name, against=str(against), metric=metric,
+            )  # fmt: skip
             if worth is None:
                 continue
-            n = worth.trials
-            bill = seed_cost(
-                run_data.trials,
-                [arm.name, *run_data.metadata.leaders(arm.name)],
-                "cost/passes",
-            )
-            each = float(own["passes"].iloc[0])
-            passes = float("nan") if n is None else n * each
-            trials = float("nan") if n is None else float(n)
+            bill = seed_cost(run_data.trials, billed, "cost/passes")
+            trials = float("nan") if worth.trials is None else float(worth.trials)
+            passes = trials * float(own["passes"].iloc[0])
             said = (worth.says, worth.interval)
             rows.append((arm.name, score, bill, against, trials, passes, *said))
     names = ["arm", "score", "own_passes", "against", "trials", "passes", "says", "interval"]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
-from tuneparts.reports.figures.accuracy import bill_of, incumbents
+from tuneparts.reports.figures.accuracy import incumbents, leaders_bill
 from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
@@ -23,10 +23,7 @@ def communication(
 ) -> Drawing | Note:
     """Draw a metric against bytes sent: mean and one standard error over seeds.
 
-    Args:
-        run_data: The run.
-        metric: A schema name.
-        window: How many evaluations a moving average takes; a number as text, as requests give it.
+    `window` counts the evaluations of a moving average; it is text, as requests give it.
     """
     title = f"{label(metric).capitalize()} against communication"
     if not window.isdigit() or int(window) < 1:
@@ -69,10 +66,7 @@ def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     values, sent = run_data.paths(metric), run_data.paths(BYTES)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
-            start = sum(
-                bill_of(run_data.trials, leader, seed, cost=BYTES)
-                for leader in run_data.metadata.leaders(arm.name)
-            )
+            start = leaders_bill(run_data, arm.name, seed, cost=BYTES)
             found = (
                 incumbents(run_data, arm, seed, metric, cost=BYTES)
                 if arm.trials_per_seed > 1

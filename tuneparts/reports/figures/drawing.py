@@ -106,12 +106,7 @@ def add_lines(
 ) -> None:
     """Draw a line per arm through its means, with one standard error.
 
-    Args:
-        figure: to draw on.
-        metadata: of the search.
-        data: columns `arm` and `se` besides those of `x` and `y`.
-        x: column of places.
-        y: column of means.
+    `data` has columns `arm` and `se` besides those of places, `x`, and of means, `y`.
     """
     for arm, style, own in by_arm(metadata, data):
         figure.add_scatter(
@@ -131,26 +126,17 @@ def add_truth(
 ) -> None:
     """Draw a dashed line at the true value of a hyper, where the data was made with one.
 
-    Args:
-        figure: to draw on.
-        metadata: of the search; it knows true values.
-        metric: name of the hyper.
-        where: row and column of the panel.
-        axis: `x` or `y`, which has the hyper.
+    `axis` is `x` or `y`, which has the hyper.
     """
     value = metadata.truth.get(metric)
     if value is None:
         return
     line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
-    text = f"true value {value:.3g}"
+    note = {"annotation_text": f"true value {value:.3g}"}
     if axis == "y":
-        figure.add_hline(
-            y=value, line=line, annotation_text=text, annotation_position="bottom right", **where
-        )
+        figure.add_hline(y=value, line=line, annotation_position="bottom right", **note, **where)
     else:
-        figure.add_vline(
-            x=value, line=line, annotation_text=text, annotation_position="top left", **where
-        )
+        figure.add_vline(x=value, line=line, annotation_position="top left", **note, **where)
 
 
 def place(panel: int, num_panels: int) -> dict[str, int]:
@@ -181,13 +167,9 @@ def counts_axis(
 def bounded_axis(
     axes: Callable[..., Any], metric: str, values: Iterable[float], where: dict[str, int]
 ) -> None:
-    """Set the range of an axis around values, but not beyond what the metric can be.
+    """Set the range of an axis around finite values, but not beyond what the metric can be.
 
-    Args:
-        axes: `update_xaxes` or `update_yaxes` of a figure.
-        metric: whose values they are.
-        values: that must be seen; those that are not finite are left out.
-        where: row and column of the panel, or nothing.
+    `axes` is `update_xaxes` or `update_yaxes` of a figure.
     """
     least, most = bounds(metric)
     known = [min(max(value, least), most) for value in values if math.isfinite(value)]

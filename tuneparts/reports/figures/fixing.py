@@ -59,12 +59,7 @@ def by_round(run_data: RunData, metric: str) -> pd.DataFrame:
 
 
 def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
-    """Draw two panels per layer, for the first seed of an arm that left its weights.
-
-    Args:
-        run_data: the run.
-        arm: which arm; the first that left weights when not given.
-    """
+    """Draw two panels per layer, for the first seed of an arm (the first that left weights)."""
     if arm:
         run_data.metadata.arm(arm)
     title = f"{DEVIATIONS}: {arm}" if arm else DEVIATIONS

@@ -29,15 +29,8 @@ def matched(
     if size not in trials or metric not in trials:
         return Note(title, f"No finished trial has both {size} and {metric}.")
     arms = [arm.name for arm in run_data.metadata.arms]
-    points = pd.DataFrame(
-        {
-            "family": trials["arm"].map(family),
-            "arm": trials["arm"],
-            "seed": trials["seed"],
-            "size": column(trials, size),
-            "score": column(trials, metric),
-        }
-    ).dropna()
+    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(family))
+    points = points.assign(size=column(trials, size), score=column(trials, metric)).dropna()
     first = family(arms[0])
     data = gains(points, first)
     if data.empty:

@@ -159,14 +159,7 @@ def calibration_scores(run_data: RunData) -> pd.DataFrame:
     """Return columns arm, seed, metric, value."""
     selected = run_data.selected
     parts = [
-        pd.DataFrame(
-            {
-                "arm": selected["arm"],
-                "seed": selected["seed"],
-                "metric": metric,
-                "value": column(selected, metric),
-            }
-        )
+        selected[["arm", "seed"]].assign(metric=metric, value=column(selected, metric))
         for metric in CALIBRATION_METRICS
     ]
     return pd.concat(parts, ignore_index=True).dropna(subset=["value"])
