@@ -38,11 +38,11 @@ HOMES = {
 
 
 SIZES = {
-    "all": (52719, 383, 1169),
-    "api": (1663, 8, 25),
+    "all": (52378, 381, 1171),
+    "api": (1662, 8, 25),
     "augment": (1841, 19, 41),
     "baselines": (1833, 10, 36),
-    "cli": (3405, 33, 99),
+    "cli": (3403, 33, 99),
     "data": (3522, 30, 76),
     "ensembles": (1074, 8, 28),
     "executors": (2780, 20, 59),
@@ -50,15 +50,15 @@ SIZES = {
     "journal": (597, 5, 21),
     "models": (1951, 22, 57),
     "partition": (3426, 16, 49),
-    "pwfn": (2720, 14, 57),
+    "pwfn": (2677, 13, 57),
     "ray": (506, 3, 4),
-    "reports": (6281, 42, 148),
+    "reports": (5974, 41, 150),
     "search": (6613, 47, 126),
     "superweights": (2411, 14, 63),
     "testing": (886, 6, 17),
     "top": (2895, 24, 89),
     "tracking": (2649, 13, 53),
-    "training": (4542, 41, 93),
+    "training": (4554, 41, 93),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

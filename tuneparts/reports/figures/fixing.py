@@ -105,15 +105,14 @@ def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
 
     Columns: arm, seed, layer, moment (at the start, at the end), mu, sigma.
     """
+    names = ["arm", "seed", "layer", "moment", "mu", "sigma"]
     for _, trial in run_data.selected.iterrows():
         if arm and trial["arm"] != arm:
             continue
         left = run_data.artifact(str(trial["trial"]), "deviations")
         if left is not None and len(left):
-            return left.assign(arm=trial["arm"], seed=trial["seed"])[
-                ["arm", "seed", "layer", "moment", "mu", "sigma"]
-            ]
-    return pd.DataFrame(columns=["arm", "seed", "layer", "moment", "mu", "sigma"])
+            return left.assign(arm=trial["arm"], seed=trial["seed"])[names]
+    return pd.DataFrame(columns=names)
 
 
 def _spread(names: list[str]) -> list[str]:

@@ -67,13 +67,9 @@ def hypers(run_data: RunData) -> Drawing | Note:
     )
     if len(stems) > MAX_PANELS:
         caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."
-    return Drawing(
-        OVER_PASSES,
-        figure,
-        caption + _truth_note(run_data) + focus_note(run_data.metadata),
-        data.drop(columns="panel"),
-        min_width=560 if len(shown) > 1 else 0,
-    )
+    caption += _truth_note(run_data) + focus_note(run_data.metadata)
+    width, table = 560 if len(shown) > 1 else 0, data.drop(columns="panel")
+    return Drawing(OVER_PASSES, figure, caption, table, min_width=width)
 
 
 def paths(run_data: RunData) -> pd.DataFrame:

@@ -68,13 +68,8 @@ def family(arm: str) -> str:
 def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
     """Compute what the arms of one family gain over each other family at their sizes.
 
-    Args:
-        points: one row per trial: family, arm, seed, size, score.
-        first: the family that is compared with the others.
-
-    Returns:
-        One row per other family and arm: family, mean size, mean gain, its interval, and how many
-        seeds could be compared, at least two.
+    `points` has one row per trial: family, arm, seed, size, score. The result has one per other
+    family and arm: family, mean size and gain, its interval, and the seeds compared, two at least.
     """
     rows = []
     own = points[points["family"] == first]

@@ -27,7 +27,7 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    styles = arm_styles(run_data.metadata)
+    styles, error = arm_styles(run_data.metadata), {"type": "data", "symmetric": False}
     figure = canvas()
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
         arm = styles[str(row["arm"])]
@@ -40,19 +40,13 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
             hovertemplate="%{x}<extra>one seed</extra>",
             showlegend=False,
         )
-        known = not pd.isna(row["low"])
         least, most = bounds(metric)
-        low, high = max(row["low"], least), min(row["high"], most)
+        ends = min(row["high"], most) - row["mean"], row["mean"] - max(row["low"], least)
+        above, below = (0, 0) if pd.isna(row["low"]) else ends
         figure.add_scatter(
             x=[row["mean"]],
             y=[arm.name],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [high - row["mean"] if known else 0],
-                "arrayminus": [row["mean"] - low if known else 0],
-                "thickness": 2,
-            },
+            error_x={**error, "array": [above], "arrayminus": [below], "thickness": 2},
             mode="markers",
             marker=arm.marker(10),
             showlegend=False,

@@ -108,10 +108,7 @@ def _name(setting: str) -> str:
 def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Drawing:
     """Draw a metric over several runs, a line per arm through the runs that have it.
 
-    Args:
-        runs: what each run left, by the value that tells it from the others.
-        setting: what that value is.
-        metric: of the trial selected by validation, mean over seeds.
+    The key of a run is the value of `setting` that tells it from the others.
     """
     rows = [
         (row["arm"], value, row[metric], row[f"{metric}:se"])

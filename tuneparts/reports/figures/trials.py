@@ -55,11 +55,6 @@ def lines(run_data: RunData, metric: str) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     rows = run_data.steps[run_data.steps["metric"] == metric].dropna(subset=["value"])
     rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
-    newest = (
-        rows.drop_duplicates("trial")
-        .sort_values(["time", "trial"], kind="stable")
-        .groupby("arm")["trial"]
-        .tail(MOST)
-    )
-    rows = rows[rows["trial"].isin(newest)]
+    each = rows.drop_duplicates("trial").sort_values(["time", "trial"], kind="stable")
+    rows = rows[rows["trial"].isin(each.groupby("arm")["trial"].tail(MOST))]
     return rows.rename(columns={"step": "passes"})[columns].reset_index(drop=True)
