@@ -38,7 +38,7 @@ HOMES = {
 
 
 SIZES = {
-    "all": (52378, 381, 1171),
+    "all": (52359, 381, 1169),
     "api": (1662, 8, 25),
     "augment": (1841, 19, 41),
     "baselines": (1833, 10, 36),
@@ -52,13 +52,13 @@ SIZES = {
     "partition": (3426, 16, 49),
     "pwfn": (2677, 13, 57),
     "ray": (506, 3, 4),
-    "reports": (5974, 41, 150),
+    "reports": (5968, 41, 148),
     "search": (6613, 47, 126),
     "superweights": (2411, 14, 63),
     "testing": (886, 6, 17),
     "top": (2895, 24, 89),
     "tracking": (2649, 13, 53),
-    "training": (4554, 41, 93),
+    "training": (4541, 41, 93),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -163,7 +163,7 @@ def _downloaded(source: str) -> Path:
     folders += [] if data_dir is None else [data_dir, data_dir / "weights"]
     for one in (weights.DEFAULT, *weights):
         for folder in folders:
-            if (path := folder / one.url.rpartition("/")[2]).is_file():
+            if (path := folder / str(one.url).rpartition("/")[2]).is_file():
                 return path
     raise DataMissingError(
         f"{source}: no weights in {', '.join(map(str, folders))}. Download {weights.DEFAULT.url} "

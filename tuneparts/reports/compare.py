@@ -32,7 +32,7 @@ MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
 FEWEST = 3
 """Replicates below which nothing is said: an interval over two is as wide as any difference."""
-MIXTURE = 1.0
+_MIXTURE = 1.0
 """Variance of the effect sizes that a confidence sequence is tuned to; it is valid for any."""
 _NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
 
@@ -197,7 +197,7 @@ def confidence_sequence(values: Sequence[float], level: float = 0.95) -> Interva
         True
     """
     num, point = len(values), estimate(values)
-    spread = 1 + num * MIXTURE
+    spread = 1 + num * _MIXTURE
     ratio = (math.sqrt(spread) / (1 - level)) ** (2 / num) if num > 1 else math.inf
     if math.isnan(point.se) or ratio >= spread:
         return Interval(-math.inf, math.inf, level)

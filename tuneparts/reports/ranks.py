@@ -29,7 +29,7 @@ from tuneparts.reports.tables import label, number, spread
 Estimate: TypeAlias = tuple[float, Interval]
 Runs: TypeAlias = Sequence[tuple[str, RunData]]
 """Name of the task, and what its run left."""
-RESAMPLES = 2000
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class Benchmark:
             drawn = [parts[task] for task in rng.integers(len(parts), size=len(parts))]
             return [scores[rng.integers(len(scores), size=len(scores))] for scores in drawn]
 
-        draws_RA = np.array([summary(resampled()) for _ in range(RESAMPLES)])
+        draws_RA = np.array([summary(resampled()) for _ in range(_RESAMPLES)])
         ends_2A = np.quantile(draws_RA, [0.025, 0.975], axis=0)
         found = zip(self.arms, summary(parts).tolist(), *ends_2A.tolist(), strict=True)
         return {arm: (point, Interval(low, high, 0.95)) for arm, point, low, high in found}
@@ -155,8 +155,8 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
     is_up = schema.lookup(metric).direction is schema.Direction.UP
     references = {}
     for task, data in runs:
-        declared, scores = data.metadata.references, by_task[task]
-        pair = declared if len(declared) == 2 else ("none", "oracle")
+        named, scores = data.metadata.references, by_task[task]
+        pair = named if len(named) == 2 else ("none", "oracle")
         if all(scores.get(name) for name in pair):
             low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
             if low < high if is_up else high < low:  # else there is no scale between them

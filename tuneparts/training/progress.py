@@ -28,15 +28,9 @@ def run_through(
 ) -> list[Mapping[str, float]]:
     """Advance a learner until it has finished, and return what each interval reported.
 
-    Args:
-        learner: at its start, or anywhere before its end.
-        what: stands before the bar, which moves at the end of an interval.
-        passes: the learner's budget.
-        report: called with the metrics of each interval, instead of a bar.
-        console: where the bar is shown; the standard error of this process if None.
-        partial: a file for the state after each interval but the last, from which the learner goes
-            on where a run of the same `key` was stopped.
-        key: what the run depends on.
+    A bar moves at the end of each interval, with `what` before it, on standard error if `console`
+    is None; or `report` is called with the metrics. After each interval but the last the state is
+    kept in the file `partial`, from which a run of the same `key` goes on after it was stopped.
     """
     rows: list[Mapping[str, float]] = []
     state: dict[str, Any] = {}

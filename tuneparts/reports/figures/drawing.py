@@ -121,24 +121,6 @@ def add_lines(
         )
 
 
-def add_truth(
-    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
-) -> None:
-    """Draw a dashed line at the true value of a hyper, where the data was made with one.
-
-    `axis` is `x` or `y`, which has the hyper.
-    """
-    value = metadata.truth.get(metric)
-    if value is None:
-        return
-    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
-    note = {"annotation_text": f"true value {value:.3g}"}
-    if axis == "y":
-        figure.add_hline(y=value, line=line, annotation_position="bottom right", **note, **where)
-    else:
-        figure.add_vline(x=value, line=line, annotation_position="top left", **note, **where)
-
-
 def place(panel: int, num_panels: int) -> dict[str, int]:
     """Return row and column of a panel in a canvas of so many panels."""
     num_columns = min(num_panels, 2)

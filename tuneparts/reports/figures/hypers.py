@@ -9,9 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, add_truth, canvas, counts_axis, place
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
 from tuneparts.reports.figures.style import ArmStyle, arm_styles, focus_note, visible
-from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import reported
 from tuneparts.reports.tables import label
@@ -59,7 +59,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
             named.add(str(arm))
         counts_axis(figure, "passes", own["passes"].tolist(), where)
         figure.update_yaxes(title_text=_unit(stem), **where)
-        add_truth(figure, run_data.metadata, stem, where, axis="y")
+        _add_truth(figure, run_data.metadata, stem, where, axis="y")
     units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "
@@ -120,7 +120,7 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
                 figure.add_trace(trace, **where)
         figure.update_xaxes(title_text=label(name), **where)
         figure.update_yaxes(range=reach, **where)
-        add_truth(figure, run_data.metadata, name, where, axis="x")
+        _add_truth(figure, run_data.metadata, name, where, axis="x")
         if where["col"] == 1:
             figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
@@ -140,6 +140,24 @@ def _unit(stem: str) -> str:
     """The unit of a hyper; of one that is a plain number what it measures."""
     metric = schema.lookup(stem)
     return metric.unit or metric.meaning
+
+
+def _add_truth(
+    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
+) -> None:
+    """Draw a dashed line at the true value of a hyper, where the data was made with one.
+
+    `axis` is `x` or `y`, which has the hyper.
+    """
+    value = metadata.truth.get(metric)
+    if value is None:
+        return
+    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
+    note = {"annotation_text": f"true value {value:.3g}"}
+    if axis == "y":
+        figure.add_hline(y=value, line=line, annotation_position="bottom right", **note, **where)
+    else:
+        figure.add_vline(x=value, line=line, annotation_position="top left", **note, **where)
 
 
 def _truth_note(run_data: RunData) -> str:

@@ -98,7 +98,11 @@ def _seeds(run_data: RunData, arm: str, metric: str) -> list[float]:
 
 def calibration(run_data: RunData) -> Drawing | Note:
     """Draw a panel per score: a point per seed of each arm, with mean and one standard error."""
-    data = calibration_scores(run_data)
+    parts = [
+        run_data.selected[["arm", "seed"]].assign(metric=m, value=column(run_data.selected, m))
+        for m in CALIBRATION_METRICS
+    ]
+    data = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     if data.empty:
         return Note(
             CALIBRATION, f"No selected trial has reported {', '.join(CALIBRATION_METRICS)}."
@@ -147,13 +151,3 @@ def calibration(run_data: RunData) -> Drawing | Note:
         f"marks are seeds, large ones the mean with one standard error. {meanings}."
     )
     return Drawing(CALIBRATION, figure, caption, data, min_width=620 if len(shown) > 1 else 0)
-
-
-def calibration_scores(run_data: RunData) -> pd.DataFrame:
-    """Return columns arm, seed, metric, value."""
-    selected = run_data.selected
-    parts = [
-        selected[["arm", "seed"]].assign(metric=metric, value=column(selected, metric))
-        for metric in CALIBRATION_METRICS
-    ]
-    return pd.concat(parts, ignore_index=True).dropna(subset=["value"])
