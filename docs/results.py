@@ -18,8 +18,7 @@ import pandas as pd
 from tuneparts import schema
 from tuneparts.api.published import Published
 from tuneparts.reports import ranks, rendering
-from tuneparts.reports.always_valid import Decision
-from tuneparts.reports.compare import Comparison
+from tuneparts.reports.compare import Comparison, Decision
 from tuneparts.reports.contrast import difference
 
 HERE = Path(__file__).parent

@@ -37,11 +37,11 @@ HOMES = {
 
 
 SIZES = {
-    "all": (50318, 354, 1101),
-    "api": (1624, 8, 25),
+    "all": (49958, 352, 1101),
+    "api": (1623, 8, 25),
     "augment": (1841, 19, 41),
     "baselines": (1721, 10, 33),
-    "cli": (2828, 15, 60),
+    "cli": (2826, 15, 60),
     "data": (3522, 30, 76),
     "ensembles": (1074, 8, 28),
     "executors": (2749, 20, 60),
@@ -49,15 +49,15 @@ SIZES = {
     "journal": (597, 5, 21),
     "models": (1951, 22, 57),
     "partition": (2732, 13, 43),
-    "pwfn": (2720, 14, 57),
+    "pwfn": (2677, 13, 57),
     "ray": (506, 3, 4),
-    "reports": (6281, 42, 148),
+    "reports": (5968, 41, 148),
     "search": (6523, 46, 124),
     "superweights": (2411, 14, 63),
     "testing": (886, 6, 17),
     "top": (2895, 24, 89),
     "tracking": (2649, 13, 53),
-    "training": (3684, 34, 74),
+    "training": (3683, 34, 74),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

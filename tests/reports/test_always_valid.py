@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuneparts.errors import ConfigError
-from tuneparts.reports.always_valid import confidence_sequence, decide
+from tuneparts.reports.compare import confidence_sequence, decide
 
 AT_MOST, SIMULATIONS = 20, 800
 

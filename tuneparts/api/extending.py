@@ -16,7 +16,7 @@ from tuneparts.search import code, runs
 from tuneparts.search import load as search_files
 
 if TYPE_CHECKING:  # brings torch
-    from tuneparts.reports.always_valid import Decision
+    from tuneparts.reports.compare import Decision
     from tuneparts.search.spec import Arm
 
 
@@ -113,7 +113,7 @@ def until_decided(
 ) -> "Iterator[tuple[Results, Decision]]":
     """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
 
-    It is decided by a confidence sequence (`reports.always_valid`), which may be looked at after
+    It is decided by a confidence sequence (`reports.compare`), which may be looked at after
     each replicate, and which assumes no more than normal differences: which arm is better, or that
     they are equivalent within a margin. Trials run at `place`.
 

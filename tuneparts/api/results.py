@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
-    from tuneparts.reports.always_valid import Decision
-    from tuneparts.reports.compare import Comparison
+    from tuneparts.reports.compare import Comparison, Decision
     from tuneparts.reports.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner

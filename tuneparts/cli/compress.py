@@ -48,16 +48,14 @@ def compress(
             pwfn.load(source, net)
     keep_freed_memory()
     small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)
-    on = "test" if len(task.test) else "validation"
-    rows = [
-        [f"{name} on {on} data", f"{value:.4f}", f"{small.after[name]:.4f}"]
-        for name, value in small.before.items()
-    ]
-    rows += [
-        ["bytes", f"{small.num_float_bytes}", f"{small.num_bytes}"],
-        ["distinct values", "", f"{small.num_values}"],
-        ["bits per covered weight", "32", f"{small.entropy:.2f}"],
-        ["share of weights covered", "", f"{small.covered:.4f}"],
+    on = f"on {'test' if len(task.test) else 'validation'} data"
+    scores = small.before.items()
+    rows: list[tuple[object, ...]] = [
+        *((f"{name} {on}", f"{value:.4f}", f"{small.after[name]:.4f}") for name, value in scores),
+        ("bytes", small.num_float_bytes, small.num_bytes),
+        ("distinct values", "", small.num_values),
+        ("bits per covered weight", 32, f"{small.entropy:.2f}"),
+        ("share of weights covered", "", f"{small.covered:.4f}"),
     ]
     made = Table.of_rows(["what", "before", "after"], rows, numbers=["before", "after"])
     if form is not Form.TABLE:

@@ -4,7 +4,6 @@ One's own net is compressed by `compress(net, (x, y), file="net.npz")` and read 
 `load("net.npz", net)`.
 """
 
-from tuneparts.pwfn.codefile import load
-from tuneparts.pwfn.compressed import Compressed, compress
+from tuneparts.pwfn.codefile import Compressed, compress, load
 
 __all__ = ["Compressed", "compress", "load"]

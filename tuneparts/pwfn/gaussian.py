@@ -11,7 +11,7 @@ S draws, K classes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -242,9 +242,13 @@ def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str,
         for parameter in module.parameters(recurse=False):
             name = first[id(parameter)]
             reasons[name] = reasons[name] or _why_in_float(module, parameter)
-    names = [name for name, reason in reasons.items() if not reason]
-    if x is not None and names:
-        reasons |= dict.fromkeys(_read_elsewhere(net, x, names), "is read past its own layer")
+    if x is not None and not all(reasons.values()):  # a gradient although layers are lent others
+        tried = deepcopy(net).train()
+        own = {n: tried.get_parameter(n).requires_grad_() for n, why in reasons.items() if not why}
+        lent = {name: value.detach().clone().requires_grad_() for name, value in own.items()}
+        with seeding.isolated(0, "probe"):
+            torch.autograd.backward(Lent(tried, lent)(x).sum())
+        reasons |= {n: "is read past its own layer" for n, p in own.items() if p.grad is not None}
     left_out = {n: f"{why} ({net.get_parameter(n).numel()})" for n, why in reasons.items() if why}
     if len(left_out) == len(reasons):
         listed = "; ".join(f"`{name}` {reason}" for name, reason in left_out.items())
@@ -257,25 +261,14 @@ def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str,
 
 def _why_in_float(module: nn.Module, parameter: nn.Parameter) -> str:
     """Say why a layer's own parameter cannot be covered; nothing if it can."""
-    kind = type(module).__name__
     if not isinstance(module, _COVERED):
-        return f"is of a {kind}"
+        return f"is of a {type(module).__name__}"
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
         module.padding_idx is not None or module.max_norm is not None or module.sparse
     ):
-        return f"is of a {kind} with `padding_idx`, `max_norm` or `sparse`"
-    is_float32 = parameter.dtype == torch.float32
-    return "" if is_float32 else f"is {str(parameter.dtype).removeprefix('torch.')}, not float32"
-
-
-def _read_elsewhere(net: nn.Module, x: Tensor, names: Sequence[str]) -> list[str]:
-    """Find the parameters that have a gradient although their layers were lent other tensors."""
-    net = deepcopy(net).train()
-    own = {name: net.get_parameter(name).requires_grad_() for name in names}
-    lent = {name: parameter.detach().clone().requires_grad_() for name, parameter in own.items()}
-    with seeding.isolated(0, "probe"):
-        torch.autograd.backward(Lent(net, lent)(x).sum())
-    return [name for name, parameter in own.items() if parameter.grad is not None]
+        return f"is of a {type(module).__name__} with `padding_idx`, `max_norm` or `sparse`"
+    kind = str(parameter.dtype).removeprefix("torch.")
+    return "" if kind == "float32" else f"is {kind}, not float32"
 
 
 class Lent(nn.Module):

@@ -6,27 +6,46 @@ interval has the level at which its own comparison was decided, so that it exclu
 where a difference is told; all of them together are not an interval of 95 %. "Equivalent" is said
 where two one-sided tests show that the difference lies within the margin (Schuirmann 1987), never
 because a difference was not found.
+
+A pair to which replicates are added until it is decided has an interval that may be looked at after
+each of them: the mean of normal differences of unknown variance has a confidence sequence from the
+t statistic with a normal mixture over effect sizes (Lai 1976; Wang and Ramdas 2024). Under any true
+mean, the chance that it ever leaves it out, at whatever number of replicates, is at most 5 %.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
+import numpy as np
 import pandas as pd
 
 from tuneparts import schema
-from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.always_valid import Decision, decide
+from tuneparts.errors import ConfigError
 from tuneparts.reports.metadata import ReportMetadata
 from tuneparts.reports.rendering import NOTHING, Table
 from tuneparts.reports.select import by_seed
-from tuneparts.reports.statistics import Contrast, Interval, contrast
+from tuneparts.reports.statistics import Contrast, Interval, contrast, estimate
 
 MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
 FEWEST = 3
 """Replicates below which nothing is said: an interval over two is as wide as any difference."""
+_MIXTURE = 1.0
+"""Variance of the effect sizes that a confidence sequence is tuned to; it is valid for any."""
 _NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the replicates so far allow to say of a pair of arms."""
+
+    num: int
+    mean: float
+    interval: Interval
+    verdict: str
+    """`better`, `worse` or `equivalent` of the first arm; empty while nothing is decided."""
 
 
 @dataclass(frozen=True)
@@ -66,30 +85,21 @@ def compare(
     metric: str = "test/accuracy",
     within: float | None = None,
 ) -> list[Comparison]:
-    """Compare pairs of arms over the trials selected by validation.
+    """Compare pairs of arms, adjusted for each other, over the trials that `select.select` gave.
 
-    Args:
-        selected: the selected trial of each (arm, seed), as `select.select` gives it.
-        metadata: of the search.
-        pairs: the comparisons that are asked for; they are adjusted for each other.
-        metric: a metric with a direction.
-        within: margin of equivalence, in units of the metric.
+    The metric has a direction; `within` is a margin of equivalence in its units.
     """
     is_up = _is_up(metric)
     if within is not None and not (math.isfinite(within) and within > 0):
         raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
-    scores = {name: _scores(selected, name, metric) for name in _checked(pairs, metadata)}
+    scores = _scores(selected, metadata, pairs, metric)
     found = verdicts(scores, pairs, is_up=is_up, within=within)
-    return [
-        replace(
-            one,
-            interval=bounded(one.interval, metric),
-            decision=decision(selected, metadata, pair, metric=metric, within=within)
-            if pair in metadata.until_decided
-            else None,
-        )
-        for pair, one in zip(pairs, found, strict=True)
-    ]
+    for i, pair in enumerate(pairs):
+        found[i] = replace(found[i], interval=bounded(found[i].interval, metric))
+        if pair in metadata.until_decided:
+            decided = decision(selected, metadata, pair, metric=metric, within=within)
+            found[i] = replace(found[i], decision=decided)
+    return found
 
 
 def decision(
@@ -102,7 +112,7 @@ def decision(
 ) -> Decision:
     """What the replicates that two arms share allow to say, however often one looks."""
     is_up = _is_up(metric)
-    one, other = (_scores(selected, name, metric) for name in _checked([pair], metadata))
+    one, other = _scores(selected, metadata, [pair], metric).values()
     differences = [one[seed] - other[seed] for seed in sorted(set(one) & set(other))]
     return decide(differences, within=within, is_up=is_up)
 
@@ -124,30 +134,25 @@ def verdicts(
 ) -> list[Comparison]:
     """Compare pairs of arms, adjusted for each other, by their scores of each seed."""
     gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
-    different, levels = holm([_p_different(gap) for gap in gaps])
-    same, _ = holm([1.0 if within is None else _p_same(gap, within) for gap in gaps])
+    p_values = [_p_values(gap, within) for gap in gaps]
+    different, levels = holm([p for p, _ in p_values])
+    same, _ = holm([p for _, p in p_values])
     found = []
-    for (one, other), gap, p, level, p_same in zip(
-        pairs, gaps, different, levels, same, strict=True
-    ):
+    rows = zip(pairs, gaps, different, levels, same, strict=True)
+    for (one, other), gap, p, level, p_same in rows:
         says, deviation = gap.num >= FEWEST, gap.se * math.sqrt(gap.num)
         varies = says and gap.is_paired and deviation > 0
         better = _improvement(scores[one], scores[other], gap, is_up=is_up)
-        found.append(
-            Comparison(
-                one=one,
-                other=other,
-                difference=gap.mean,
-                interval=gap.interval(level) if says else None,
-                p_value=p if says else math.nan,
-                p_equivalent=None if within is None else p_same if says else math.nan,
-                effect=gap.mean / deviation if varies else math.nan,
-                improvement=better if says else math.nan,
-                num=gap.num,
-                is_paired=gap.is_paired,
-                verdict=_verdict(gap, p, p_same, within, is_up=is_up),
-            )
-        )
+        said = Comparison(
+            one=one, other=other, difference=gap.mean, num=gap.num, is_paired=gap.is_paired,
+            interval=gap.interval(level) if says else None,
+            p_value=p if says else math.nan,
+            p_equivalent=None if within is None else p_same if says else math.nan,
+            effect=gap.mean / deviation if varies else math.nan,
+            improvement=better if says else math.nan,
+            verdict=_verdict(gap, p, p_same, within, is_up=is_up),
+        )  # fmt: skip
+        found.append(said)
     return found
 
 
@@ -172,18 +177,47 @@ def holm(p_values: Sequence[float], mistakes: float = MISTAKES) -> tuple[list[fl
         >>> holm([0.01, 0.04])[0]
         [0.02, 0.04]
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, levels = [0.0] * len(p_values), [0.0] * len(p_values)
-    largest, is_open, level = 0.0, True, 1 - mistakes
-    for rank, i in enumerate(order):
-        left = len(order) - rank
-        largest = max(largest, min(1.0, left * p_values[i]))
-        adjusted[i] = largest
-        if is_open:  # after the first that is not rejected nothing is: its level holds for the rest
-            level = 1 - mistakes / left
-        levels[i] = level
-        is_open = is_open and largest <= mistakes
-    return adjusted, levels
+    p = np.asarray(p_values, dtype=float)
+    order, left = np.argsort(p, kind="stable"), np.arange(len(p), 0, -1)
+    stepped = np.minimum(1.0, np.maximum.accumulate(left * p[order]))
+    # After the first that is not rejected nothing is: its level holds for the rest.
+    at = np.minimum(np.arange(len(p)), np.count_nonzero(stepped <= mistakes))
+    back = np.argsort(order)
+    return stepped[back].tolist(), (1 - mistakes / left[at])[back].tolist()
+
+
+def confidence_sequence(values: Sequence[float], level: float = 0.95) -> Interval:
+    """The interval of the mean after these values, valid at any time of looking.
+
+    Early on it is unbounded. The e-process is `sqrt(1 / (1 + n g))` times the ratio of t densities;
+    the interval holds the means at which it is below `1 / (1 - level)`, in closed form.
+
+    Example:
+        >>> confidence_sequence([0.01, 0.012, 0.011, 0.013, 0.009, 0.011]).low > 0
+        True
+    """
+    num, point = len(values), estimate(values)
+    spread = 1 + num * _MIXTURE
+    ratio = (math.sqrt(spread) / (1 - level)) ** (2 / num) if num > 1 else math.inf
+    if math.isnan(point.se) or ratio >= spread:
+        return Interval(-math.inf, math.inf, level)
+    t_squared = (num - 1) * (ratio - 1) / (1 - ratio / spread)
+    half = math.sqrt(t_squared) * point.se
+    return Interval(point.mean - half, point.mean + half, level)
+
+
+def decide(
+    differences: Sequence[float], *, within: float | None = None, is_up: bool = True
+) -> Decision:
+    """Decide a pair by its paired differences, first arm minus second, one per replicate."""
+    if within is not None and not within > 0:
+        raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
+    found, verdict = confidence_sequence(differences), ""
+    if found.low > 0 or found.high < 0:
+        verdict = "better" if (found.low > 0) == is_up else "worse"
+    if within is not None and -within < found.low and found.high < within:
+        verdict = "equivalent"
+    return Decision(len(differences), estimate(differences).mean, found, verdict)
 
 
 def table(
@@ -198,18 +232,13 @@ def table(
     gap = f"+.{schema.lookup(metric).decimals}f"
     rows = [
         [
-            f"{one.one} - {one.other}",
-            one.verdict,
-            format(one.difference, gap),
+            f"{one.one} - {one.other}", one.verdict, format(one.difference, gap),
             NOTHING if one.interval is None else _span(one.interval, gap),
-            _shown(one.p_value, ".3g"),
-            _shown(one.p_equivalent, ".3g"),
-            _shown(one.effect, "+.2f"),
-            _shown(one.improvement, ".2f"),
-            one.num,
+            _shown(one.p_value, ".3g"), _shown(one.p_equivalent, ".3g"),
+            _shown(one.effect, "+.2f"), _shown(one.improvement, ".2f"), one.num,
         ]
         for one in comparisons
-    ]
+    ]  # fmt: skip
     headers = ["pair", "verdict", "difference", "interval", "p", "p equivalent", "effect"]
     headers += ["P(better)", "replicates"]
     margin = "" if within is None else f" Margin of equivalence: {within:g}."
@@ -232,13 +261,9 @@ def table(
     if not all(one.is_paired for one in comparisons):
         notes.append("Pairs with fewer than two common seeds: by Welch's error (1947).")
     return Table.of_rows(
-        headers,
-        rows,
-        heading=f"{metadata.name}: comparisons",
-        numbers=headers[2:],
+        headers, rows, heading=f"{metadata.name}: comparisons", numbers=headers[2:], notes=notes,
         details={"P(better)": 3, "effect": 2, "p equivalent": 1, "p": 1},
-        notes=tuple(notes),
-    )
+    )  # fmt: skip
 
 
 def _span(interval: Interval, form: str) -> str:
@@ -261,53 +286,43 @@ def _verdict(
     return f"equivalent within {within:g}" if is_equivalent else "cannot tell"
 
 
-def _p_different(gap: Contrast) -> float:
-    """Of the two-sided test of no difference."""
-    return 1.0 if gap.num < FEWEST else min(1.0, 2 * min(gap.above(0), gap.below(0)))
-
-
-def _p_same(gap: Contrast, within: float) -> float:
-    """Of the two one-sided tests of a difference beyond the margin."""
-    return 1.0 if gap.num < FEWEST else max(gap.above(-within), gap.below(within))
+def _p_values(gap: Contrast, within: float | None) -> tuple[float, float]:
+    """Of no difference (two-sided), and of one beyond the margin (two one-sided tests)."""
+    if gap.num < FEWEST:
+        return 1.0, 1.0
+    different = min(1.0, 2 * min(gap.above(0), gap.below(0)))
+    return different, 1.0 if within is None else max(gap.above(-within), gap.below(within))
 
 
 def _improvement(
     one: Mapping[int, float], other: Mapping[int, float], gap: Contrast, *, is_up: bool
 ) -> float:
-    if gap.is_paired:
-        pairs = [(one[seed], other[seed]) for seed in set(one) & set(other)]
-    else:
-        pairs = [(a, b) for a in one.values() for b in other.values()]
+    paired = [(one[seed], other[seed]) for seed in set(one) & set(other)]
+    pairs = paired if gap.is_paired else list(product(one.values(), other.values()))
     wins = [0.5 if a == b else float((a > b) == is_up) for a, b in pairs]
     return sum(wins) / len(wins) if wins else math.nan
 
 
-def _scores(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
-    found = by_seed(selected, arm, metric)
-    if not found:
-        raise ConfigError(
-            f"arms are compared by a metric that they have, but no selected trial of `{arm}` has "
-            f"`{metric}`. Choose another metric or arm."
-        )
-    return found
-
-
-def _checked(pairs: Sequence[tuple[str, str]], metadata: ReportMetadata) -> list[str]:
-    """The arms of all pairs; refuses names that are no arms, and arms that cannot be compared."""
-    known = {arm.name: arm for arm in metadata.arms}
-    for pair in pairs:
-        for name in pair:
-            if name not in known:
-                raise UnknownNameError("arm", name, known)
-        one, other = pair
+def _scores(
+    selected: pd.DataFrame, metadata: ReportMetadata, pairs: Sequence[tuple[str, str]], metric: str
+) -> dict[str, dict[int, float]]:
+    """By arm and seed; refuses names that are no arms, and arms that cannot be compared."""
+    for one, other in pairs:
+        first, second = metadata.arm(one), metadata.arm(other)
         if one == other:
             raise ConfigError(f"an arm is compared with another one, but got `{one}` twice.")
-        if known[one].judged_on != known[other].judged_on:
+        if first.judged_on != second.judged_on:
             raise ConfigError(
                 f"arms are compared on the same examples, but `{one}` and `{other}` are judged on "
                 "different ones."
             )
-    return list(dict.fromkeys(name for pair in pairs for name in pair))
+    scores = {name: by_seed(selected, name, metric) for pair in pairs for name in pair}
+    if silent := next((name for name, own in scores.items() if not own), None):
+        raise ConfigError(
+            f"arms are compared by a metric that they have, but no selected trial of `{silent}` "
+            f"has `{metric}`. Choose another metric or arm."
+        )
+    return scores
 
 
 def _is_up(metric: str) -> bool:

@@ -9,7 +9,6 @@ interval: reaching the score at the true number n is rejected from below, or at 
 at most 2.5 % of cases each, whatever the other n say.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,10 +48,9 @@ class Worth:
         """The interval in words; empty where there is none."""
         if self.num < FEWEST:
             return ""
-        if self.low is None:
-            return f"95 % interval: more than {self.most}"
-        high = f"more than {self.most}" if self.high is None else str(self.high)
-        return f"95 % interval {self.low} to {high}"
+        more = f"more than {self.most}"
+        span = f": {more}" if self.low is None else f" {self.low} to {self.high or more}"
+        return f"95 % interval{span}"
 
 
 def worth(
@@ -62,16 +60,10 @@ def worth(
     selects_larger: bool = True,
     larger_is_better: bool = True,
 ) -> Worth | None:
-    """Estimate how many trials of a searching arm match another arm.
+    """Estimate how many trials of a searching arm match another; None without a common replicate.
 
-    Args:
-        searched: replicate -> validation and test scores of the searching arm's finished trials.
-        scores: replicate -> score of the other arm.
-        selects_larger: whether a larger validation score is selected.
-        larger_is_better: direction of the test score.
-
-    Returns:
-        None where the arms share no replicate.
+    `searched` has validation and test scores of the searching arm's finished trials by replicate,
+    `scores` the score of the other arm. `selects_larger` is of validation scores.
     """
     seeds = sorted(set(searched) & set(scores))
     if not seeds:
@@ -85,10 +77,8 @@ def worth(
         return Worth(point, 1, None, most, len(seeds))
     from scipy import stats
 
-    half_N = gaps_SN.std(axis=0, ddof=1) / math.sqrt(len(seeds))
-    half_N = half_N * float(stats.t.ppf(0.975, len(seeds) - 1))
-    not_above = np.flatnonzero(mean_N - half_N < 0)
-    above = int(not_above[-1]) + 2 if not_above.size else 1
+    half_N = stats.sem(gaps_SN, axis=0) * float(stats.t.ppf(0.975, len(seeds) - 1))
+    above = most + 1 - int((~(mean_N - half_N < 0))[::-1].cumprod().sum())  # and all from there on
     high = above if above <= most else None
     return Worth(point, _first(mean_N + half_N >= 0), high, most, len(seeds))
 

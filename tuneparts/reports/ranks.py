@@ -29,7 +29,7 @@ from tuneparts.reports.tables import label, number, spread
 Estimate: TypeAlias = tuple[float, Interval]
 Runs: TypeAlias = Sequence[tuple[str, RunData]]
 """Name of the task, and what its run left."""
-RESAMPLES = 2000
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +43,10 @@ class Benchmark:
     """For each task, replicates by arms, as measured; only replicates that all arms have."""
     larger_is_better: bool
     references: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Mean scores of the worse and the better reference, of the tasks that have both."""
+    """Mean scores of the worse and the better reference, of the tasks that have both: two that the
+    search declares, or arms called `none` and `oracle`."""
     against: str | None = None
     """The arm over which others improve or not."""
-
-    @property
-    def prefers_larger(self) -> bool:
-        """Whether larger scores are better on the scale of `scaled`."""
-        return bool(self.references) or self.larger_is_better
 
     @property
     def scaled_tasks(self) -> tuple[str, ...]:
@@ -63,11 +59,6 @@ class Benchmark:
         scores_SA = dict(zip(self.tasks, self.scores_SA, strict=True))
         ends = {task: self.references.get(task, (0.0, 1.0)) for task in self.scaled_tasks}
         return tuple((scores_SA[task] - low) / (high - low) for task, (low, high) in ends.items())
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether every task has enough replicates for them."""
-        return min(map(len, self.scores_SA)) >= FEWEST
 
     @property
     def ranks(self) -> Floats:
@@ -90,9 +81,7 @@ class Benchmark:
             return {}
         base, sign = self.arms.index(self.against), 1 if self.larger_is_better else -1
         wins_SA = [(np.sign(sign * (s - s[:, [base]])) + 1) / 2 for s in self.scores_SA]
-        found = self._estimates(
-            wins_SA, lambda parts: np.mean([part.mean(axis=0) for part in parts], axis=0)
-        )
+        found = self._estimates(wins_SA, lambda parts: np.mean([p.mean(0) for p in parts], axis=0))
         return {arm: one for arm, one in found.items() if arm != self.against}
 
     def _estimates(
@@ -105,13 +94,10 @@ class Benchmark:
             drawn = [parts[task] for task in rng.integers(len(parts), size=len(parts))]
             return [scores[rng.integers(len(scores), size=len(scores))] for scores in drawn]
 
-        point_A = summary(parts)
-        draws_RA = np.array([summary(resampled()) for _ in range(RESAMPLES)])
-        low_A, high_A = np.quantile(draws_RA, [0.025, 0.975], axis=0)
-        return {
-            arm: (float(point_A[i]), Interval(float(low_A[i]), float(high_A[i]), 0.95))
-            for i, arm in enumerate(self.arms)
-        }
+        draws_RA = np.array([summary(resampled()) for _ in range(_RESAMPLES)])
+        ends_2A = np.quantile(draws_RA, [0.025, 0.975], axis=0)
+        found = zip(self.arms, summary(parts).tolist(), *ends_2A.tolist(), strict=True)
+        return {arm: (point, Interval(low, high, 0.95)) for arm, point, low, high in found}
 
 
 def interquartile_mean(scores_NA: Floats) -> Floats:
@@ -131,27 +117,21 @@ def interquartile_mean(scores_NA: Floats) -> Floats:
 def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark:
     """Bring runs together: the arms that all have, on one scale where references allow it.
 
-    Args:
-        runs: their tasks have names of their own.
-        metric: of the trial selected by validation.
-        against: the arm over which others improve; None for the second of the two arms that the
-            searches compare, where it is the same in all of them.
+    Tasks have names of their own. `against` is None for the second of the two arms that the
+    searches compare, where it is the same in all of them.
     """
     if not runs:
         raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
     told = [data.metadata for _, data in runs]
-    by_task: dict[str, dict[str, dict[int, float]]] = {
+    by_task = {
         task: {arm.name: by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
         for task, data in runs
     }
-    shared = [
-        arm.name for arm in told[0].arms if all(own.get(arm.name) for own in by_task.values())
-    ]
-    competing = [
-        name
-        for name in shared
-        if all(name not in one.references and one.arm(name).competes for one in told)
-    ]
+    names = [arm.name for arm in told[0].arms]
+    shared = [name for name in names if all(own.get(name) for own in by_task.values())]
+    outside = {name for one in told for name in one.references}
+    outside |= {arm.name for one in told for arm in one.arms if not arm.competes}
+    competing = [name for name in shared if name not in outside]
     arms = competing if len(competing) > 1 else shared
     if len(arms) < 2:
         raise ConfigError(
@@ -173,49 +153,37 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
             )
         found.append(np.array([[scores[arm][seed] for arm in arms] for seed in seeds]))
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    references = _references(runs, by_task, sign=1 if is_up else -1)
-    tasks = tuple(by_task)
-    return Benchmark(metric, tasks, tuple(arms), tuple(found), is_up, references, against)
-
-
-def _references(
-    runs: Runs, by_task: Mapping[str, Mapping[str, Mapping[int, float]]], *, sign: int
-) -> dict[str, tuple[float, float]]:
-    """Mean scores of both references of each task that has them, the worse first.
-
-    They are those that its search declares, or arms called `none` and `oracle`. Where the second is
-    not better than the first there is no scale between them.
-    """
-    found = {}
+    references = {}
     for task, data in runs:
-        declared = data.metadata.references
-        pair = declared if len(declared) == 2 else ("none", "oracle")
-        if all(by_task[task].get(name) for name in pair):
-            low, high = (float(np.mean(list(by_task[task][name].values()))) for name in pair)
-            if sign * high > sign * low:
-                found[task] = low, high
-    return found
+        named, scores = data.metadata.references, by_task[task]
+        pair = named if len(named) == 2 else ("none", "oracle")
+        if all(scores.get(name) for name in pair):
+            low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
+            if low < high if is_up else high < low:  # else there is no scale between them
+                references[task] = low, high
+    return Benchmark(metric, tuple(by_task), tuple(arms), tuple(found), is_up, references, against)
 
 
 def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
     """The arms of runs that `collect` brought together in numbers, the best first."""
     ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
+    says = min(map(len, found.scores_SA)) >= FEWEST
     made = []
     for position, arm in enumerate(found.arms):
         mean, span = middle[arm]
         row: dict[str, Any] = {"arm": arm, "interquartile_mean": mean}
-        row |= bounds(span if found.has_intervals else None)
+        row |= bounds(span if says else None)
         if found.against is not None:
             row["p_better"], around = improved.get(arm, (None, None))
-            row |= bounds(around if found.has_intervals else None, "p_better_")
+            row |= bounds(around if says else None, "p_better_")
         row["mean_rank"] = float(ranks_TA[:, position].mean())
         for (task, data), ranks_A in zip(runs, ranks_TA, strict=True):
             own = data.summary.set_index("arm").loc[arm]
             row |= {task: own[found.metric], f"{task}:se": own[f"{found.metric}:se"]}
             row[f"{task}:rank"] = float(ranks_A[position])
         made.append(row)
-    sign = -1 if found.prefers_larger else 1
-    return sorted(made, key=lambda row: sign * row["interquartile_mean"])
+    is_up = bool(found.references) or found.larger_is_better  # between references more is better
+    return sorted(made, key=lambda row: row["interquartile_mean"] * (-1 if is_up else 1))
 
 
 def table(runs: Runs, found: Benchmark) -> Table:
@@ -227,23 +195,21 @@ def table(runs: Runs, found: Benchmark) -> Table:
         span = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
         return Cell("-" if mean is None else f"{number(mean, digits)}{span}")
 
-    columns = {"interquartile mean": [shown(row, "interquartile_mean", "", 3) for row in ranked]}
+    def score(row: Mapping[str, Any], task: str, winner: str | None) -> Cell:
+        text = spread(row[task], row[f"{task}:se"], decimals)
+        return Cell(f"{text} ({row[f'{task}:rank']:g})", is_bold=row["arm"] == winner)
+
+    columns = {"arm": [Cell(row["arm"]) for row in ranked]}
+    columns["interquartile mean"] = [shown(row, "interquartile_mean", "", 3) for row in ranked]
     if found.against is not None:
         improved = [shown(row, "p_better", "p_better_", 2) for row in ranked]
         columns[f"better than {found.against}"] = improved
     columns["mean rank"] = [Cell(number(row["mean_rank"], 2)) for row in ranked]
     for task, data in runs:
         winner = data.verdict(found.metric).winner
-        columns[task] = [
-            Cell(
-                f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})",
-                is_bold=row["arm"] == winner,
-            )
-            for row in ranked
-        ]
-    arms = Column("arm", tuple(Cell(row["arm"]) for row in ranked), is_number=False)
-    rest = (Column(header, tuple(cells)) for header, cells in columns.items())
-    return Table(f"Benchmark by {label(found.metric)}", (arms, *rest), _notes(runs, found))
+        columns[task] = [score(row, task, winner) for row in ranked]
+    made = (Column(name, tuple(own), is_number=name != "arm") for name, own in columns.items())
+    return Table(f"Benchmark by {label(found.metric)}", tuple(made), _notes(runs, found))
 
 
 def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
@@ -272,12 +238,10 @@ def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
             "References, tuning, and arms without a score on every task are left out: "
             f"{', '.join(left_out)}."
         )
-    kinds = sorted({data.metadata.data_draws for _, data in runs if data.metadata.data_draws})
-    if kinds:
-        words = {"drawn": "draw their data anew", "fixed": "share one fixed draw of the data"}
+    words = {"drawn": "draw their data anew", "fixed": "share one fixed draw of the data"}
+    if kinds := sorted({data.metadata.data_draws for _, data in runs} & set(words)):
         notes.append(f"Replicates {' or, by task, '.join(words[kind] for kind in kinds)}.")
-    if not found.has_intervals:
-        fewest = min(map(len, found.scores_SA))
+    if (fewest := min(map(len, found.scores_SA))) < FEWEST:
         notes.append(f"A task has {fewest} replicates, which say nothing.")
     digests = ", ".join(f"{task} {data.metadata.digest}" for task, data in runs)
     return (*notes, f"digests: {digests}")

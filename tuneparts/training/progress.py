@@ -1,12 +1,16 @@
 """Runs a learner to its end where no search does, with a bar on a terminal or in a notebook."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tuneparts.errors import CheckpointError
+from tuneparts.training import checkpoint
 from tuneparts.training.learner import Learner
 
 Report = Callable[[Mapping[str, float]], None]
@@ -19,29 +23,31 @@ def run_through(
     passes: int,
     report: Report | None = None,
     console: Console | None = None,
-    history: Sequence[Mapping[str, float]] = (),
-    keep: Callable[[Learner, Sequence[Mapping[str, float]]], None] | None = None,
+    partial: Path | None = None,
+    key: str = "",
 ) -> list[Mapping[str, float]]:
     """Advance a learner until it has finished, and return what each interval reported.
 
-    Args:
-        learner: at its start, or anywhere before its end.
-        what: stands before the bar, which moves at the end of an interval.
-        passes: the learner's budget.
-        report: called with the metrics of each interval, instead of a bar.
-        console: where the bar is shown; the standard error of this process if None.
-        history: what the intervals of a learner that goes on have reported before.
-        keep: called with the learner and all reports after each interval but the last.
+    A bar moves at the end of each interval, with `what` before it, on standard error if `console`
+    is None; or `report` is called with the metrics. After each interval but the last the state is
+    kept in the file `partial`, from which a run of the same `key` goes on after it was stopped.
     """
-    rows: list[Mapping[str, float]] = list(history)
+    rows: list[Mapping[str, float]] = []
+    state: dict[str, Any] = {}
+    with suppress(CheckpointError):  # none, or torn by a crash of the machine
+        state = {} if partial is None else checkpoint.load(partial)
+    if state.get("key") == key:
+        learner.load_state_dict(state["learner"])
+        rows += state["rows"]
     with _bar(console or Console(stderr=True), what, passes, is_wanted=report is None) as move:
         move(learner.passes, "")
         while not learner.finished:
             rows.append(learner.advance())
             if report is not None:
                 report(rows[-1])
-            if keep is not None and not learner.finished:
-                keep(learner, rows)
+            if partial is not None and not learner.finished:
+                kept = {"key": key, "learner": learner.state_dict(), "rows": rows}
+                checkpoint.save(partial, kept)
             loss = rows[-1].get("train/loss")
             move(learner.passes, "" if loss is None else f"loss {loss:.3f}")
     return rows

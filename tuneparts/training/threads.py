@@ -20,18 +20,11 @@ SMALL = 1_000_000_000
 
 @contextmanager
 def threads_for(
-    nets: Sequence[nn.Module],
-    in_shape: tuple[int, ...],
-    num_examples: int,
-    device: torch.device,
+    nets: Sequence[nn.Module], in_shape: tuple[int, ...], num_examples: int, device: torch.device
 ) -> Iterator[None]:
-    """Train on one thread where passes are small, and on as many as there were elsewhere.
+    """Train on one thread where passes over these nets are small; nothing changes off the CPU.
 
-    Args:
-        nets: those of one pass.
-        in_shape: of one input.
-        num_examples: of a pass, every augmentation sample counted.
-        device: where they train; nothing is changed where it is no CPU.
+    `num_examples` are those of a pass, every augmentation sample counted.
     """
     before = torch.get_num_threads()
     if before > 1 and device.type == "cpu":

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from tuneparts.reports.figures.drawing import add_truth, bounded_axis, bounds, canvas, counts_axis
-from tuneparts.reports.figures.hypers import hypers, projections
+from tuneparts.reports.figures.drawing import bounded_axis, bounds, canvas, counts_axis
+from tuneparts.reports.figures.hypers import _add_truth, hypers, projections
 from tuneparts.reports.figures.scores import scores
 from tuneparts.reports.run_data import RunData
 
@@ -63,5 +63,5 @@ def test_the_true_value_is_a_line_in_the_panel_of_its_hyper(frames, metadata):
         assert "made with" in drawn.caption
         assert not figure(RunData(metadata, *frames)).figure.layout.shapes
     empty = canvas()
-    add_truth(empty, told, "hyper/shear", {"row": 1, "col": 1}, axis="y")
+    _add_truth(empty, told, "hyper/shear", {"row": 1, "col": 1}, axis="y")
     assert not empty.layout.shapes

@@ -9,12 +9,19 @@ another starts where its leader's bill ends.
 import math
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.glossary import PASS_IN_SHORT
-from tuneparts.reports.figures.drawing import Drawing, Note, bounds, canvas, counts_axis
-from tuneparts.reports.figures.style import arm_styles, focus_note, visible
+from tuneparts.reports.figures.drawing import (
+    Drawing,
+    Note,
+    add_band,
+    bounds,
+    by_arm,
+    canvas,
+    counts_axis,
+)
+from tuneparts.reports.figures.style import focus_note, visible
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
@@ -40,44 +47,22 @@ def accuracy(
     if curves.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     figure = canvas()
-    for arm in run_data.metadata.arms:
-        own = curves[curves["arm"] == arm.name]
-        if own.empty:
-            continue
-        style = arm_styles(run_data.metadata)[arm.name]
-        line = {"color": style.colour, "dash": style.dash, "width": 2.5}
-        line["shape"] = "hv" if arm.trials_per_seed > 1 else "linear"
+    for arm, style, own in by_arm(run_data.metadata, curves):
+        shape = "hv" if run_data.metadata.arm(arm).trials_per_seed > 1 else "linear"
+        shared = {"legendgroup": arm, "visible": visible(arm, run_data.metadata)}
         band = own.dropna(subset=["se"])
-        x = band["passes"].tolist()
         edges = [
             (band["mean"] + sign * band["se"]).clip(*bounds(metric)).tolist() for sign in (1, -1)
         ]
-        for edge, fill in zip(edges, (None, "tonexty"), strict=True):
-            figure.add_trace(
-                go.Scatter(
-                    x=x,
-                    y=edge,
-                    mode="lines",
-                    line={"width": 0, "shape": line["shape"]},
-                    fill=fill,
-                    fillcolor=style.wash,
-                    legendgroup=arm.name,
-                    showlegend=False,
-                    visible=visible(arm.name, run_data.metadata),
-                    hoverinfo="skip",
-                )
-            )
-        figure.add_trace(
-            go.Scatter(
-                x=own["passes"].tolist(),
-                y=own["mean"].tolist(),
-                name=style.name,
-                legendgroup=arm.name,
-                visible=visible(arm.name, run_data.metadata),
-                mode="lines+markers",
-                line=line,
-                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-            )
+        add_band(figure, style, band["passes"].tolist(), *edges, shape=shape, **shared)
+        figure.add_scatter(
+            x=own["passes"].tolist(),
+            y=own["mean"].tolist(),
+            name=style.name,
+            mode="lines+markers",
+            line=style.line(2.5, shape=shape),
+            marker=style.marker(7),
+            **shared,
         )
     counts_axis(figure, spent, curves["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
@@ -97,10 +82,7 @@ def anytime(run_data: RunData, metric: str, cost: str = "cost/passes") -> pd.Dat
     paths = run_data.paths(metric)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
-            start = sum(
-                bill_of(run_data.trials, leader, seed, cost=cost)
-                for leader in run_data.metadata.leaders(arm.name)
-            )
+            start = leaders_bill(run_data, arm.name, seed, cost=cost)
             points = (
                 incumbents(run_data, arm, seed, metric, cost=cost)
                 if arm.trials_per_seed > 1
@@ -140,10 +122,8 @@ def _along(
     own = paths[paths["trial"].isin(chosen["trial"])].dropna(subset=["value"])
     if len(own) and cost != "cost/passes":
         spent = run_data.paths(cost).set_index(["trial", "step"])["value"]
-        places = zip(own["trial"], own["step"], strict=True)
-        known = [
-            (spent.get(place), value) for place, value in zip(places, own["value"], strict=True)
-        ]
+        rows = zip(own["trial"], own["step"], own["value"], strict=True)
+        known = ((spent.get((trial, step)), value) for trial, step, value in rows)
         return [(float(x), float(y)) for x, y in known if x is not None]
     if len(own):
         return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
@@ -164,14 +144,8 @@ def incumbents(
     rivals: dict[int, float | None] = {}
     values: dict[int, float] = {}
     bill, points = 0.0, []
-    table = zip(
-        own["index"],
-        own["outcome"],
-        column(own, cost).fillna(0.0),
-        column(own, rule.name),
-        column(own, metric),
-        strict=True,
-    )
+    numbers = (column(own, cost).fillna(0.0), column(own, rule.name), column(own, metric))
+    table = zip(own["index"], own["outcome"], *numbers, strict=True)
     for index, outcome, spent, score, value in table:
         bill += spent
         if outcome != "finished":
@@ -187,11 +161,14 @@ def incumbents(
     return points
 
 
-def bill_of(trials: pd.DataFrame, arm: str, seed: int, *, cost: str = "cost/passes") -> float:
-    """Return what all trials of an arm cost in one seed; its mean seed where it lacks this one."""
-    own = trials[trials["arm"] == arm]
-    bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
-    return float(bills.get(seed, bills.mean() if len(bills) else 0.0))
+def leaders_bill(run_data: RunData, arm: str, seed: int, *, cost: str) -> float:
+    """Return what all trials of an arm's leaders cost in a seed, or in the mean one without it."""
+    total = 0.0
+    for leader in run_data.metadata.leaders(arm):
+        own = run_data.trials[run_data.trials["arm"] == leader]
+        bills = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
+        total += float(bills.get(seed, bills.mean() if len(bills) else 0.0))
+    return total
 
 
 def _caption(run_data: RunData, metric: str) -> str:

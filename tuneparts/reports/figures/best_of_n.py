@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema, seeding
 from tuneparts.reports.equivalents import of_arms
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.reports.figures.style import ArmStyle, arm_styles, focus_note, in_focus, visible
+from tuneparts.reports.figures.drawing import Drawing, Note, add_band, canvas, place
+from tuneparts.reports.figures.style import arm_styles, focus_note, in_focus, visible
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column, seed_cost
 from tuneparts.reports.statistics import expected_best_interval
@@ -39,26 +38,25 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
     named: set[str] = set()
     for panel, arm in enumerate(arms):
         where, own = place(panel, len(arms)), curves[curves["arm"] == arm]
-        _add_curve(figure, own, known[arm], where)
+        x, high, low, mean = (own[name].tolist() for name in ("n", "high", "low", "mean"))
+        add_band(figure, known[arm], x, high, low, **where)
+        look = {"name": known[arm].name, "mode": "lines", "line": known[arm].line(2.5)}
+        figure.add_scatter(x=x, y=mean, showlegend=False, **look, **where)
         for row in equals[equals["against"] == arm].to_dict("records"):
             style, is_reached = known[row["arm"]], not np.isnan(row["trials"])
-            figure.add_trace(
-                go.Scatter(
-                    x=[row["trials"] if is_reached else len(own)],
-                    y=[row["score"]],
-                    name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
-                    legendgroup=row["arm"],
-                    showlegend=row["arm"] not in named,
-                    visible=visible(row["arm"], run_data.metadata),
-                    mode="markers",
-                    marker={
-                        "color": style.colour,
-                        "symbol": style.symbol if is_reached else f"{style.symbol}-open",
-                        "size": 12,
-                        "line": {"width": 2, "color": style.colour},
-                    },
-                    hovertemplate=f"{style.name}: {_count(row)}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=[row["trials"] if is_reached else len(own)],
+                y=[row["score"]],
+                name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
+                legendgroup=row["arm"],
+                showlegend=row["arm"] not in named,
+                visible=visible(row["arm"], run_data.metadata),
+                mode="markers",
+                marker={
+                    **style.marker(12, line={"width": 2, "color": style.colour}),
+                    "symbol": style.symbol if is_reached else f"{style.symbol}-open",
+                },
+                hovertemplate=f"{style.name}: {_count(row)}<extra></extra>",
                 **where,
             )
             named.add(row["arm"])
@@ -93,33 +91,6 @@ def _count(row: Mapping[Hashable, Any]) -> str:
     bounds = f" ({row['interval']})" if row["interval"] else ""
     plural = "s" if row["trials"] != 1 else ""
     return f"{row['says']} {escape(row['against'])} trial{plural}{bounds}"
-
-
-def _add_curve(
-    figure: go.Figure, own: pd.DataFrame, style: ArmStyle, where: dict[str, int]
-) -> None:
-    shared = {"x": own["n"].tolist(), "mode": "lines", "showlegend": False}
-    for edge, fill in (("high", None), ("low", "tonexty")):
-        figure.add_trace(
-            go.Scatter(
-                **shared,
-                y=own[edge].tolist(),
-                line={"width": 0},
-                fill=fill,
-                fillcolor=style.wash,
-                hoverinfo="skip",
-            ),
-            **where,
-        )
-    figure.add_trace(
-        go.Scatter(
-            **shared,
-            y=own["mean"].tolist(),
-            name=style.name,
-            line={"color": style.colour, "dash": style.dash, "width": 2.5},
-        ),
-        **where,
-    )
 
 
 def curve(run_data: RunData, metric: str) -> pd.DataFrame:
@@ -163,35 +134,23 @@ def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.Data
     passes (of that many trials), says ("at most 1", "5", "more than 8"), interval ("95 % interval 2
     to 9", empty below three replicates).
     """
-    rows = []
-    several = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
+    rows, metadata = [], run_data.metadata
+    several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}
     scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
     for against, own in curves.groupby("arm", sort=False):
-        for arm in run_data.metadata.arms:
-            score = scores[arm.name]
-            if several.intersection([arm.name, *run_data.metadata.leaders(arm.name)]):
-                continue
-            if np.isnan(score):
+        for arm in metadata.arms:
+            score, billed = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
+            if several.intersection(billed) or np.isnan(score):
                 continue
             worth = of_arms(
-                run_data.trials,
-                run_data.selected,
-                run_data.metadata,
-                arm=arm.name,
-                against=str(against),
-                metric=metric,
-            )
+                run_data.trials, run_data.selected, metadata,
+                arm=arm.name, against=str(against), metric=metric,
+            )  # fmt: skip
             if worth is None:
                 continue
-            n = worth.trials
-            bill = seed_cost(
-                run_data.trials,
-                [arm.name, *run_data.metadata.leaders(arm.name)],
-                "cost/passes",
-            )
-            each = float(own["passes"].iloc[0])
-            passes = float("nan") if n is None else n * each
-            trials = float("nan") if n is None else float(n)
+            bill = seed_cost(run_data.trials, billed, "cost/passes")
+            trials = float("nan") if worth.trials is None else float(worth.trials)
+            passes = trials * float(own["passes"].iloc[0])
             said = (worth.says, worth.interval)
             rows.append((arm.name, score, bill, against, trials, passes, *said))
     names = ["arm", "score", "own_passes", "against", "trials", "passes", "says", "interval"]

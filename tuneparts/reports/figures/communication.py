@@ -6,13 +6,11 @@ selects pays for all its trials, and one that follows another starts where its l
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.errors import ConfigError
-from tuneparts.reports.figures.accuracy import bill_of, incumbents
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.accuracy import incumbents, leaders_bill
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas
 from tuneparts.reports.metadata import ArmMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import BYTES
@@ -25,10 +23,7 @@ def communication(
 ) -> Drawing | Note:
     """Draw a metric against bytes sent: mean and one standard error over seeds.
 
-    Args:
-        run_data: The run.
-        metric: A schema name.
-        window: How many evaluations a moving average takes; a number as text, as requests give it.
+    `window` counts the evaluations of a moving average; it is text, as requests give it.
     """
     title = f"{label(metric).capitalize()} against communication"
     if not window.isdigit() or int(window) < 1:
@@ -37,26 +32,16 @@ def communication(
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} and what it sent.")
     figure = canvas()
-    for arm in run_data.metadata.arms:
-        own = data[data["arm"] == arm.name]
-        if own.empty:
-            continue
-        style = arm_styles(run_data.metadata)[arm.name]
-        figure.add_trace(
-            go.Scatter(
-                x=own["megabytes"].tolist(),
-                y=own["mean"].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
-                name=style.name,
-                mode="lines+markers",
-                line={
-                    "color": style.colour,
-                    "dash": style.dash,
-                    "width": 2.5,
-                    "shape": "hv" if arm.trials_per_seed > 1 else "linear",
-                },
-                marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-            )
+    for arm, style, own in by_arm(run_data.metadata, data):
+        shape = "hv" if run_data.metadata.arm(arm).trials_per_seed > 1 else "linear"
+        figure.add_scatter(
+            x=own["megabytes"].tolist(),
+            y=own["mean"].tolist(),
+            error_y={"type": "data", "array": own["se"].tolist(), "thickness": 1},
+            name=style.name,
+            mode="lines+markers",
+            line=style.line(2.5, shape=shape),
+            marker=style.marker(7),
         )
     figure.update_xaxes(title_text="sent up and down (MB)", rangemode="tozero")
     figure.update_yaxes(title_text=label(metric, arrow=True))
@@ -81,10 +66,7 @@ def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     values, sent = run_data.paths(metric), run_data.paths(BYTES)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
-            start = sum(
-                bill_of(run_data.trials, leader, seed, cost=BYTES)
-                for leader in run_data.metadata.leaders(arm.name)
-            )
+            start = leaders_bill(run_data, arm.name, seed, cost=BYTES)
             found = (
                 incumbents(run_data, arm, seed, metric, cost=BYTES)
                 if arm.trials_per_seed > 1

@@ -1,7 +1,7 @@
 """What figure functions return and share: drawings, notes, canvases and axes."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tuneparts.reports.figures.style import arm_styles, visible
+from tuneparts.reports.figures.style import ArmStyle, arm_styles, visible
 from tuneparts.reports.metadata import ReportMetadata
 
 PANEL_HEIGHT = 330
@@ -80,60 +80,44 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     return figure
 
 
+def by_arm(
+    metadata: ReportMetadata, data: pd.DataFrame
+) -> Iterator[tuple[str, ArmStyle, pd.DataFrame]]:
+    """Name, style and rows of each arm that has any, in the order of the search."""
+    for arm, style in arm_styles(metadata).items():
+        if not (own := data[data["arm"] == arm]).empty:
+            yield arm, style, own
+
+
+def add_band(
+    figure: go.Figure, style: ArmStyle, x: list[float], *edges: list[float], **look: Any
+) -> None:
+    """Fill an arm's band between two edges, the upper one first."""
+    line = {"width": 0, "shape": look.pop("shape", None)}
+    for y, fill in zip(edges, (None, "tonexty"), strict=True):
+        figure.add_scatter(
+            x=x, y=y, fill=fill, fillcolor=style.wash, mode="lines", line=line, showlegend=False,
+            hoverinfo="skip", **look,
+        )  # fmt: skip
+
+
 def add_lines(
     figure: go.Figure, metadata: ReportMetadata, data: pd.DataFrame, *, x: str, y: str
 ) -> None:
     """Draw a line per arm through its means, with one standard error.
 
-    Args:
-        figure: to draw on.
-        metadata: of the search.
-        data: columns `arm` and `se` besides those of `x` and `y`.
-        x: column of places.
-        y: column of means.
+    `data` has columns `arm` and `se` besides those of places, `x`, and of means, `y`.
     """
-    for arm, style in arm_styles(metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Scatter(
-                x=own[x].tolist(),
-                y=own[y].tolist(),
-                error_y={"type": "data", "array": own["se"].tolist()},
-                name=style.name,
-                visible=visible(arm, metadata),
-                mode="lines+markers",
-                line={"color": style.colour, "dash": style.dash, "width": 2.5},
-                marker={"color": style.colour, "symbol": style.symbol, "size": 8},
-            )
-        )
-
-
-def add_truth(
-    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
-) -> None:
-    """Draw a dashed line at the true value of a hyper, where the data was made with one.
-
-    Args:
-        figure: to draw on.
-        metadata: of the search; it knows true values.
-        metric: name of the hyper.
-        where: row and column of the panel.
-        axis: `x` or `y`, which has the hyper.
-    """
-    value = metadata.truth.get(metric)
-    if value is None:
-        return
-    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
-    text = f"true value {value:.3g}"
-    if axis == "y":
-        figure.add_hline(
-            y=value, line=line, annotation_text=text, annotation_position="bottom right", **where
-        )
-    else:
-        figure.add_vline(
-            x=value, line=line, annotation_text=text, annotation_position="top left", **where
+    for arm, style, own in by_arm(metadata, data):
+        figure.add_scatter(
+            x=own[x].tolist(),
+            y=own[y].tolist(),
+            error_y={"type": "data", "array": own["se"].tolist()},
+            name=style.name,
+            visible=visible(arm, metadata),
+            mode="lines+markers",
+            line=style.line(2.5),
+            marker=style.marker(8),
         )
 
 
@@ -165,13 +149,9 @@ def counts_axis(
 def bounded_axis(
     axes: Callable[..., Any], metric: str, values: Iterable[float], where: dict[str, int]
 ) -> None:
-    """Set the range of an axis around values, but not beyond what the metric can be.
+    """Set the range of an axis around finite values, but not beyond what the metric can be.
 
-    Args:
-        axes: `update_xaxes` or `update_yaxes` of a figure.
-        metric: whose values they are.
-        values: that must be seen; those that are not finite are left out.
-        where: row and column of the panel, or nothing.
+    `axes` is `update_xaxes` or `update_yaxes` of a figure.
     """
     least, most = bounds(metric)
     known = [min(max(value, least), most) for value in values if math.isfinite(value)]

@@ -6,7 +6,6 @@ clustering make of them.
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, place
@@ -60,12 +59,7 @@ def by_round(run_data: RunData, metric: str) -> pd.DataFrame:
 
 
 def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
-    """Draw two panels per layer, for the first seed of an arm that left its weights.
-
-    Args:
-        run_data: the run.
-        arm: which arm; the first that left weights when not given.
-    """
+    """Draw two panels per layer, for the first seed of an arm (the first that left weights)."""
     if arm:
         run_data.metadata.arm(arm)
     title = f"{DEVIATIONS}: {arm}" if arm else DEVIATIONS
@@ -82,15 +76,13 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     for panel, (layer, moment) in enumerate(panels):
         own = found[(found["layer"] == layer) & (found["moment"] == moment)]
         where = place(panel, len(panels))
-        figure.add_trace(
-            go.Scatter(
-                x=own["mu"].tolist(),
-                y=own["sigma"].tolist(),
-                mode="markers",
-                marker={"color": style.colour, "size": 4, "opacity": 0.5},
-                showlegend=False,
-                hovertemplate="mu %{x:.4f}, sigma %{y:.5f}<extra></extra>",
-            ),
+        figure.add_scatter(
+            x=own["mu"].tolist(),
+            y=own["sigma"].tolist(),
+            mode="markers",
+            marker={"color": style.colour, "size": 4, "opacity": 0.5},
+            showlegend=False,
+            hovertemplate="mu %{x:.4f}, sigma %{y:.5f}<extra></extra>",
             **where,
         )
         figure.update_xaxes(title_text="mean", **where)
@@ -113,15 +105,14 @@ def weights(run_data: RunData, arm: str = "") -> pd.DataFrame:
 
     Columns: arm, seed, layer, moment (at the start, at the end), mu, sigma.
     """
+    names = ["arm", "seed", "layer", "moment", "mu", "sigma"]
     for _, trial in run_data.selected.iterrows():
         if arm and trial["arm"] != arm:
             continue
         left = run_data.artifact(str(trial["trial"]), "deviations")
         if left is not None and len(left):
-            return left.assign(arm=trial["arm"], seed=trial["seed"])[
-                ["arm", "seed", "layer", "moment", "mu", "sigma"]
-            ]
-    return pd.DataFrame(columns=["arm", "seed", "layer", "moment", "mu", "sigma"])
+            return left.assign(arm=trial["arm"], seed=trial["seed"])[names]
+    return pd.DataFrame(columns=names)
 
 
 def _spread(names: list[str]) -> list[str]:

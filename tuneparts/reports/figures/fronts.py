@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports import fronts
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
-from tuneparts.reports.figures.style import ArmStyle, arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas, counts_axis, place
+from tuneparts.reports.figures.style import ArmStyle
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
@@ -31,10 +31,7 @@ def pareto(run_data: RunData) -> Drawing | Note:
     figure = canvas(len(others))
     for panel, other in enumerate(others):
         where = place(panel, len(others))
-        for arm, style in arm_styles(run_data.metadata).items():
-            own = data[data["arm"] == arm]
-            if own.empty:
-                continue
+        for _, style, own in by_arm(run_data.metadata, data):
             for trace in _traces(own, (other, names[0]), style, has_lines=len(names) == 2):
                 trace.showlegend = trace.name == style.name and panel == 0
                 figure.add_trace(trace, **where)
@@ -74,7 +71,7 @@ def _traces(
     ]
     if has_lines:
         shape = "hv" if schema.lookup(pair[0]).direction is schema.Direction.DOWN else "vh"
-        line = {"color": style.colour, "dash": style.dash, "width": 1.5, "shape": shape}
+        line = style.line(1.5, shape=shape)
         for _, seed in own[own["on_front"]].groupby("seed"):
             ordered = seed.sort_values(pair[0])
             found.append(trace(ordered, mode="lines", line=line, hoverinfo="skip"))

@@ -9,9 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, add_truth, canvas, counts_axis, place
+from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
 from tuneparts.reports.figures.style import ArmStyle, arm_styles, focus_note, visible
-from tuneparts.reports.metadata import ArmMetadata
+from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import reported
 from tuneparts.reports.tables import label
@@ -42,30 +42,24 @@ def hypers(run_data: RunData) -> Drawing | Note:
             is_given = line["value"].nunique() == 1
             if is_given and arm in followers:
                 continue  # its leader's value
-            figure.add_trace(
-                go.Scatter(
-                    x=line["passes"].tolist(),
-                    y=line["value"].tolist(),
-                    name=style.name,
-                    legendgroup=str(arm),
-                    showlegend=arm not in named,
-                    visible=visible(str(arm), run_data.metadata),
-                    mode="lines+markers",
-                    marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
-                    line={
-                        "color": style.colour,
-                        "width": 2,
-                        "dash": "dot" if is_given else style.dash,
-                    },
-                    hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
-                    "<br>%{x} passes<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=line["passes"].tolist(),
+                y=line["value"].tolist(),
+                name=style.name,
+                legendgroup=str(arm),
+                showlegend=arm not in named,
+                visible=visible(str(arm), run_data.metadata),
+                mode="lines+markers",
+                marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
+                line=style.line(2) | ({"dash": "dot"} if is_given else {}),
+                hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
+                "<br>%{x} passes<extra></extra>",
                 **where,
             )
             named.add(str(arm))
         counts_axis(figure, "passes", own["passes"].tolist(), where)
         figure.update_yaxes(title_text=_unit(stem), **where)
-        add_truth(figure, run_data.metadata, stem, where, axis="y")
+        _add_truth(figure, run_data.metadata, stem, where, axis="y")
     units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "
@@ -73,13 +67,9 @@ def hypers(run_data: RunData) -> Drawing | Note:
     )
     if len(stems) > MAX_PANELS:
         caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."
-    return Drawing(
-        OVER_PASSES,
-        figure,
-        caption + _truth_note(run_data) + focus_note(run_data.metadata),
-        data.drop(columns="panel"),
-        min_width=560 if len(shown) > 1 else 0,
-    )
+    caption += _truth_note(run_data) + focus_note(run_data.metadata)
+    width, table = 560 if len(shown) > 1 else 0, data.drop(columns="panel")
+    return Drawing(OVER_PASSES, figure, caption, table, min_width=width)
 
 
 def paths(run_data: RunData) -> pd.DataFrame:
@@ -130,7 +120,7 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
                 figure.add_trace(trace, **where)
         figure.update_xaxes(title_text=label(name), **where)
         figure.update_yaxes(range=reach, **where)
-        add_truth(figure, run_data.metadata, name, where, axis="x")
+        _add_truth(figure, run_data.metadata, name, where, axis="x")
         if where["col"] == 1:
             figure.update_yaxes(title_text=label(metric, arrow=True), **where)
     caption = (
@@ -152,6 +142,24 @@ def _unit(stem: str) -> str:
     return metric.unit or metric.meaning
 
 
+def _add_truth(
+    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
+) -> None:
+    """Draw a dashed line at the true value of a hyper, where the data was made with one.
+
+    `axis` is `x` or `y`, which has the hyper.
+    """
+    value = metadata.truth.get(metric)
+    if value is None:
+        return
+    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
+    note = {"annotation_text": f"true value {value:.3g}"}
+    if axis == "y":
+        figure.add_hline(y=value, line=line, annotation_position="bottom right", **note, **where)
+    else:
+        figure.add_vline(x=value, line=line, annotation_position="top left", **note, **where)
+
+
 def _truth_note(run_data: RunData) -> str:
     return " The dashed line is the value that the data was made with." * bool(
         run_data.metadata.truth
@@ -169,13 +177,11 @@ def _points(
         legendgroup=arm.name,
         showlegend=is_first,
         mode="markers",
-        marker={
-            "color": style.colour,
-            "symbol": style.symbol,
-            "size": 7 if is_many else 12,
-            "opacity": 0.75 if is_many else 1.0,
-            "line": {"width": 0 if is_many else 1, "color": "white"},
-        },
+        marker=style.marker(
+            7 if is_many else 12,
+            opacity=0.75 if is_many else 1.0,
+            line={"width": 0 if is_many else 1, "color": "white"},
+        ),
         text=own["seed"].astype(str).tolist(),
         hovertemplate=f"{style.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
     )
@@ -186,7 +192,7 @@ def _path(line: pd.DataFrame, style: ArmStyle, arm: str) -> go.Scatter:
         x=line["x"].tolist(),
         y=line["y"].tolist(),
         mode="lines",
-        line={"color": style.colour, "width": 1.5, "dash": style.dash},
+        line=style.line(1.5),
         legendgroup=arm,
         showlegend=False,
         hoverinfo="skip",

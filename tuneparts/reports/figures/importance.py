@@ -3,11 +3,9 @@
 import math
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas
-from tuneparts.reports.figures.style import arm_styles
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.select import column
 from tuneparts.reports.tables import label
@@ -36,19 +34,14 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
     data = pd.DataFrame(rows, columns=["arm", "dimension", "share", "trials"])
     names = data.groupby("dimension")["share"].max().sort_values().index.tolist()
     figure = canvas()
-    for arm, style in arm_styles(run_data.metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
-        figure.add_trace(
-            go.Bar(
-                x=own["share"].tolist(),
-                y=own["dimension"].tolist(),
-                orientation="h",
-                name=style.name,
-                marker={"color": style.colour},
-                hovertemplate="%{y}: %{x:.2f}<extra></extra>",
-            )
+    for _, style, own in by_arm(run_data.metadata, data):
+        figure.add_bar(
+            x=own["share"].tolist(),
+            y=own["dimension"].tolist(),
+            orientation="h",
+            name=style.name,
+            marker={"color": style.colour},
+            hovertemplate="%{y}: %{x:.2f}<extra></extra>",
         )
     figure.update_layout(
         barmode="group", height=max(240, 130 + 30 * len(names) * data["arm"].nunique())
@@ -66,9 +59,8 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
 
 def shares(run_data: RunData, arm: str, metric: str) -> list[tuple[str, float, int]]:
     """Name, share and number of trials for each dimension that all trials of an arm have."""
-    own = run_data.trials[
-        (run_data.trials["arm"] == arm) & (run_data.trials["outcome"] == "finished")
-    ]
+    trials = run_data.trials
+    own = trials[(trials["arm"] == arm) & (trials["outcome"] == "finished")]
     scores = dict(zip(own["trial"], column(own, metric), strict=True))
     scores = {trial: score for trial, score in scores.items() if math.isfinite(score)}
     drawn = run_data.drawn[run_data.drawn["trial"].isin(scores)]
@@ -88,32 +80,24 @@ def _fanova(
     table: pd.DataFrame, scores: dict[str, float], is_log: dict[str, bool], metric: str
 ) -> dict[str, float]:
     import optuna
-    from optuna.distributions import (
-        BaseDistribution,
-        CategoricalDistribution,
-        FloatDistribution,
-    )
+    from optuna import distributions as kinds
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions: dict[str, BaseDistribution] = {}
+    distributions: dict[str, kinds.BaseDistribution] = {}
     for name, may_be_log in is_log.items():
         values = table[name].tolist()
         if all(isinstance(value, int | float) for value in values):
             low, high = float(min(values)), float(max(values))
-            distributions[name] = FloatDistribution(low, high, log=may_be_log and low > 0)
+            distributions[name] = kinds.FloatDistribution(low, high, log=may_be_log and low > 0)
         else:
             table[name] = [str(value) for value in values]
-            distributions[name] = CategoricalDistribution(sorted(set(table[name])))
+            distributions[name] = kinds.CategoricalDistribution(sorted(set(table[name])))
     is_up = schema.lookup(metric).direction is schema.Direction.UP
     study = optuna.create_study(direction="maximize" if is_up else "minimize")
     for trial, params in table.iterrows():
-        study.add_trial(
-            optuna.create_trial(
-                value=scores[str(trial)], params=params.to_dict(), distributions=distributions
-            )
-        )
-    found = get_param_importances(
-        study, evaluator=FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0)
-    )
+        drawn = {"params": params.to_dict(), "distributions": distributions}
+        study.add_trial(optuna.create_trial(value=scores[str(trial)], **drawn))
+    forest = FanovaImportanceEvaluator(n_trees=NUM_TREES, seed=0)
+    found = get_param_importances(study, evaluator=forest)
     return {str(name): float(share) for name, share in found.items()}

@@ -9,7 +9,6 @@ import re
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas
 from tuneparts.reports.run_data import RunData
@@ -30,29 +29,20 @@ def matched(
     if size not in trials or metric not in trials:
         return Note(title, f"No finished trial has both {size} and {metric}.")
     arms = [arm.name for arm in run_data.metadata.arms]
-    points = pd.DataFrame(
-        {
-            "family": trials["arm"].map(family),
-            "arm": trials["arm"],
-            "seed": trials["seed"],
-            "size": column(trials, size),
-            "score": column(trials, metric),
-        }
-    ).dropna()
+    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(family))
+    points = points.assign(size=column(trials, size), score=column(trials, metric)).dropna()
     first = family(arms[0])
     data = gains(points, first)
     if data.empty:
         return Note(title, f"No other family of arms has sizes around those of {first}.")
     figure = canvas()
     for name, own in data.groupby("family", sort=False):
-        figure.add_trace(
-            go.Scatter(
-                x=own["at"], y=own["gain"], name=str(name), mode="markers",
-                error_y={
-                    "type": "data", "array": own["high"] - own["gain"],
-                    "arrayminus": own["gain"] - own["low"],
-                },
-            )
+        figure.add_scatter(
+            x=own["at"], y=own["gain"], name=str(name), mode="markers",
+            error_y={
+                "type": "data", "array": own["high"] - own["gain"],
+                "arrayminus": own["gain"] - own["low"],
+            },
         )  # fmt: skip
     figure.add_hline(y=0, line_width=1)
     figure.update_xaxes(title_text=label(size))
@@ -78,13 +68,8 @@ def family(arm: str) -> str:
 def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
     """Compute what the arms of one family gain over each other family at their sizes.
 
-    Args:
-        points: one row per trial: family, arm, seed, size, score.
-        first: the family that is compared with the others.
-
-    Returns:
-        One row per other family and arm: family, mean size, mean gain, its interval, and how many
-        seeds could be compared, at least two.
+    `points` has one row per trial: family, arm, seed, size, score. The result has one per other
+    family and arm: family, mean size and gain, its interval, and the seeds compared, two at least.
     """
     rows = []
     own = points[points["family"] == first]

@@ -5,9 +5,8 @@
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
-from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, place
+from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, by_arm, canvas, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.statistics import estimate
@@ -31,39 +30,31 @@ def anytime(run_data: RunData) -> Drawing | Note:
     if data.empty:
         return Note(OPERATIONS, "No selected trial has operating points.")
     figure = canvas()
-    for arm, style in arm_styles(run_data.metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
+    for arm, style, own in by_arm(run_data.metadata, data):
         best = own[own["is_best"]]
-        marker = {"color": style.colour, "symbol": style.symbol}
-        figure.add_trace(
-            go.Scatter(
-                x=best["flops"].tolist(),
-                y=best["accuracy"].tolist(),
-                error_y={"type": "data", "array": best["se"].tolist()},
-                name=style.name,
-                legendgroup=arm,
-                mode="lines+markers",
-                line={"color": style.colour, "dash": style.dash, "width": 2.5},
-                marker={**marker, "size": 9},
-                text=best["members"].tolist(),
-                hovertemplate="members %{text}: %{y:.4f} at %{x:.3s} FLOPs<extra></extra>",
-            )
+        figure.add_scatter(
+            x=best["flops"].tolist(),
+            y=best["accuracy"].tolist(),
+            error_y={"type": "data", "array": best["se"].tolist()},
+            name=style.name,
+            legendgroup=arm,
+            mode="lines+markers",
+            line=style.line(2.5),
+            marker=style.marker(9),
+            text=best["members"].tolist(),
+            hovertemplate="members %{text}: %{y:.4f} at %{x:.3s} FLOPs<extra></extra>",
         )
         others = own[~own["is_best"]]
-        figure.add_trace(
-            go.Scatter(
-                x=others["flops"].tolist(),
-                y=others["accuracy"].tolist(),
-                name=style.name,
-                legendgroup=arm,
-                showlegend=False,
-                mode="markers",
-                marker={**marker, "size": 6, "opacity": 0.45},
-                text=others["members"].tolist(),
-                hovertemplate="members %{text}: %{y:.4f} at %{x:.3s} FLOPs<extra></extra>",
-            )
+        figure.add_scatter(
+            x=others["flops"].tolist(),
+            y=others["accuracy"].tolist(),
+            name=style.name,
+            legendgroup=arm,
+            showlegend=False,
+            mode="markers",
+            marker=style.marker(6, opacity=0.45),
+            text=others["members"].tolist(),
+            hovertemplate="members %{text}: %{y:.4f} at %{x:.3s} FLOPs<extra></extra>",
         )
     figure.update_xaxes(title_text="FLOPs for one example", type="log")
     figure.update_yaxes(title_text="test accuracy")
@@ -145,16 +136,14 @@ def membership(run_data: RunData) -> Drawing | Note:
     for panel, arm in enumerate(arms):
         own = shown[shown["arm"] == arm]
         grid = own.pivot_table(index="member", columns="layer", values="cluster")
-        figure.add_trace(
-            go.Heatmap(
-                x=[int(layer) for layer in grid.columns],
-                y=[f"member {int(member)}" for member in grid.index],
-                z=grid.to_numpy().tolist(),
-                texttemplate="%{z}",
-                colorscale="Cividis",
-                showscale=False,
-                hovertemplate="%{y}, layer %{x}: cluster %{z}<extra></extra>",
-            ),
+        figure.add_heatmap(
+            x=[int(layer) for layer in grid.columns],
+            y=[f"member {int(member)}" for member in grid.index],
+            z=grid.to_numpy().tolist(),
+            texttemplate="%{z}",
+            colorscale="Cividis",
+            showscale=False,
+            hovertemplate="%{y}, layer %{x}: cluster %{z}<extra></extra>",
             **place(panel, len(arms)),
         )
         figure.update_xaxes(title_text="layer, in forward order", **place(panel, len(arms)))

@@ -6,7 +6,6 @@ import io
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import plotly.graph_objects as go
 from PIL import Image
 
 from tuneparts import schema
@@ -30,13 +29,11 @@ def samples(run_data: RunData) -> Drawing | Note:
     for panel, grid in enumerate(grids):
         where = place(panel, len(grids))
         height, width = grid.mosaic().shape[:2]
-        figure.add_trace(
-            go.Image(source=_png(grid.mosaic()), hoverinfo="skip", dx=1, dy=1), **where
-        )
-        cell = grid.originals_EHWC.shape[2] + 1
+        figure.add_image(source=_png(grid.mosaic()), hoverinfo="skip", dx=1, dy=1, **where)
+        down, across = (size + 1 for size in grid.originals_EHWC.shape[1:3])
         num_draws = grid.draws_EDHWC.shape[1]
         figure.update_xaxes(
-            tickvals=[cell * (0.5 + i) for i in range(num_draws + 1)],
+            tickvals=[across * (0.5 + i) for i in range(num_draws + 1)],
             ticktext=["data", *(str(i + 1) for i in range(num_draws))],
             title_text="draw",
             showgrid=False,
@@ -45,9 +42,7 @@ def samples(run_data: RunData) -> Drawing | Note:
             **where,
         )
         figure.update_yaxes(
-            tickvals=[
-                (grid.originals_EHWC.shape[1] + 1) * (0.5 + i) for i in range(len(grid.labels))
-            ],
+            tickvals=[down * (0.5 + i) for i in range(len(grid.labels))],
             ticktext=[str(one) for one in grid.labels],
             title_text="class",
             showgrid=False,

@@ -1,8 +1,5 @@
 """What a population found: the values of the config over the passes of the selected trials."""
 
-import pandas as pd
-import plotly.graph_objects as go
-
 from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis, place
 from tuneparts.reports.figures.style import arm_styles
 from tuneparts.reports.run_data import RunData
@@ -25,13 +22,24 @@ def schedule(run_data: RunData) -> Drawing | Note:
         return Note(TITLE, "No selected trial has a value that changed on its way.")
     paths = list(dict.fromkeys(data["path"]))[:MAX_PANELS]
     figure = canvas(len(paths), paths)
-    named: set[str] = set()
+    styles, named = arm_styles(run_data.metadata), set[str]()
     for panel, path in enumerate(paths):
         where = place(panel, len(paths))
         own = data[data["path"] == path]
         for (arm, seed), line in own.groupby(["arm", "seed"], sort=False):
-            figure.add_trace(
-                _line(run_data, str(arm), int(seed), line, is_named=arm not in named), **where
+            style, passes = styles[str(arm)], line["passes"].tolist()
+            values = [float(value) for value in line["value"]]
+            figure.add_scatter(
+                x=[*passes, max(run_data.metadata.arm(str(arm)).passes, passes[-1])],
+                y=[*values, values[-1]],
+                name=style.name,
+                legendgroup=str(arm),
+                showlegend=arm not in named,
+                mode="lines",
+                line=style.line(2, shape="hv"),
+                hovertemplate=f"{style.name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes"
+                "<extra></extra>",
+                **where,
             )
             named.add(str(arm))
         counts_axis(figure, "passes", own["passes"].tolist(), where)
@@ -40,21 +48,3 @@ def schedule(run_data: RunData) -> Drawing | Note:
         "through the trials that they were copied from."
     )
     return Drawing(TITLE, figure, caption, data.reset_index(drop=True))
-
-
-def _line(
-    run_data: RunData, arm: str, seed: int, line: pd.DataFrame, *, is_named: bool
-) -> go.Scatter:
-    style = arm_styles(run_data.metadata)[arm]
-    end = next(one.passes for one in run_data.metadata.arms if one.name == arm)
-    passes, values = line["passes"].tolist(), [float(value) for value in line["value"]]
-    return go.Scatter(
-        x=[*passes, max(end, passes[-1])],
-        y=[*values, values[-1]],
-        name=style.name,
-        legendgroup=arm,
-        showlegend=is_named,
-        mode="lines",
-        line={"color": style.colour, "width": 2, "dash": style.dash, "shape": "hv"},
-        hovertemplate=f"{style.name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes<extra></extra>",
-    )

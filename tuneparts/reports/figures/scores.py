@@ -5,7 +5,6 @@ probabilities: calibration error, likelihood and Brier score.
 """
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.compare import FEWEST
@@ -28,39 +27,29 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    styles = arm_styles(run_data.metadata)
+    styles, error = arm_styles(run_data.metadata), {"type": "data", "symmetric": False}
     figure = canvas()
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
         arm = styles[str(row["arm"])]
         seeds = _seeds(run_data, str(row["arm"]), metric)
-        figure.add_trace(
-            go.Scatter(
-                x=seeds,
-                y=[arm.name] * len(seeds),
-                mode="markers",
-                marker={"color": arm.wash, "symbol": arm.symbol, "size": 8},
-                hovertemplate="%{x}<extra>one seed</extra>",
-                showlegend=False,
-            )
+        figure.add_scatter(
+            x=seeds,
+            y=[arm.name] * len(seeds),
+            mode="markers",
+            marker=arm.marker(8) | {"color": arm.wash},
+            hovertemplate="%{x}<extra>one seed</extra>",
+            showlegend=False,
         )
-        known = not pd.isna(row["low"])
         least, most = bounds(metric)
-        low, high = max(row["low"], least), min(row["high"], most)
-        figure.add_trace(
-            go.Scatter(
-                x=[row["mean"]],
-                y=[arm.name],
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [high - row["mean"] if known else 0],
-                    "arrayminus": [row["mean"] - low if known else 0],
-                    "thickness": 2,
-                },
-                mode="markers",
-                marker={"color": arm.colour, "symbol": arm.symbol, "size": 10},
-                showlegend=False,
-            )
+        ends = min(row["high"], most) - row["mean"], row["mean"] - max(row["low"], least)
+        above, below = (0, 0) if pd.isna(row["low"]) else ends
+        figure.add_scatter(
+            x=[row["mean"]],
+            y=[arm.name],
+            error_x={**error, "array": [above], "arrayminus": [below], "thickness": 2},
+            mode="markers",
+            marker=arm.marker(10),
+            showlegend=False,
         )
     figure.update_layout(height=_ROW_HEIGHT * len(data) + 90)
     figure.update_xaxes(title_text=label(metric, arrow=True))
@@ -109,7 +98,11 @@ def _seeds(run_data: RunData, arm: str, metric: str) -> list[float]:
 
 def calibration(run_data: RunData) -> Drawing | Note:
     """Draw a panel per score: a point per seed of each arm, with mean and one standard error."""
-    data = calibration_scores(run_data)
+    parts = [
+        run_data.selected[["arm", "seed"]].assign(metric=m, value=column(run_data.selected, m))
+        for m in CALIBRATION_METRICS
+    ]
+    data = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     if data.empty:
         return Note(
             CALIBRATION, f"No selected trial has reported {', '.join(CALIBRATION_METRICS)}."
@@ -125,32 +118,23 @@ def calibration(run_data: RunData) -> Drawing | Note:
             style = known[arm]
             seeds = data[(data["arm"] == arm) & (data["metric"] == metric)]
             mean, se = summary[metric][arm], summary[f"{metric}:se"][arm]
-            figure.add_trace(
-                go.Scatter(
-                    x=seeds["value"].tolist(),
-                    y=[style.name] * len(seeds),
-                    mode="markers",
-                    marker={
-                        "color": style.colour,
-                        "symbol": style.symbol,
-                        "size": 6,
-                        "opacity": 0.5,
-                    },
-                    showlegend=False,
-                    hovertemplate="%{x:.4f}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=seeds["value"].tolist(),
+                y=[style.name] * len(seeds),
+                mode="markers",
+                marker=style.marker(6, opacity=0.5),
+                showlegend=False,
+                hovertemplate="%{x:.4f}<extra></extra>",
                 **where,
             )
-            figure.add_trace(
-                go.Scatter(
-                    x=[mean],
-                    y=[style.name],
-                    error_x={"type": "data", "array": [se], "thickness": 2},
-                    mode="markers",
-                    marker={"color": style.colour, "symbol": style.symbol, "size": 11},
-                    showlegend=False,
-                    hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=[mean],
+                y=[style.name],
+                error_x={"type": "data", "array": [se], "thickness": 2},
+                mode="markers",
+                marker=style.marker(11),
+                showlegend=False,
+                hovertemplate=f"mean %{{x:.4f}}, standard error {se:.4f}<extra></extra>",
                 **where,
             )
         # Panels share their arms, so names stand at the left ones only.
@@ -167,20 +151,3 @@ def calibration(run_data: RunData) -> Drawing | Note:
         f"marks are seeds, large ones the mean with one standard error. {meanings}."
     )
     return Drawing(CALIBRATION, figure, caption, data, min_width=620 if len(shown) > 1 else 0)
-
-
-def calibration_scores(run_data: RunData) -> pd.DataFrame:
-    """Return columns arm, seed, metric, value."""
-    selected = run_data.selected
-    parts = [
-        pd.DataFrame(
-            {
-                "arm": selected["arm"],
-                "seed": selected["seed"],
-                "metric": metric,
-                "value": column(selected, metric),
-            }
-        )
-        for metric in CALIBRATION_METRICS
-    ]
-    return pd.concat(parts, ignore_index=True).dropna(subset=["value"])

@@ -64,20 +64,18 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
         where, rows = place(panel, len(shown)), data[data["name"] == name]
         for arm, own in rows.groupby("arm", sort=False):
             style = styles[str(arm)]
-            figure.add_trace(
-                go.Scatter(
-                    x=own["value"].tolist(),
-                    y=own["score"].tolist(),
-                    text=own["trial"].tolist(),
-                    name=style.name,
-                    legendgroup=style.name,
-                    showlegend=arm not in named,
-                    visible=visible(str(arm), run_data.metadata),
-                    mode="markers",
-                    marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-                    opacity=0.8,
-                    hovertemplate="%{text}<br>%{x}: %{y:.4f}<extra></extra>",
-                ),
+            figure.add_scatter(
+                x=own["value"].tolist(),
+                y=own["score"].tolist(),
+                text=own["trial"].tolist(),
+                name=style.name,
+                legendgroup=style.name,
+                showlegend=arm not in named,
+                visible=visible(str(arm), run_data.metadata),
+                mode="markers",
+                marker=style.marker(7),
+                opacity=0.8,
+                hovertemplate="%{text}<br>%{x}: %{y:.4f}<extra></extra>",
                 **where,
             )
             named.add(str(arm))
@@ -155,18 +153,16 @@ def _add_parallel(
             x += [*has, None]
             y += [*(heights[trial, names[number]] for number in has), None]
         words, colour, width = _CLASSES[fifth]
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                name=words,
-                legendgroup=words,
-                showlegend=words not in {trace.name for trace in figure.data},
-                mode="lines+markers",
-                line={"color": colour, "width": width},
-                marker={"size": 4},
-                hoverinfo="skip",
-            ),
+        figure.add_scatter(
+            x=x,
+            y=y,
+            name=words,
+            legendgroup=words,
+            showlegend=words not in {trace.name for trace in figure.data},
+            mode="lines+markers",
+            line={"color": colour, "width": width},
+            marker={"size": 4},
+            hoverinfo="skip",
             **where,
         )
     figure.update_xaxes(

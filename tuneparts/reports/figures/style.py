@@ -9,7 +9,7 @@ would share it, so the same arm has the same colour in every report.
 import hashlib
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Any, Literal
 
 from tuneparts.reports.metadata import ReportMetadata
 
@@ -45,6 +45,14 @@ class ArmStyle:
         """The colour of bands: the colour of the arm, faint."""
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.18)"
+
+    def line(self, width: float, **look: Any) -> dict[str, Any]:
+        """What plotly calls a line, in the look of the arm."""
+        return {"color": self.colour, "dash": self.dash, "width": width, **look}
+
+    def marker(self, size: float, **look: Any) -> dict[str, Any]:
+        """What plotly calls a marker, in the look of the arm."""
+        return {"color": self.colour, "symbol": self.symbol, "size": size, **look}
 
 
 def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from html import escape
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts import schema
 from tuneparts.reports.figures.drawing import Drawing, Note, add_lines, canvas, counts_axis
@@ -58,17 +57,15 @@ def heat_map(
     grid = data.pivot_table(index=up, columns=across, values="mean")
     decimals = min(schema.lookup(metric).decimals, 3)
     figure = canvas()
-    figure.add_trace(
-        go.Heatmap(
-            x=[_tick(value) for value in grid.columns],
-            y=[_tick(value) for value in grid.index],
-            z=grid.to_numpy().tolist(),
-            colorscale="Cividis",
-            reversescale=schema.lookup(metric).direction is schema.Direction.DOWN,
-            texttemplate=f"%{{z:.{decimals}f}}",
-            hoverongaps=False,
-            colorbar={"title": {"text": label(metric)}, "thickness": 14},
-        )
+    figure.add_heatmap(
+        x=[_tick(value) for value in grid.columns],
+        y=[_tick(value) for value in grid.index],
+        z=grid.to_numpy().tolist(),
+        colorscale="Cividis",
+        reversescale=schema.lookup(metric).direction is schema.Direction.DOWN,
+        texttemplate=f"%{{z:.{decimals}f}}",
+        hoverongaps=False,
+        colorbar={"title": {"text": label(metric)}, "thickness": 14},
     )
     figure.update_xaxes(title_text=escape(_name(across), quote=False), type="category")
     figure.update_yaxes(title_text=escape(_name(up), quote=False), type="category")
@@ -111,10 +108,7 @@ def _name(setting: str) -> str:
 def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Drawing:
     """Draw a metric over several runs, a line per arm through the runs that have it.
 
-    Args:
-        runs: what each run left, by the value that tells it from the others.
-        setting: what that value is.
-        metric: of the trial selected by validation, mean over seeds.
+    The key of a run is the value of `setting` that tells it from the others.
     """
     rows = [
         (row["arm"], value, row[metric], row[f"{metric}:se"])

@@ -1,10 +1,9 @@
 """Every trial over its own passes: what a search looks like while it runs."""
 
 import pandas as pd
-import plotly.graph_objects as go
 
-from tuneparts.reports.figures.drawing import Drawing, Note, canvas, counts_axis
-from tuneparts.reports.figures.style import arm_styles, focus_note, visible
+from tuneparts.reports.figures.drawing import Drawing, Note, by_arm, canvas, counts_axis
+from tuneparts.reports.figures.style import focus_note, visible
 from tuneparts.reports.run_data import RunData
 from tuneparts.reports.tables import label
 
@@ -20,10 +19,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
     if data.empty:
         return Note(title, f"No trial has reported {metric or 'anything'} yet.")
     figure = canvas()
-    for arm, style in arm_styles(run_data.metadata).items():
-        own = data[data["arm"] == arm]
-        if own.empty:
-            continue
+    for arm, style, own in by_arm(run_data.metadata, data):
         x: list[float | None] = []
         y: list[float | None] = []
         text: list[str | None] = []
@@ -31,19 +27,17 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
             x += [*line["passes"].tolist(), None]  # a gap between two trials
             y += [*line["value"].tolist(), None]
             text += [*[str(trial)] * len(line), None]
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                text=text,
-                name=style.name,
-                visible=visible(arm, run_data.metadata),
-                mode="lines+markers",
-                line={"color": style.colour, "dash": style.dash, "width": 1.5},
-                marker={"color": style.colour, "symbol": style.symbol, "size": 5},
-                opacity=0.75,
-                hovertemplate="%{text}: %{y:.4f} at %{x} passes<extra></extra>",
-            )
+        figure.add_scatter(
+            x=x,
+            y=y,
+            text=text,
+            name=style.name,
+            visible=visible(arm, run_data.metadata),
+            mode="lines+markers",
+            line=style.line(1.5),
+            marker=style.marker(5),
+            opacity=0.75,
+            hovertemplate="%{text}: %{y:.4f} at %{x} passes<extra></extra>",
         )
     counts_axis(figure, "passes", data["passes"].tolist(), {})
     figure.update_yaxes(title_text=label(metric, arrow=True))
@@ -61,11 +55,6 @@ def lines(run_data: RunData, metric: str) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     rows = run_data.steps[run_data.steps["metric"] == metric].dropna(subset=["value"])
     rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
-    newest = (
-        rows.drop_duplicates("trial")
-        .sort_values(["time", "trial"], kind="stable")
-        .groupby("arm")["trial"]
-        .tail(MOST)
-    )
-    rows = rows[rows["trial"].isin(newest)]
+    each = rows.drop_duplicates("trial").sort_values(["time", "trial"], kind="stable")
+    rows = rows[rows["trial"].isin(each.groupby("arm")["trial"].tail(MOST))]
     return rows.rename(columns={"step": "passes"})[columns].reset_index(drop=True)
