@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
 
     from tuneparts.api.results import Results
     from tuneparts.executors.choice import Place
-    from tuneparts.reports.always_valid import Decision
+    from tuneparts.reports.compare import Decision
     from tuneparts.search.runs import Run
 
 app = typer.Typer()
