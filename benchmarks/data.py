@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.measure import interleave, ratios, spread
 from benchmarks.results import Result, Row, result, tell
-from tuneparts import seeding, torchvision_door
+from tuneparts.core import seeding, torchvision_door
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.device_examples import DeviceExamples

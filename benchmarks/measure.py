@@ -13,9 +13,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
-from tuneparts.journal import Event
+from tuneparts.search.journal import Event
 from tuneparts.search.spec import Arm, Scale, Search
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context

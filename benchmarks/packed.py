@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.executors import execute
-from tuneparts.journal import Row as Interval
+from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.journal import Row as Interval
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm
 

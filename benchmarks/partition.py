@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import cpu_turns, noise_context, one_thread, peak_bytes, ratio_columns
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, MnistCnn, NetConfig
-from tuneparts.partition import PartitionedConfig
 from tuneparts.training.supervised import SupervisedConfig
 
 _NODE = {"scheme": "node", "mixed": True, "defaults": "zero"}

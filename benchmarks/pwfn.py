@@ -17,12 +17,12 @@ import torch
 
 from benchmarks.measure import cpu_seconds, cpu_turns, noise_context, one_thread, spread
 from benchmarks.results import Result, Row, result, tell
-from tuneparts import seeding
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core import seeding
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.pwfn import sigma, threshold
+from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import Mlp, ResNet18
 from tuneparts.models.net import NetConfig
-from tuneparts.pwfn import sigma, threshold
-from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.training.optimisers import OptimiserConfig
 
 _FLOATS = npt.NDArray[np.float64]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, TypeAlias
 
-from tuneparts import provenance
 from tuneparts.cli.output import terminal
-from tuneparts.reports import rendering
-from tuneparts.reports.rendering import Table
+from tuneparts.core import provenance
+from tuneparts.results import rendering
+from tuneparts.results.rendering import Table
 
 Row: TypeAlias = dict[str, Any]
 Result: TypeAlias = dict[str, Any]

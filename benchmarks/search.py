@@ -26,11 +26,11 @@ from benchmarks import sleeping
 from benchmarks.measure import Clock, interleave, spread
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
-from tuneparts.cpus import usable_cpus
+from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors import execute
-from tuneparts.journal import Row as Interval
-from tuneparts.journal import TrialEnded, read
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.journal import Row as Interval
+from tuneparts.search.journal import TrialEnded, read
 from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker

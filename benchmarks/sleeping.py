@@ -7,12 +7,12 @@ from typing import Literal, TypeAlias
 
 from benchmarks.measure import one_arm
 from benchmarks.stock_trials import gather
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms import Algorithm, Asha, Optuna, Proposals, SuccessiveHalving
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Search
-from tuneparts.seeding import numpy_generator
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 

@@ -9,14 +9,14 @@ import torch
 
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
-from tuneparts import seeding
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core import seeding
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.superweights import ties
+from tuneparts.methods.superweights.allocation import make_plan
+from tuneparts.methods.superweights.bank import TemplateBank
+from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import WideResNet
-from tuneparts.superweights import ties
-from tuneparts.superweights.allocation import make_plan
-from tuneparts.superweights.bank import TemplateBank
-from tuneparts.superweights.clusters import depth_bins, layers_of
-from tuneparts.superweights.learner import SuperweightsConfig
 
 _NETS = {"wrn_28_2": WideResNet(depth=28, width=2), "wrn_16_2": WideResNet(depth=16, width=2)}
 _IN_SHAPE = (3, 32, 32)

@@ -20,9 +20,9 @@ from benchmarks.results import Result, Row, result, tell
 from benchmarks.stock_trials import began, trainable
 from tuneparts.executors import execute
 from tuneparts.executors.ray import cluster
-from tuneparts.journal import Event
-from tuneparts.journal import Row as Interval
 from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.journal import Event
+from tuneparts.search.journal import Row as Interval
 
 Kind: TypeAlias = Literal["asha", "halving", "tpe"]
 Timing: TypeAlias = Literal["free", "exact"]

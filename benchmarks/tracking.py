@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 from benchmarks.measure import interleave, spread
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.journal import Event, Journal, TrialEnded, TrialId, TrialStarted
-from tuneparts.journal import Row as Point
+from tuneparts.search.journal import Event, Journal, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Row as Point
 from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from tuneparts import schema
-from tuneparts.api.published import Published
-from tuneparts.reports import ranks, rendering
-from tuneparts.reports.compare import Comparison, Decision
-from tuneparts.reports.contrast import difference
+from tuneparts.core import schema
+from tuneparts.results import ranks, rendering
+from tuneparts.results.compare import Comparison, Decision
+from tuneparts.results.contrast import difference
+from tuneparts.results.published import Published
 
 HERE = Path(__file__).parent
 PAGE = HERE / "results.md"

@@ -17,7 +17,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from tuneparts import pwfn
+from tuneparts.methods import pwfn
 
 
 class Reader(nn.Module):

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core.schema import Metric
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.config import DataConfig
-from tuneparts.schema import Metric
+from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.search.algorithms import Algorithm, Proposals, draw, whole_trial
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.seeding import numpy_generator
 
 
 class Evolution(Algorithm):

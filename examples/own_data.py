@@ -10,8 +10,8 @@ import numpy as np
 from torch import nn
 
 from tuneparts import Arm, DataConfig, Scale, Search, Uniform
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.partition import PartitionedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.spec import RandomSearch
 
 

@@ -11,12 +11,12 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from tuneparts.augment.constrained import POSITIVE
-from tuneparts.augment.hyper import Call, Hyper, Number
-from tuneparts.augment.label_smoothing import LabelSmoothing
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
-from tuneparts.partition.learner import PartitionedConfig
+from tuneparts.hypers.constrained import POSITIVE
+from tuneparts.hypers.hyper import Call, Hyper, Number
+from tuneparts.hypers.label_smoothing import LabelSmoothing
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 

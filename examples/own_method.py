@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 from tuneparts.training.learner import Context, Learner

@@ -8,10 +8,10 @@ else it takes can be given and searched: `net.width`. Run it with
 
 from torch import nn
 
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Scale, Search
 

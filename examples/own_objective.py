@@ -8,7 +8,7 @@ import math
 
 import tuneparts
 from tuneparts import Arm, Scale, Search, Uniform
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.search.spec import RandomSearch, Tpe
 
 

@@ -7,9 +7,9 @@ point that is tried first, a constraint, and accuracy weighed against size. Run 
 
 import tuneparts
 from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
-from tuneparts.ensembles.deep import DeepEnsembleConfig
+from tuneparts.core.selection import Within
+from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search.algorithms import Optuna
-from tuneparts.selection import Within
 
 LIMIT = 20_000
 """Weights that a net may have to be selected."""

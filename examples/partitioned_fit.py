@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tuneparts import DataConfig
-from tuneparts.partition import Fitted, fit
+from tuneparts.methods.partitioned import Fitted, fit
 
 
 def main(passes: int = 2400, folder: Path = Path()) -> Fitted:

@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from tuneparts import superweights
+from tuneparts.methods import superweights
 
 
 def net(width: int) -> nn.Module:

@@ -5,9 +5,9 @@ crops), brightness and contrast are what is learnt or searched.
 """
 
 from studies.tuning import Tuned, affine_space
-from tuneparts.augment.affine import lila
-from tuneparts.augment.flip import Flip
 from tuneparts.data.config import DataConfig
+from tuneparts.hypers.affine import lila
+from tuneparts.hypers.flip import Flip
 from tuneparts.models import MnistCnn
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search

@@ -7,8 +7,8 @@ fresh seed. A task of the benchmark: `tuneparts ranks benchmark_digits benchmark
 import math
 
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.augment.affine import lila
 from tuneparts.data.config import DataConfig
+from tuneparts.hypers.affine import lila
 from tuneparts.models import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 

@@ -7,7 +7,7 @@ import math
 
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.augment.affine import lila
+from tuneparts.hypers.affine import lila
 from tuneparts.search.spec import Scale, Search
 
 check = mnist.check

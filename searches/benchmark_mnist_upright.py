@@ -5,7 +5,7 @@ As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not
 
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.augment.affine import lila
+from tuneparts.hypers.affine import lila
 from tuneparts.search.spec import Scale, Search
 
 check = mnist.check

@@ -5,8 +5,8 @@ of such layers, from none.
 """
 
 from studies import mnist
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.partition import PartitionedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 NOTES = """

@@ -6,13 +6,13 @@ how many weight steps they take per hyper step have it twice. All is judged on v
 
 from studies import reach
 from studies.comparison import LAPLACE, Comparison
-from tuneparts.baselines.augerino import AugerinoConfig
-from tuneparts.baselines.laplace import LaplaceConfig
-from tuneparts.baselines.last_layer import LastLayerConfig
-from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.augerino import AugerinoConfig
+from tuneparts.methods.baselines.laplace import LaplaceConfig
+from tuneparts.methods.baselines.last_layer import LastLayerConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Scale, Search
 from tuneparts.training.learner import MethodConfig

@@ -5,10 +5,10 @@ ranked by L_ML without held-out data; ordinary nets ranked by Laplace's marginal
 partitioned net that learns which inputs to keep.
 """
 
-from tuneparts.baselines.posthoc import PosthocConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.posthoc import PosthocConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Mlp
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Scale, Search
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from studies import mnist, reach
 from studies.comparison import Comparison
-from tuneparts.baselines.last_layer import LastLayerConfig
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
-from tuneparts.errors import ConfigError
-from tuneparts.partition import PartitionedConfig
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.baselines.last_layer import LastLayerConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 NOTES = """

@@ -4,8 +4,8 @@ Zeros or initial values, in a net with batch normalisation and in one without an
 """
 
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 NOTES = """

@@ -8,10 +8,10 @@ from typing import Any
 
 from studies.comparison import Comparison
 from studies.division import GRIDS
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 NOTES = """

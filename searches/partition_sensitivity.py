@@ -5,8 +5,8 @@ The grids of data proportions against parameter proportions for two, three and f
 
 from studies.division import GRIDS
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Resources, Scale, Search
 

@@ -6,10 +6,10 @@ needs fewer examples. The small version of `random_vs_partitioned`, on data that
 
 import math
 
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 

@@ -6,8 +6,8 @@ The quickstart's question on MNIST images, each turned by its own angle over the
 import math
 
 from studies import mnist
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.partition import PartitionedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 

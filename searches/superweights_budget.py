@@ -7,8 +7,8 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart, wide_resnets
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 3): four WRN-28-10 on CIFAR-100 at 7, 15 and 36.5 million

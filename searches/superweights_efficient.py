@@ -7,9 +7,9 @@ MIMO, which cannot stop, and slimmable nets. Independent members pay for every w
 from studies import rivals
 from studies.ensembles import PRIVATE, baseline_arms
 from studies.sharing import INITIALISATION, MIXED_EPOCHS, Sharing, apart, wide_resnets
-from tuneparts.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 1): accuracy against inference time on CIFAR-100 with

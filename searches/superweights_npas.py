@@ -5,9 +5,9 @@ Parameter allocation search: the architecture stays, the number of weights is gi
 
 from studies import rivals
 from studies.sharing import INITIALISATION, Sharing, apart
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import WideResNet
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024), parameter allocation search on CIFAR: one WRN-28-10 from fewer weights than

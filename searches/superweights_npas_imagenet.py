@@ -7,10 +7,10 @@ from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import WideResNet
 from tuneparts.models.imagenet import Imagenet
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 
 NOTES = """
 Teterwak et al. (2024, supplementary): WRN-50-2 on ImageNet, 90 epochs of batches of 1024, SGD at

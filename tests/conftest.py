@@ -125,7 +125,7 @@ def run_here() -> Callable[..., Iterator[None]]:
 def _run_here(run: Any, *observers: Any) -> Iterator[None]:
     from tuneparts.executors import local
     from tuneparts.executors.worker import TrialSetting
-    from tuneparts.journal import Journal
+    from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
 
     search = run.search

@@ -15,18 +15,18 @@ import typer
 from typer.core import TyperGroup
 
 import tuneparts
-from tuneparts import catalog
 from tuneparts.cli.main import app
+from tuneparts.core.selection import Selection
 from tuneparts.data import sets
 from tuneparts.data.target import Target
+from tuneparts.hypers.config import BUILT_IN
+from tuneparts.hypers.kinds import KINDS
+from tuneparts.methods import catalog
 from tuneparts.models import NETS
-from tuneparts.reports.figures.gallery import FIGURES
+from tuneparts.results.figures.gallery import FIGURES
 from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.algorithms.sampler import SAMPLERS
 from tuneparts.search.space import Dimension
-from tuneparts.selection import Selection
-from tuneparts.training.hyper.config import BUILT_IN
-from tuneparts.training.hyper.kinds import KINDS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "development" / "capabilities.md"
@@ -42,7 +42,9 @@ REGISTERED: dict[str, Iterable[str]] = {
     "dimension": Dimension.known,
     "selection": Selection.known,
     "figure": FIGURES,
-    "setting": re.findall(r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "settings.py").read_text()),
+    "setting": re.findall(
+        r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "core" / "settings.py").read_text()
+    ),
 }
 BENCHES = ("benchmarks",)
 

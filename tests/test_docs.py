@@ -386,7 +386,7 @@ def test_examples_in_docstrings_give_what_they_say(
     (tmp_path / "results").mkdir()
     for room, place in {
         "tuneparts.tracking.": tmp_path,
-        "tuneparts.api": tmp_path / "results",
+        "tuneparts.results": tmp_path / "results",
     }.items():
         if module.startswith(room):  # a store that is there already saves seconds
             shutil.copy(request.getfixturevalue("template_store"), place / "mlflow.db")

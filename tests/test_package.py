@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tuneparts
-from tuneparts import catalog
+from tuneparts.methods import catalog
 
 
 def test_every_public_name_is_there_and_known_to_type_checkers() -> None:
@@ -35,7 +35,7 @@ sys.meta_path.insert(0, Blocked())
 PARTITION = """
 import torch
 from torch import nn
-from tuneparts import partition
+from tuneparts.methods import partitioned as partition
 
 x = torch.randn(40, 4)
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -60,8 +60,8 @@ def test_neither_ray_nor_mlflow_need_be_installed_for(code: str, printed: str) -
 def test_what_is_slow_to_import_is_not_imported_before_the_first_step() -> None:
     """Each of them takes a second or more."""
     modules = (
-        "tuneparts, tuneparts.partition, tuneparts.search.spec, tuneparts.api.running, "
-        "tuneparts.tracking.tracker, tuneparts.executors.local"
+        "tuneparts, tuneparts.methods.partitioned, tuneparts.search.spec, "
+        "tuneparts.results.running, tuneparts.tracking.tracker, tuneparts.executors.local"
     )
     slow = ("ray", "mlflow", "sklearn", "scipy", "torch._dynamo")
     load = "from tuneparts.data.config import DataConfig; DataConfig(name='digits').load()"

@@ -1,7 +1,7 @@
 """Ray Tune search and benchmarking of methods that learn hyperparameters in one run.
 
 What a search file needs can be imported from here. Names of this module are imported when they are
-first used, so `import tuneparts` is quick and `tuneparts.partition` needs neither Ray nor MLflow.
+first used, so `import tuneparts` is quick.
 
 Example:
     >>> from tuneparts import Arm, Choice, GridSearch, StandardConfig
@@ -14,41 +14,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuneparts.api import Results as Results
-    from tuneparts.api import extend as extend
-    from tuneparts.api import load as load
-    from tuneparts.api import resume as resume
-    from tuneparts.api import run as run
-    from tuneparts.baselines.augerino import AugerinoConfig as AugerinoConfig
-    from tuneparts.baselines.laplace import LaplaceConfig as LaplaceConfig
-    from tuneparts.baselines.last_layer import LastLayerConfig as LastLayerConfig
-    from tuneparts.baselines.posthoc import PosthocConfig as PosthocConfig
-    from tuneparts.baselines.standard import StandardConfig as StandardConfig
-    from tuneparts.baselines.validation import ValidationConfig as ValidationConfig
+    from tuneparts.core.schema import Direction as Direction
+    from tuneparts.core.schema import Metric as Metric
     from tuneparts.data.config import DataConfig as DataConfig
     from tuneparts.data.target import Binary as Binary
     from tuneparts.data.target import Classes as Classes
     from tuneparts.data.target import OwnLoss as OwnLoss
     from tuneparts.data.target import Target as Target
     from tuneparts.data.target import Values as Values
-    from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig as BatchEnsembleConfig
-    from tuneparts.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
-    from tuneparts.ensembles.hne import HneConfig as HneConfig
-    from tuneparts.ensembles.mimo import MimoConfig as MimoConfig
-    from tuneparts.ensembles.msdnet import MsdNetConfig as MsdNetConfig
-    from tuneparts.ensembles.slimmable import SlimmableConfig as SlimmableConfig
-    from tuneparts.ensembles.slimmable import (
+    from tuneparts.methods.baselines.augerino import AugerinoConfig as AugerinoConfig
+    from tuneparts.methods.baselines.laplace import LaplaceConfig as LaplaceConfig
+    from tuneparts.methods.baselines.last_layer import LastLayerConfig as LastLayerConfig
+    from tuneparts.methods.baselines.posthoc import PosthocConfig as PosthocConfig
+    from tuneparts.methods.baselines.standard import StandardConfig as StandardConfig
+    from tuneparts.methods.baselines.validation import ValidationConfig as ValidationConfig
+    from tuneparts.methods.ensembles.batch_ensemble import (
+        BatchEnsembleConfig as BatchEnsembleConfig,
+    )
+    from tuneparts.methods.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
+    from tuneparts.methods.ensembles.hne import HneConfig as HneConfig
+    from tuneparts.methods.ensembles.mimo import MimoConfig as MimoConfig
+    from tuneparts.methods.ensembles.msdnet import MsdNetConfig as MsdNetConfig
+    from tuneparts.methods.ensembles.slimmable import SlimmableConfig as SlimmableConfig
+    from tuneparts.methods.ensembles.slimmable import (
         UniversallySlimmableConfig as UniversallySlimmableConfig,
     )
-    from tuneparts.federated.learner import FedAvgConfig as FedAvgConfig
-    from tuneparts.federated.learner import FederatedConfig as FederatedConfig
+    from tuneparts.methods.federated.learner import FedAvgConfig as FedAvgConfig
+    from tuneparts.methods.federated.learner import FederatedConfig as FederatedConfig
+    from tuneparts.methods.objective import ObjectiveConfig as ObjectiveConfig
+    from tuneparts.methods.partitioned.learner import PartitionedConfig as PartitionedConfig
+    from tuneparts.methods.partitioned.released import ReleasedConfig as ReleasedConfig
+    from tuneparts.methods.pwfn.config import PwfnConfig as PwfnConfig
+    from tuneparts.methods.superweights.learner import SuperweightsConfig as SuperweightsConfig
+    from tuneparts.methods.superweights.ssn import SsnConfig as SsnConfig
     from tuneparts.models import Own as Own
-    from tuneparts.objective import ObjectiveConfig as ObjectiveConfig
-    from tuneparts.partition.learner import PartitionedConfig as PartitionedConfig
-    from tuneparts.partition.released import ReleasedConfig as ReleasedConfig
-    from tuneparts.pwfn.config import PwfnConfig as PwfnConfig
-    from tuneparts.schema import Direction as Direction
-    from tuneparts.schema import Metric as Metric
+    from tuneparts.results.extending import extend as extend
+    from tuneparts.results.results import Results as Results
+    from tuneparts.results.results import load as load
+    from tuneparts.results.running import resume as resume
+    from tuneparts.results.running import run as run
     from tuneparts.search.algorithms import Algorithm as Algorithm
     from tuneparts.search.algorithms import Asha as Asha
     from tuneparts.search.algorithms import Fixed as Fixed
@@ -72,8 +76,6 @@ if TYPE_CHECKING:
     from tuneparts.search.spec import Scale as Scale
     from tuneparts.search.spec import Search as Search
     from tuneparts.search.stopping import Stop as Stop
-    from tuneparts.superweights.learner import SuperweightsConfig as SuperweightsConfig
-    from tuneparts.superweights.ssn import SsnConfig as SsnConfig
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
     from tuneparts.training.learner import MethodConfig as MethodConfig
@@ -82,28 +84,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.api": ("Results", "extend", "load", "resume", "run"),
-    "tuneparts.baselines.augerino": ("AugerinoConfig",),
-    "tuneparts.baselines.laplace": ("LaplaceConfig",),
-    "tuneparts.baselines.last_layer": ("LastLayerConfig",),
-    "tuneparts.baselines.posthoc": ("PosthocConfig",),
-    "tuneparts.baselines.standard": ("StandardConfig",),
-    "tuneparts.baselines.validation": ("ValidationConfig",),
+    "tuneparts.results.extending": ("extend",),
+    "tuneparts.results.results": ("Results", "load"),
+    "tuneparts.results.running": ("resume", "run"),
+    "tuneparts.methods.baselines.augerino": ("AugerinoConfig",),
+    "tuneparts.methods.baselines.laplace": ("LaplaceConfig",),
+    "tuneparts.methods.baselines.last_layer": ("LastLayerConfig",),
+    "tuneparts.methods.baselines.posthoc": ("PosthocConfig",),
+    "tuneparts.methods.baselines.standard": ("StandardConfig",),
+    "tuneparts.methods.baselines.validation": ("ValidationConfig",),
     "tuneparts.data.config": ("DataConfig",),
     "tuneparts.data.target": ("Binary", "Classes", "OwnLoss", "Target", "Values"),
-    "tuneparts.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
-    "tuneparts.ensembles.deep": ("DeepEnsembleConfig",),
-    "tuneparts.ensembles.hne": ("HneConfig",),
-    "tuneparts.ensembles.mimo": ("MimoConfig",),
-    "tuneparts.ensembles.msdnet": ("MsdNetConfig",),
-    "tuneparts.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
-    "tuneparts.federated.learner": ("FedAvgConfig", "FederatedConfig"),
+    "tuneparts.methods.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
+    "tuneparts.methods.ensembles.deep": ("DeepEnsembleConfig",),
+    "tuneparts.methods.ensembles.hne": ("HneConfig",),
+    "tuneparts.methods.ensembles.mimo": ("MimoConfig",),
+    "tuneparts.methods.ensembles.msdnet": ("MsdNetConfig",),
+    "tuneparts.methods.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
+    "tuneparts.methods.federated.learner": ("FedAvgConfig", "FederatedConfig"),
     "tuneparts.models": ("Own",),
-    "tuneparts.objective": ("ObjectiveConfig",),
-    "tuneparts.partition.learner": ("PartitionedConfig",),
-    "tuneparts.partition.released": ("ReleasedConfig",),
-    "tuneparts.pwfn.config": ("PwfnConfig",),
-    "tuneparts.schema": ("Direction", "Metric"),
+    "tuneparts.methods.objective": ("ObjectiveConfig",),
+    "tuneparts.methods.partitioned.learner": ("PartitionedConfig",),
+    "tuneparts.methods.partitioned.released": ("ReleasedConfig",),
+    "tuneparts.methods.pwfn.config": ("PwfnConfig",),
+    "tuneparts.core.schema": ("Direction", "Metric"),
     "tuneparts.search.algorithms": (
         "Algorithm",
         "Asha",
@@ -128,8 +132,8 @@ _HOMES = {
     ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
     "tuneparts.search.stopping": ("Stop",),
-    "tuneparts.superweights.learner": ("SuperweightsConfig",),
-    "tuneparts.superweights.ssn": ("SsnConfig",),
+    "tuneparts.methods.superweights.learner": ("SuperweightsConfig",),
+    "tuneparts.methods.superweights.ssn": ("SsnConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
     "tuneparts.training.runtime": ("Runtime",),
 }

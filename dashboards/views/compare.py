@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts.reports.figures.gallery import draw
+from tuneparts.results.figures.gallery import draw
 from views import parts, source
 
 

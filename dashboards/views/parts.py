@@ -9,8 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from tuneparts.reports.figures.drawing import Drawing, Note
-from tuneparts.reports.rendering import Table
+from tuneparts.results.figures.drawing import Drawing, Note
+from tuneparts.results.rendering import Table
 from tuneparts.tracking import store
 from views import source
 

@@ -10,11 +10,11 @@ import pandas as pd
 import plotly.io
 import streamlit as st
 
-from tuneparts import schema
-from tuneparts.reports import progress
-from tuneparts.reports.figures.gallery import draw
-from tuneparts.reports.metadata import ReportMetadata
-from tuneparts.reports.page import address
+from tuneparts.core import schema
+from tuneparts.results import progress
+from tuneparts.results.figures.gallery import draw
+from tuneparts.results.metadata import ReportMetadata
+from tuneparts.results.page import address
 from views import parts, source
 from views.searches import remaining
 

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts.reports import progress
+from tuneparts.results import progress
 from views import parts, source
 
 PER_PAGE = 15

@@ -11,15 +11,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts import frames, schema, settings
-from tuneparts.binding import LOOPBACK
 from tuneparts.cli.serving import PORT as UI_PORT
-from tuneparts.errors import DataError, DataMissingError, TunepartsError
+from tuneparts.core import schema, settings
+from tuneparts.core.binding import LOOPBACK
+from tuneparts.core.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
-from tuneparts.journal import TrialId
-from tuneparts.reports.metadata import ReportMetadata
-from tuneparts.reports.run_data import RunData
+from tuneparts.results.metadata import ReportMetadata
+from tuneparts.results.run_data import RunData
+from tuneparts.search import frames
 from tuneparts.search import runs as folders
+from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import card, record, store
 from tuneparts.tracking import frames as store_frames

@@ -3,8 +3,8 @@
 import pandas as pd
 import streamlit as st
 
-from tuneparts import schema
-from tuneparts.reports.tables import label, number
+from tuneparts.core import schema
+from tuneparts.results.tables import label, number
 from views import parts, source
 
 NUM_LINES = 30

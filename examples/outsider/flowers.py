@@ -23,9 +23,9 @@ from tuneparts import (
     StandardConfig,
     Uniform,
 )
-from tuneparts.augment.constrained import REAL
-from tuneparts.augment.hyper import Call, Hyper, Number
-from tuneparts.baselines.standard import StandardLearner
+from tuneparts.hypers.constrained import REAL
+from tuneparts.hypers.hyper import Call, Hyper, Number
+from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.loop import Step
 
 

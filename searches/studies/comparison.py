@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from studies import reach
-from tuneparts.augment.affine import lila
-from tuneparts.baselines.augerino import AugerinoConfig
-from tuneparts.baselines.laplace import LaplaceConfig
-from tuneparts.baselines.last_layer import LastLayerConfig
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.partition import PartitionedConfig
-from tuneparts.partition.released import ReleasedConfig
+from tuneparts.hypers.affine import lila
+from tuneparts.methods.baselines.augerino import AugerinoConfig
+from tuneparts.methods.baselines.laplace import LaplaceConfig
+from tuneparts.methods.baselines.last_layer import LastLayerConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import (
     Arm,

@@ -7,11 +7,11 @@ from typing import Any
 
 from studies import rivals
 from studies.sharing import BY_GRADIENTS, INITIALISATION, Sharing, apart, wide_resnets
-from tuneparts.ensembles.batch_ensemble import BatchEnsembleConfig
-from tuneparts.ensembles.mimo import MimoConfig
+from tuneparts.methods.ensembles.batch_ensemble import BatchEnsembleConfig
+from tuneparts.methods.ensembles.mimo import MimoConfig
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm
-from tuneparts.superweights.learner import SuperweightsConfig
 
 LONGER = "published with 250 epochs"
 PRIVATE = {"clusters": "depth", "coefficients": "private"}

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from studies.comparison import TIGHT_RANGE, space
-from tuneparts.augment.affine import lila
-from tuneparts.config import Config
-from tuneparts.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
+from tuneparts.core.config import Config
+from tuneparts.hypers.affine import lila
+from tuneparts.methods.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
 

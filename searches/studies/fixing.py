@@ -8,11 +8,11 @@ trials of one seed share.
 
 from typing import Any
 
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import DigitsCnn, ResNet18
-from tuneparts.pwfn.config import PwfnConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 from tuneparts.training.learner import MethodConfig
 

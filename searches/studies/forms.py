@@ -7,10 +7,10 @@ partition has all weights: the same learner, so that every form can be given to 
 from typing import Any
 
 from studies.comparison import Comparison
-from tuneparts.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
-from tuneparts.partition import PartitionedConfig
-from tuneparts.partition.released import ReleasedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.search.spec import Arm, Scale, Search
 
 HYPER_STEPS = 18.0

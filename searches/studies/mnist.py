@@ -6,8 +6,8 @@ scales have images of 14 x 14 pixels, and `cpu` a net of 15,114 weights.
 
 from typing import Any
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
 from tuneparts.models import MnistCnn
 from tuneparts.search.spec import Scale, Search
 

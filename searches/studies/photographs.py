@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from studies.comparison import LAPLACE, Comparison
-from tuneparts.augment.affine import lila
-from tuneparts.baselines.augerino import AugerinoConfig
-from tuneparts.baselines.laplace import LaplaceConfig
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
-from tuneparts.config import Config
+from tuneparts.core.config import Config
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
+from tuneparts.hypers.affine import lila
+from tuneparts.methods.baselines.augerino import AugerinoConfig
+from tuneparts.methods.baselines.laplace import LaplaceConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, NetConfig
-from tuneparts.partition import PartitionedConfig
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 ITERATIONS = {1000: 2400, 5000: 8000, 10_000: 12_000, 20_000: 20_000, 50_000: 40_000}

@@ -8,13 +8,13 @@ rotated digits of 8 x 8 pixels, which come with scikit-learn.
 
 from typing import Any
 
-from tuneparts.augment.fixed import FixedConfig
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.ensembles.deep import DeepEnsembleConfig
+from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm, Resources, Scale, Search
-from tuneparts.superweights.learner import SuperweightsConfig
 from tuneparts.training.learner import MethodConfig
 
 EPOCH = 50_000 // 128

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from studies import reach
 from studies.forms import JOINT, LEAN, MIXED
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.partition import PartitionedConfig
-from tuneparts.partition.released import ReleasedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import (

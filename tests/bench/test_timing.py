@@ -8,7 +8,7 @@ from benchmarks import sleeping, timing
 from benchmarks.sleeping import factor, place
 from benchmarks.stock_trials import began, gather
 from benchmarks.timing import Case, algorithm
-from tuneparts.schema import lookup
+from tuneparts.core.schema import lookup
 
 
 def test_durations_span_a_factor_of_ten() -> None:

@@ -2,7 +2,7 @@ from rich.console import Console
 
 from tuneparts.cli.cluster import node_table, wall_seconds
 from tuneparts.executors.placement import GIB
-from tuneparts.reports.rendering import show
+from tuneparts.results.rendering import show
 
 
 def test_one_line_per_node() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tuneparts import catalog
 from tuneparts.cli.main import app
-from tuneparts.errors import TunepartsError
-from tuneparts.glossary import define
+from tuneparts.core.errors import TunepartsError
+from tuneparts.core.glossary import define
+from tuneparts.methods import catalog
 
 VERBS = [
     "search",

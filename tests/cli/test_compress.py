@@ -7,10 +7,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tuneparts import Arm, PartitionedConfig, PwfnConfig, StandardConfig, executors, pwfn
+from tuneparts import Arm, PartitionedConfig, PwfnConfig, StandardConfig, executors
 from tuneparts.cli.main import app
+from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.methods import pwfn
 from tuneparts.models import DigitsCnn
 from tuneparts.search import runs
 from tuneparts.search.spec import Search

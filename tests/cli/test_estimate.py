@@ -2,14 +2,15 @@
 
 import pytest
 
-from tuneparts import executors, frames
+from tuneparts import executors
 from tuneparts.cli import estimate
 from tuneparts.cli.output import terminal
+from tuneparts.core.errors import DataMissingError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import DataMissingError
+from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.models import DigitsCnn
-from tuneparts.pwfn.config import PwfnConfig
-from tuneparts.pwfn.learner import PwfnLearner
+from tuneparts.search import frames
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search, Tpe
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import tuneparts
 from tests.conftest import empty_results
-from tuneparts import api
 from tuneparts.cli.main import app
 from tuneparts.models import DigitsCnn
 
@@ -69,15 +69,17 @@ CHANGES = ("--seeds", "0,1,2", "--set", "stop.hours=2", "--storage")
 
 
 @pytest.fixture(scope="module")
-def run(folder: Path) -> api.Results:
+def run(folder: Path) -> tuneparts.Results:
     found = json.loads(
         invoke(*SEARCH, *CHANGES, str(folder / "kept"), "--arms", "one,two", "--json")
     )
     assert [row["arm"] for row in found["arms"]] == ["one", "two"]
-    return api.load("small")
+    return tuneparts.load("small")
 
 
-def test_a_search_takes_its_changes_from_the_command_line(folder: Path, run: api.Results) -> None:
+def test_a_search_takes_its_changes_from_the_command_line(
+    folder: Path, run: tuneparts.Results
+) -> None:
     trials = run.trials
     assert len(trials) == 2 * 2 * 3
     assert set(trials["seed"]) == {0, 1, 2}
@@ -86,11 +88,11 @@ def test_a_search_takes_its_changes_from_the_command_line(folder: Path, run: api
     assert (folder / "kept").is_dir()
     words = (*SEARCH, *CHANGES, str(folder / "kept"), "--arms", "one,two", "--resume", "--csv")
     assert [row["arm"] for row in table(invoke(*words))] == ["one", "two"]
-    assert api.load("small").name == run.name
+    assert tuneparts.load("small").name == run.name
 
 
 def test_what_a_run_found_is_printed_in_every_form(
-    run: api.Results, monkeypatch: pytest.MonkeyPatch
+    run: tuneparts.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -109,10 +111,17 @@ def test_what_a_run_found_is_printed_in_every_form(
     assert "1 pass" in invoke(*asked, "--pairs", "one:two", "--at", "passes=1")
 
 
-def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: api.Results) -> None:
+def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: tuneparts.Results) -> None:
     cpu = [*SEARCH, "--seeds", "0,1,2", "--arms", "one,two"]
     invoke(*(word.replace("smoke", "cpu") for word in cpu))
-    names = ("ranks", run.name, api.load("small").name, "--metric", "val/loss", "--mix-scales")
+    names = (
+        "ranks",
+        run.name,
+        tuneparts.load("small").name,
+        "--metric",
+        "val/loss",
+        "--mix-scales",
+    )
     out = ("--out", "bench", "--plot", "plot.html")
     found = json.loads(invoke(*names, "--against", "two", *out, "--json"))
     assert (found["metric"], found["against"]) == ("val/loss", "two")
@@ -131,7 +140,7 @@ def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: api.Result
     ],
 )
 def test_a_run_is_written_for_other_programs(
-    folder: Path, run: api.Results, to: str, out: str, file: str
+    folder: Path, run: tuneparts.Results, to: str, out: str, file: str
 ) -> None:
     invoke("export", run.name, "--to", to, "--out", out)
     assert (folder / file).is_file()
@@ -142,10 +151,10 @@ def test_a_run_is_written_for_other_programs(
 
 def test_a_run_is_resumed_extended_and_stopped(folder: Path) -> None:
     invoke("search", "small.py", "--scale", "smoke", "--local", "--trials", "2", "--seeds", "0,1")
-    name, here = api.load("small").name, ("--local", "--cpus", "1")
+    name, here = tuneparts.load("small").name, ("--local", "--cpus", "1")
 
     def outcomes() -> "pd.Series[int]":
-        return api.load(name).trials.groupby(["arm", "outcome"]).size()
+        return tuneparts.load(name).trials.groupby(["arm", "outcome"]).size()
 
     assert outcomes()["held", "failed"] == 2
     (folder / "mended").touch()
@@ -156,7 +165,7 @@ def test_a_run_is_resumed_extended_and_stopped(folder: Path) -> None:
     assert "two" in invoke(*more, "--dry-run")
     assert outcomes()["two", "finished"] == 4
     invoke(*more, "--arms", "three", "--search", "wider.py")
-    counts = api.load(name).trials.groupby("arm").size().to_dict()
+    counts = tuneparts.load(name).trials.groupby("arm").size().to_dict()
     assert counts == {"one": 6, "two": 9, "held": 3, "three": 12}
 
     decided = ("--until-decided", "one:two", "--within", "1000", "--at-most", "4")

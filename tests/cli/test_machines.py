@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts import settings
 from tuneparts.cli import main as command
-from tuneparts.errors import ConfigError
+from tuneparts.core import settings
+from tuneparts.core.errors import ConfigError
 from tuneparts.tracking import frames
 
 pytestmark = pytest.mark.timeout(900)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tuneparts import api, catalog, executors
+import tuneparts
+from tuneparts import executors
 from tuneparts.cli import doctor, fields, opening, reading
 from tuneparts.cli.main import app
 from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
-from tuneparts.errors import ConfigError, PortError, UnknownNameError
+from tuneparts.core.errors import ConfigError, PortError, UnknownNameError
+from tuneparts.methods import catalog
 from tuneparts.search import load, runs
 
 
@@ -113,7 +115,9 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     page = run.folder / "report" / "report.html"
-    monkeypatch.setattr(api.Results, "write_report", lambda _: {"report.html": page, "b": page})
+    monkeypatch.setattr(
+        tuneparts.Results, "write_report", lambda _: {"report.html": page, "b": page}
+    )
     answer = reading.load(None).answer
     lines = invoke("report").splitlines()
     said = " ".join(lines)

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts import api, settings
-from tuneparts.api.describing import tracking_card
+import tuneparts
 from tuneparts.cli import reading, running
-from tuneparts.errors import DataMissingError, UnknownNameError
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.core import settings
+from tuneparts.core.errors import DataMissingError, UnknownNameError
+from tuneparts.results.describing import tracking_card
 from tuneparts.search import load, runs
+from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.spec import Search
 from tuneparts.tracking.models import _store, logged
 from tuneparts.tracking.tracker import Tracker
@@ -45,7 +46,7 @@ def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
     reading.register(None, arm="none", name="plain")
     told = capsys.readouterr().out
     assert "models:/plain/2" in told
-    trials = api.load().trials.set_index("arm")
+    trials = tuneparts.load().trials.set_index("arm")
     with _store(uri):
         net = mlflow.pytorch.load_model("models:/plain/1")
     lines = told[told.rindex("import mlflow") :]  # as one pastes them, elsewhere
@@ -75,7 +76,7 @@ def test_the_best_arm_is_chosen_by_validation_and_never_by_test_scores(results: 
         journal.append(Row(trial, 20, {"val/accuracy": val, "test/accuracy": test}, 1.0))
         journal.append(TrialEnded(trial, "finished", 2.0))
     journal.close()
-    found = api.load()
+    found = tuneparts.load()
     assert found.best_arm() == "partitioned"
     assert found.answer.startswith("none has the highest mean test accuracy")
     with pytest.raises(DataMissingError, match="tuneparts sync"):
@@ -86,7 +87,7 @@ def test_without_a_validation_score_an_arm_must_be_named(results: Path) -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
     run = create(results, search)
     with pytest.raises(DataMissingError, match="Name an arm"):
-        api.load(run.name).best_arm()
+        tuneparts.load(run.name).best_arm()
 
 
 @pytest.mark.mlflow
@@ -102,6 +103,6 @@ def test_a_search_that_keeps_models_logs_the_net_of_each_selected_trial(
         "    return found.replaced({'keep_models': True, 'name': 'keeping'})\n"
     )
     running.search(str(file), scale="smoke", local=True)
-    found = api.load()
+    found = tuneparts.load()
     (run_id,) = found.run_ids.values()
     assert logged(settings.current().tracking_uri, run_id) is not None

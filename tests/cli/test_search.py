@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.api import running
 from tuneparts.cli import running as verb
-from tuneparts.config import Config
-from tuneparts.errors import AllFailedError, BusyError, ClusterError, ConfigError
+from tuneparts.core.config import Config
+from tuneparts.core.errors import AllFailedError, BusyError, ClusterError, ConfigError
 from tuneparts.executors.choice import Place
-from tuneparts.reports import answer, tables
+from tuneparts.results import answer, running, tables
 from tuneparts.search import load, runs
 from tuneparts.testing.null import NullLearner
 from tuneparts.tracking import record

@@ -18,7 +18,7 @@ SLOW = '''
 """Does it end?"""
 import time
 from tuneparts import Arm, Search
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.methods.objective import ObjectiveConfig
 
 def slow(config, report):
     for step in range(1, 1000):

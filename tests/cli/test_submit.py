@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tuneparts.cli import cluster as verb
 from tuneparts.cli.main import app
-from tuneparts.errors import ClusterError, ConfigError, SecurityError, UnknownNameError
+from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, UnknownNameError
 
 SECRET = "planted-secret-value"
 

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tuneparts.cli.main import app
-from tuneparts.errors import BusyError
+from tuneparts.core.errors import BusyError
 from tuneparts.executors import lock
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search import load, runs
+from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store, tracker
 
 pytestmark = pytest.mark.mlflow

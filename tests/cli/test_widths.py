@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tuneparts import catalog
 from tuneparts.cli import doctor, estimate
 from tuneparts.cli.main import app
 from tuneparts.data import sets
-from tuneparts.reports.live import LiveView
+from tuneparts.methods import catalog
+from tuneparts.results.live import LiveView
 from tuneparts.search import load
 
 

@@ -1,16 +1,16 @@
 """Every built-in hyper keeps the contract of hypers."""
 
-from tuneparts.augment.affine import BentonConfig, LilaConfig, SchwoebelConfig
-from tuneparts.augment.concrete import DropoutConfig, MaskConfig
-from tuneparts.augment.flip import Flip
-from tuneparts.augment.label_smoothing import LabelSmoothing
-from tuneparts.augment.pixels import ColourConfig, InputNoise
-from tuneparts.augment.temperature import Temperature
-from tuneparts.augment.weight_decay import WeightDecay
-from tuneparts.augment.weight_prior import WeightPrior
+from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
+from tuneparts.hypers.concrete import DropoutConfig, MaskConfig
+from tuneparts.hypers.config import BUILT_IN
+from tuneparts.hypers.flip import Flip
+from tuneparts.hypers.kinds import KINDS, hyper_class
+from tuneparts.hypers.label_smoothing import LabelSmoothing
+from tuneparts.hypers.pixels import ColourConfig, InputNoise
+from tuneparts.hypers.temperature import Temperature
+from tuneparts.hypers.weight_decay import WeightDecay
+from tuneparts.hypers.weight_prior import WeightPrior
 from tuneparts.testing import HyperContract
-from tuneparts.training.hyper.config import BUILT_IN
-from tuneparts.training.hyper.kinds import KINDS, hyper_class
 
 
 class TestLila(HyperContract):

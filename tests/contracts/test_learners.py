@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts import catalog
+from tuneparts.methods import catalog
 from tuneparts.testing import LearnerContract
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tuneparts import partition, pwfn, seeding, superweights
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods import partitioned as partition
+from tuneparts.methods import pwfn, superweights
 
 
 class TiedLinears(nn.Module):

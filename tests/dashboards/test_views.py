@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event, insert
 
-from tuneparts import settings
+from tuneparts.core import settings
 from tuneparts.executors.logs import TrialLog
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load, runs
+from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.tracker import Tracker
@@ -47,7 +47,7 @@ def under_way(
     here: Path, template_store: Path, run_here: Callable[..., Iterator[None]]
 ) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
-    from tuneparts.api.describing import tracking_card
+    from tuneparts.results.describing import tracking_card
 
     shutil.copy(template_store, here / "mlflow.db")
     search = load.load("rotated_digits", scale="smoke")

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.errors import CheckpointError, ConfigError
 
 
 def _through_bytes(state):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
-from tuneparts.errors import ConfigError
 
 
 @given(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.config import parse
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data import decoding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.resampling import angles, resample
-from tuneparts.errors import ConfigError, UnknownNameError
 
 
 def test_parts_have_the_sizes_asked_for():

@@ -3,9 +3,9 @@ import pickle
 import numpy as np
 import pytest
 
+from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 from tuneparts.data import corrupted
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError, DataError, DataMissingError
 
 NUM = 6
 LABELS = np.array([0, 1, 2, 0, 1, 2], np.uint8)

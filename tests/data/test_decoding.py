@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tuneparts.core.errors import DataError
 from tuneparts.data import decoding
 from tuneparts.data.decoding import decode, load_or_map
 from tuneparts.data.image_folder import ImageFiles
 from tuneparts.data.stored import StoredImages
-from tuneparts.errors import DataError
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.given import given_examples, given_task
-from tuneparts.errors import ConfigError
 
 
 def test_tensors_and_arrays_become_the_same_task():

@@ -3,10 +3,10 @@ import os
 import numpy as np
 import pytest
 
+from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import decoding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.stored import StoredImages
-from tuneparts.errors import DataError, DataMissingError
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from tuneparts.core.errors import DataError
 from tuneparts.data import sets
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import DataError
 
 WNIDS = ["n01", "n02", "n03"]
 

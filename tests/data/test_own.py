@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from tuneparts.config import parse
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.data import own, sets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError, DataError, UnknownNameError
 
 N = 40
 X = np.arange(N * 3, dtype=np.float64).reshape(N, 3)

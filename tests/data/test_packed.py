@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tuneparts.core.errors import DataError
 from tuneparts.data import packed, sets
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import DataError
 
 
 def _png(level):

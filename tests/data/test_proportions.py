@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.proportions import sizes
-from tuneparts.errors import ConfigError
 
 decimals = st.integers(0, 1000).map(lambda n: n / 1000)
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.digest import digest
 from tuneparts.data.read_ahead import SERVER, ReadAhead
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError, DataError
-from tuneparts.partition.learner import PartitionedConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.training.learner import Context, MethodConfig
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.resampling import angles, resample
-from tuneparts.errors import ConfigError
 
 
 @pytest.fixture

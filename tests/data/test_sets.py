@@ -2,9 +2,9 @@ import time
 
 import pytest
 
+from tuneparts.core.errors import DataMissingError, UnknownNameError
 from tuneparts.data import sets
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import DataMissingError, UnknownNameError
 
 
 def test_the_data_folder_comes_before_downloads(data_dir, cache_dir, write_mnist):

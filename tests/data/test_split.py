@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.split import stratified_order, subset, train_val
-from tuneparts.errors import ConfigError
 
 labelings = st.lists(st.integers(0, 4), min_size=5, max_size=120).map(np.array)
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.stored import StoredImages
-from tuneparts.errors import DataError
 
 
 @pytest.fixture

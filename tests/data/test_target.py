@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tuneparts import schema
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.target import Binary, Classes, OwnLoss, Target, Values, from_anything
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.schema import Direction, Metric
 
 
 def absolute(outputs: Tensor, y: Tensor) -> Tensor:

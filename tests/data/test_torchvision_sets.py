@@ -6,11 +6,11 @@ import urllib.error
 import numpy as np
 import pytest
 
-from tuneparts import torchvision_door
+from tuneparts.core import torchvision_door
+from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import sets, torchvision_sets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.source import Request
-from tuneparts.errors import DataError, DataMissingError
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])

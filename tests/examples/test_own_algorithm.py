@@ -2,10 +2,10 @@ import json
 import math
 
 from examples.own_algorithm import Evolution, search
-from tuneparts.config import parse
+from tuneparts.core.config import parse
 from tuneparts.executors import execute
-from tuneparts.journal import records
 from tuneparts.search import load
+from tuneparts.search.journal import records
 from tuneparts.search.spec import Scale, Search
 from tuneparts.testing import AlgorithmContract
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 import tuneparts
-from tuneparts.api import Results
+from tuneparts import Results
+from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError, DataError
 from tuneparts.executors import execute
-from tuneparts.journal import records
-from tuneparts.reports.figures import gallery
-from tuneparts.reports.figures.drawing import Drawing
-from tuneparts.reports.metadata import ReportMetadata
+from tuneparts.results.figures import gallery
+from tuneparts.results.figures.drawing import Drawing
+from tuneparts.results.metadata import ReportMetadata
 from tuneparts.search import data_record, load, runs
+from tuneparts.search.journal import records
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_data.py"
 

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts import api, schema
+import tuneparts
+from tuneparts.core import schema
 from tuneparts.executors import execute
-from tuneparts.journal import TrialId, records
-from tuneparts.reports.figures.hypers import hypers
+from tuneparts.results.figures.hypers import hypers
 from tuneparts.search import load, runs
 from tuneparts.search.code import importable
+from tuneparts.search.journal import TrialId, records
 from tuneparts.testing import HyperContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_hyper.py"
@@ -42,7 +43,7 @@ def test_it_is_learnt_followed_and_searched(tmp_path: Path, workers: int) -> Non
 def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
     made = runs.create(tmp_path, load.load(str(EXAMPLE), scale="smoke"), **FACTS)
     execute(made.search, folder=made.folder, executor="local", workers=1)
-    results = api.Results(runs.Run(made.root, made.name))
+    results = tuneparts.Results(runs.Run(made.root, made.name))
     assert results.trials["hyper/gain"].notna().all()
     assert results.trials["hyper/smoothing"].notna().sum() == 2
     drawing: Any = hypers(results.data)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tuneparts import api, catalog
+import tuneparts
 from tuneparts.executors import execute
-from tuneparts.journal import Event, Row, TrialId, records
+from tuneparts.methods import catalog
 from tuneparts.search import load, runs
 from tuneparts.search.code import Code
+from tuneparts.search.journal import Event, Row, TrialId, records
 from tuneparts.search.spec import Search
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
@@ -82,7 +83,7 @@ def test_a_run_goes_on_when_its_file_is_gone(search, tmp_path) -> None:
     assert rows(made.folder) == rows(tmp_path / "whole")
 
     load.load("rotated_digits", scale="smoke")
-    results = api.Results(runs.Run(made.root, made.name))
+    results = tuneparts.Results(runs.Run(made.root, made.name))
     assert "mean" in results.answer
     learner = results.learner(TrialId("mean", 0, 1))
     assert type(learner).__name__ == "AveragedLearner"

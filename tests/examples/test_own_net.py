@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts import catalog
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
 from tuneparts.executors import execute
-from tuneparts.journal import records
+from tuneparts.methods import catalog
 from tuneparts.search import load
 from tuneparts.search.code import importable
+from tuneparts.search.journal import records
 from tuneparts.training.learner import Context
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_net.py"

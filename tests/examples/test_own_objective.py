@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tuneparts import api, executors, schema
+import tuneparts
+from tuneparts import executors
+from tuneparts.core import schema
 from tuneparts.search import algorithms, runs
 from tuneparts.search.spec import Scale
 
@@ -27,7 +29,7 @@ def test_it_finds_what_a_loop_finds(example: Any, tmp_path: Path) -> None:
     facts = {"command": "", "commit": "", "versions": {}, "storage": None}
     run = runs.create(tmp_path, example.search(Scale.SMOKE), **facts)
     executors.execute(run.search, folder=run.folder, executor="local", workers=1)
-    results = api.Results(run)
+    results = tuneparts.Results(run)
     arm = results.search.arm("random")
     for seed in (0, 1):
         draws = [algorithms.draw(arm, seed, index) for index in range(12)]

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import tuneparts
 from examples.pareto_front import LIMIT, is_worth_a_try, search
-from tuneparts import api, executors
-from tuneparts.config import parse
-from tuneparts.ensembles.deep import DeepEnsembleConfig
-from tuneparts.reports.figures.gallery import draw
+from tuneparts import executors
+from tuneparts.core.config import parse
+from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
+from tuneparts.results.figures.gallery import draw
 from tuneparts.search import load, runs
 from tuneparts.search.spec import Scale, Search
 
@@ -17,7 +18,7 @@ def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> 
     assert parse(Search, json.loads(smoke.model_dump_json())) == smoke
     run = runs.create(tmp_path, smoke, command="", commit="", versions={}, storage=None)
     executors.execute(run.search, folder=run.folder, executor="local", workers=1)
-    results = api.Results(run)
+    results = tuneparts.Results(run)
     assert results.trials["outcome"].tolist() == ["finished"] * 8
     assert set(results.drawn["name"]) >= {"members", "optimiser.lr"}
     for _, trial in results.trials.iterrows():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.executors.choice import MOST_LOCAL_TRIALS, Place, suited
 from tuneparts.search import load
 from tuneparts.search.spec import RandomSearch, Resources

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tuneparts.errors import ClusterError, ConfigError
+from tuneparts.core.errors import ClusterError, ConfigError
 from tuneparts.executors.ray import cluster
 
 pytestmark = pytest.mark.ray

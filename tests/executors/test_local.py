@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts.errors import BusyError, ConfigError, PlacementError, StorageError
+from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
 from tuneparts.executors import execute, local, lock
-from tuneparts.journal import Event, Row, TrialId, read, records
+from tuneparts.search.journal import Event, Row, TrialId, read, records
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Resources, Search, Tpe
 
 

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from tests.executors.test_local import facts
-from tuneparts.augment.fixed import FixedConfig
-from tuneparts.baselines.posthoc import PosthocConfig
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
 from tuneparts.executors import execute, logs
 from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.journal import Journal, TrialId, records
-from tuneparts.partition import PartitionedConfig
-from tuneparts.pwfn.config import PwfnConfig
+from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.methods.baselines.posthoc import PosthocConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.search.algorithms import SuccessiveHalving, whole_trial
 from tuneparts.search.check import check
 from tuneparts.search.groups import Group, Groups
+from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Pbt, RandomSearch, Scale, Search
@@ -244,7 +244,7 @@ def test_after_a_pack_hung_its_trials_train_by_themselves(tmp_path: Path) -> Non
 
 def test_the_selected_trial_of_a_packed_run_becomes_a_model(tmp_path: Path) -> None:
     from tuneparts.executors.worker import restore_learner
-    from tuneparts.journal import Journal
+    from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
 
     one = search()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneparts.errors import PlacementError
+from tuneparts.core.errors import PlacementError
 from tuneparts.executors.placement import GIB, bundle, describe, refuse_unplaceable, slots
 from tuneparts.search.spec import Resources
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tuneparts.errors import PlacementError, WorkerError
+from tuneparts.core.errors import PlacementError, WorkerError
 from tuneparts.executors.packed import deliver_all
 from tuneparts.executors.ray import cluster, pool
 from tuneparts.executors.ray.pool import Pool
 from tuneparts.executors.staffing import Post, Shape
 from tuneparts.executors.worker import Report
-from tuneparts.journal import Journal
 from tuneparts.search.groups import Group, Groups
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Asha, RandomSearch, Resources
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from tuneparts.errors import SecurityError
+from tuneparts.core.errors import SecurityError
 from tuneparts.executors.ray import private
 
 pytestmark = pytest.mark.ray

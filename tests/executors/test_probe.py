@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import StorageError
+from tuneparts.core.errors import StorageError
 from tuneparts.executors.ray import probe
 from tuneparts.search.storage import Folder
 

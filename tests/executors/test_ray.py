@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.harness.faulty import FaultyConfig
+from tuneparts.core.errors import ConfigError, StorageError
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError, StorageError
 from tuneparts.executors.ray import executor
 from tuneparts.executors.worker import Report, TrialSetting
-from tuneparts.journal import Journal, TrialId
 from tuneparts.search.groups import Group, Groups
+from tuneparts.search.journal import Journal, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import RandomSearch

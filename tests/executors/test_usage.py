@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts import settings
-from tuneparts.errors import ConfigError
+from tuneparts.core import settings
+from tuneparts.core.errors import ConfigError
 from tuneparts.executors import execute
 from tuneparts.executors.usage import Usage
-from tuneparts.journal import records
+from tuneparts.search.journal import records
 
 
 def test_a_busy_process_uses_a_core_and_one_that_sleeps_none() -> None:

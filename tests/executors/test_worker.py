@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.harness.faulty import FaultyConfig
+from tuneparts.core.errors import DataMissingError, StorageError
 from tuneparts.data.task import Task
-from tuneparts.errors import DataMissingError, StorageError
 from tuneparts.executors import logs
 from tuneparts.executors.worker import (
     Report,
@@ -20,8 +20,8 @@ from tuneparts.executors.worker import (
     is_transient,
     restore_learner,
 )
-from tuneparts.journal import Journal, TrialId
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import Journal, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder

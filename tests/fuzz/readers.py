@@ -18,15 +18,15 @@ from PIL import Image
 from torch import nn
 
 from tests.fuzz.mutations import mutated_bytes, mutated_tree
-from tuneparts import credentials, redaction, schema
-from tuneparts.config import parse
+from tuneparts.core import credentials, redaction, schema
+from tuneparts.core.config import parse
+from tuneparts.core.doorkeeper import Doorkeeper
+from tuneparts.core.errors import CheckpointError, TunepartsError
 from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.stored import StoredImages
-from tuneparts.doorkeeper import Doorkeeper
-from tuneparts.errors import CheckpointError, TunepartsError
-from tuneparts.pwfn import codefile
-from tuneparts.reports.metadata import ArmMetadata, ReportMetadata
+from tuneparts.methods.pwfn import codefile
+from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search

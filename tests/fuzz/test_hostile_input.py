@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import readers
-from tuneparts.errors import TunepartsError
+from tuneparts.core.errors import TunepartsError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -23,7 +23,7 @@ from benchmarks.results import result
 from tests.harness import damage, postgres, wire
 from tests.harness.scene import TRIAL_COLUMNS, Cluster, Process, Scene, unused_port, wait_until
 from tests.harness.stage import Absent, Stage
-from tuneparts.errors import UnknownNameError
+from tuneparts.core.errors import UnknownNameError
 from tuneparts.tracking import frames, store
 
 

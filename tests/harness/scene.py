@@ -21,8 +21,8 @@ from typing import Any
 
 from tests.harness.wire import Wire
 from tuneparts.executors import logs
-from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, read
 from tuneparts.search import runs
+from tuneparts.search.journal import Event, Journal, Row, TrialEnded, TrialId, read
 from tuneparts.search.storage import Folder
 
 ROOT = Path(__file__).parents[2]

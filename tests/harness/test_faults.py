@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.harness import faults
-from tuneparts.errors import UnknownNameError
+from tuneparts.core.errors import UnknownNameError
 
 TRIALS = pd.DataFrame({"trial": ["a/0", "a/1"], "arm": ["a", "a"], "val/nll": [0.5, 0.25]})
 STEPS = pd.DataFrame(

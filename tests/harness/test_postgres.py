@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.harness import postgres
-from tuneparts.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 

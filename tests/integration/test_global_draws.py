@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import schema
-from tuneparts.api import verifying
+from tuneparts.core import schema
 from tuneparts.data.task import NO_DATA
 from tuneparts.executors import execute, local
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.journal import Journal, records
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.results import verifying
 from tuneparts.search import runs
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Fixed, RandomSearch, Scale, Search

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tuneparts.executors import execute
-from tuneparts.journal import records
 from tuneparts.search import load
+from tuneparts.search.journal import records
 
 pytestmark = pytest.mark.ray
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tuneparts.executors import execute
-from tuneparts.journal import records
 from tuneparts.search import code, load
+from tuneparts.search.journal import records
 
 pytestmark = pytest.mark.ray
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"

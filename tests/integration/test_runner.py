@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tuneparts.errors import PlacementError, StorageError
+from tuneparts.core.errors import PlacementError, StorageError
 from tuneparts.executors import execute, lock, logs
-from tuneparts.journal import Event, Row, TrialId, records
 from tuneparts.search import load
+from tuneparts.search.journal import Event, Row, TrialId, records
 from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder

@@ -47,7 +47,7 @@ SPEAKS = '''
 """Is password={typed} kept?"""
 import logging, os, subprocess, sys, warnings
 from tuneparts import Arm, Search
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.methods.objective import ObjectiveConfig
 
 def speak(config, report):
     secret = os.environ["DB_PASS"]

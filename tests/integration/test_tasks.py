@@ -5,11 +5,11 @@ import time
 
 import pytest
 
+from tuneparts.core.errors import PlacementError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import PlacementError
 from tuneparts.executors import execute
-from tuneparts.federated import FederatedConfig
-from tuneparts.journal import records
+from tuneparts.methods.federated import FederatedConfig
+from tuneparts.search.journal import records
 from tuneparts.search.spec import Arm, Resources, Scale, Search
 
 pytestmark = pytest.mark.ray

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d, relu
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.fixup_resnet import FixupBlock, FixupResNet
 from tuneparts.models.layers import Bias, ScalarMultiplier, scalar_names
 

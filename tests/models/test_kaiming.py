@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, kaiming
 
 

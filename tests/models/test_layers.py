@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import avg_pool2d
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.layers import PaddedShortcut
 
 

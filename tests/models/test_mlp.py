@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, linear, relu
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.mlp import Mlp
 
 

@@ -1,7 +1,7 @@
 import torch
 from torch.nn.functional import conv2d, linear, max_pool2d, relu
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.mnist_cnn import MnistCnn
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tuneparts import seeding
-from tuneparts.config import parse
-from tuneparts.ensembles.msdnet import exit_flops
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.ensembles.msdnet import exit_flops
 from tuneparts.models.msdnet import MsdNet, MultiScaleDense
 from tuneparts.models.sizes import count_parameters, shape_of_one, shapes_of
 

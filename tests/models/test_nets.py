@@ -8,8 +8,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from tuneparts import seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 from tuneparts.models import (
     NETS,
     DigitsCnn,

@@ -7,9 +7,9 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.config import Config, parse
-from tuneparts.errors import ConfigError
+from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.models import Mlp, Net, Own, check_own_nets
 
 

@@ -1,8 +1,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tuneparts.config import Config, parse
-from tuneparts.errors import ConfigError
+from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.models import NETS, FixupResNet, Imagenet, Mlp, MnistCnn, Net, WideResNet
 
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, group_norm, max_pool2d, relu
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.resnet9 import ResNet9
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.models import FixupResNet, MnistCnn, MobileNetV2, ResNet9
 from tuneparts.models.layers import Bias
 from tuneparts.models.surgery import find, replace

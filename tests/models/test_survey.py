@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 from tuneparts.models.reweighted import reweighted, under_all_names
 from tuneparts.models.survey import (
     check_logits,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import seeding, torchvision_door
+from tuneparts.core import seeding, torchvision_door
 from tuneparts.models.mobilenet_v2 import MobileNetV2
 from tuneparts.models.resnet18 import ResNet18
 

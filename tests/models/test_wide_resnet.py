@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm, conv2d, pad, relu
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.models.layers import PaddedShortcut
 from tuneparts.models.wide_resnet import PreActivationBlock, WideResNet
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.harness.faulty import FaultyConfig
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import ConfigError
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.search.spec import Resources
 from tuneparts.testing.null import NullConfig
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.tracking import store
 
 pytestmark = [pytest.mark.ray, pytest.mark.mlflow]

@@ -13,9 +13,9 @@ from pathlib import Path
 import own_things as own
 
 import tuneparts as tp
+from tuneparts.core.settings import current
 from tuneparts.models import Mlp
 from tuneparts.search import runs
-from tuneparts.settings import current
 
 CLIMB = {
     "config": tp.ObjectiveConfig(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.journal import TrialId
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 

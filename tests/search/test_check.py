@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from torch import nn
 
-from tuneparts import settings
-from tuneparts.api import running
-from tuneparts.augment.hyper import Hyper
-from tuneparts.baselines.posthoc import PosthocConfig
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core import settings
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
-from tuneparts.ensembles.slimmable import UniversallySlimmableConfig
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.hypers.hyper import Hyper
+from tuneparts.methods.baselines.posthoc import PosthocConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.ensembles.slimmable import UniversallySlimmableConfig
+from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
-from tuneparts.partition import PartitionedConfig
+from tuneparts.results import running
 from tuneparts.search.check import check
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Scale, Search

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import CheckpointError, ConfigError, SecurityError
-from tuneparts.journal import TrialId
+from tuneparts.core.errors import CheckpointError, ConfigError, SecurityError
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 

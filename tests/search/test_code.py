@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.executors import execute
 from tuneparts.search import code, load, runs
 from tuneparts.search.code import Code

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import DataError
 from tuneparts.search import data_record
 
 CONFIG = DataConfig(name="blobs", num_train=30, num_val=10, num_test=10)

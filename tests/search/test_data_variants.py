@@ -8,17 +8,16 @@ from typing import Any, Literal
 import pandas as pd
 import pytest
 
-from tuneparts import frames
-from tuneparts.api.describing import metadata
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError, DataError
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, restore_learner
-from tuneparts.journal import TrialId, records
-from tuneparts.reports.run_data import RunData
-from tuneparts.reports.select import summarise
-from tuneparts.search import runs
+from tuneparts.results.describing import metadata
+from tuneparts.results.run_data import RunData
+from tuneparts.results.select import summarise
+from tuneparts.search import frames, runs
 from tuneparts.search.check import check
+from tuneparts.search.journal import TrialId, records
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, GridSearch, RandomSearch, Search
 from tuneparts.testing.null import NullConfig, NullLearner

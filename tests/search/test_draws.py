@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError
-from tuneparts.schema import Metric, lookup
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.schema import Metric, lookup
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Proposals, draw, whole_trial
 from tuneparts.search.segment import Batch, Result
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
-from tuneparts.seeding import numpy_generator
 from tuneparts.testing.null import NullConfig
 
 SPACE = {"x": Uniform(low=0.1, high=1.0), "seconds": Choice(options=(0.0, 0.5, 2.0))}

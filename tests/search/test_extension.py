@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from tuneparts import api, executors
-from tuneparts.api.extending import grow
-from tuneparts.errors import ConfigError, UnknownNameError
+import tuneparts
+from tuneparts import executors
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors.choice import Place
-from tuneparts.journal import Journal, TrialId, records
+from tuneparts.results.extending import grow
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (
     Algorithm,
@@ -25,6 +25,7 @@ from tuneparts.search.algorithms import (
 )
 from tuneparts.search.algorithms.base import draw, whole_trial
 from tuneparts.search.extension import check_journal, extended
+from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
@@ -68,7 +69,7 @@ def run(made: runs.Run) -> runs.Run:
 
 def table(made: runs.Run) -> pd.DataFrame:
     """Everything in the table but seconds, and what a follower paid before its leader grew."""
-    found = api.Results(made).table
+    found = tuneparts.Results(made).table
     drop = [name for name in found if "seconds" in name or "passes" in name or name == "stopped"]
     return found.drop(columns=drop).set_index("arm").sort_index()
 
@@ -149,9 +150,9 @@ def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
     assert steps[0]["before"]["digest"] == digest != made.digest
     assert steps[0]["before"]["search"]["arms"][0]["algorithm"]["num_trials"] == 3
     assert runs.newest_of(tmp_path, made.search) == made
-    told = api.Results(made).data.metadata.history
+    told = tuneparts.Results(made).data.metadata.history
     assert ["4 trials a seed" in told[0], "seed 9 is new" in told[1]] == [True, True]
-    assert "Extended" in " ".join(api.Results(run(made)).data.tables[0].notes)
+    assert "Extended" in " ".join(tuneparts.Results(run(made)).data.tables[0].notes)
 
 
 def test_asking_again_changes_nothing(search, tmp_path) -> None:
@@ -320,7 +321,7 @@ def test_new_arms_bring_their_code(search, tmp_path) -> None:
     assert news == ("arm mine is new, with 1 trial a seed",)
     assert (made.folder / "code" / "mine.py").read_text() == FILE
     assert made.card["code"] == made.code.digest != ""
-    assert set(api.Results(run(made)).trials["arm"]) == {"random", "mine"}
+    assert set(tuneparts.Results(run(made)).trials["arm"]) == {"random", "mine"}
     file.write_text(FILE + "# edited")
     with pytest.raises(ConfigError, match=r"mine.py is not what the run began with"):
         grow(made, LOCAL, arms=["more"], search=file)
@@ -331,8 +332,8 @@ def test_what_mlflow_shows_grows_too(search, results) -> None:
     from mlflow import MlflowClient
 
     small = search(RANDOM, FOLLOWER, figures=())
-    first = api.run(small, workers=1, console=Console(quiet=True))
-    again = api.extend(
+    first = tuneparts.run(small, workers=1, console=Console(quiet=True))
+    again = tuneparts.extend(
         first.run.name, trials=20, arms=[NONE], workers=1, console=Console(quiet=True)
     )
     assert again.parent_run_id == first.parent_run_id

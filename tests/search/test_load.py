@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search import code, load
 from tuneparts.search.spec import Search
 
@@ -99,7 +99,7 @@ def _question_with_neighbour(folder, notes: str):
 
 QUESTION = '''"""Why?"""
 from neighbour import NOTES
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.spec import Arm, Search
 

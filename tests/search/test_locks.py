@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import BusyError, SecurityError
-from tuneparts.journal import Journal
+from tuneparts.core.errors import BusyError, SecurityError
+from tuneparts.search.journal import Journal
 from tuneparts.search.locks import lock
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import optuna
 import pytest
 
-from tuneparts import schema
-from tuneparts.api import results
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.core import schema
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors import execute
-from tuneparts.journal import Journal, records
+from tuneparts.results import results
 from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Dimension

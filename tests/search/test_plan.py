@@ -8,8 +8,8 @@ import pytest
 
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
-from tuneparts.journal import Journal, TrialEnded, TrialId, read, records
 from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
+from tuneparts.search.journal import Journal, TrialEnded, TrialId, read, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe

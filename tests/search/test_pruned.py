@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index, scrambled, with_failures
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search.algorithms import Pruned
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform

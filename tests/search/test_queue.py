@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.journal import Journal
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe

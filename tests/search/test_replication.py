@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tuneparts import seeding
-from tuneparts.api.describing import metadata
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.digest import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
-from tuneparts.journal import TrialId, records
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.extension import extended
+from tuneparts.search.journal import TrialId, records
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Scale, Search
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tuneparts.executors import execute
-from tuneparts.journal import Journal, TrialId, records
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.retry import retry_failed
 from tuneparts.search.segment import Segment

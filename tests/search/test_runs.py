@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tuneparts.errors import (
+from tuneparts.core.errors import (
     ConfigError,
     DataMissingError,
     StorageError,
 )
-from tuneparts.journal import Journal, TrialId, TrialRunning, TrialStarted
 from tuneparts.search import runs
+from tuneparts.search.journal import Journal, TrialId, TrialRunning, TrialStarted
 
 
 def begun(run: runs.Run) -> runs.Run:

@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.config import parse
+from tuneparts.core.config import parse
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import (
     Asha,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import DataMissingError
+from tuneparts.core.errors import DataMissingError
 from tuneparts.executors import execute
 from tuneparts.executors.worker import restore_learner
-from tuneparts.journal import Journal, records
 from tuneparts.search.cleaner import Cleaner
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search
 
@@ -116,8 +116,8 @@ def test_ends_are_on_the_disk_before_states_are_removed(null_search, null_arm, t
 
 
 def test_a_storage_that_fails_keeps_nobody_waiting(tmp_path, caplog, monkeypatch) -> None:
-    from tuneparts.journal import TrialId
     from tuneparts.search.checkpoints import CheckpointStore
+    from tuneparts.search.journal import TrialId
 
     def away(*_: object) -> None:
         raise OSError("away")

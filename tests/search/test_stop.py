@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts import executors, frames
-from tuneparts.api.describing import metadata
-from tuneparts.api.extending import grow
+from tuneparts import executors
 from tuneparts.cli import running as verb
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.executors.choice import Place
-from tuneparts.journal import Journal, Row, TrialId
-from tuneparts.reports.select import select, summarise
-from tuneparts.reports.tables import stop_notes
-from tuneparts.search import runs, stopping
+from tuneparts.results.describing import metadata
+from tuneparts.results.extending import grow
+from tuneparts.results.select import select, summarise
+from tuneparts.results.tables import stop_notes
+from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
+from tuneparts.search.journal import Journal, Row, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import RandomSearch, Search, Tpe
 from tuneparts.search.stopping import Stop, _busy_seconds

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.core.errors import ConfigError, SecurityError
 from tuneparts.search.storage import Folder
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.search.test_plan import facts
-from tuneparts.journal import Journal, ResultTold, TrialStarted
+from tuneparts.search.journal import Journal, ResultTold, TrialStarted
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, Search

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from tuneparts.methods.superweights.allocation import least_weights, make_plan
+from tuneparts.methods.superweights.clusters import depth_bins, layers_of, merge_to_fit
+from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale, Search
-from tuneparts.superweights.allocation import least_weights, make_plan
-from tuneparts.superweights.clusters import depth_bins, layers_of, merge_to_fit
-from tuneparts.superweights.learner import SuperweightsConfig
 
 CIFAR = (
     "budget",

@@ -3,7 +3,7 @@
 import pytest
 
 from studies.fixing import Fixing
-from tuneparts.reports.figures import gallery
+from tuneparts.results.figures import gallery
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 

@@ -3,7 +3,7 @@
 import pytest
 
 from studies.photographs import ITERATIONS
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search.load import load
 
 

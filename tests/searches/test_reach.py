@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from studies import reach
-from tuneparts.baselines.augerino import AugerinoConfig
-from tuneparts.baselines.laplace import LaplaceConfig
-from tuneparts.baselines.last_layer import LastLayerConfig
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.baselines.validation import ValidationConfig
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines.augerino import AugerinoConfig
+from tuneparts.methods.baselines.laplace import LaplaceConfig
+from tuneparts.methods.baselines.last_layer import LastLayerConfig
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.models import Mlp
-from tuneparts.partition import PartitionedConfig
-from tuneparts.partition.released import ReleasedConfig
 from tuneparts.search.spec import Arm
 from tuneparts.training.learner import Context
 

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from tuneparts.ensembles.hne import HneConfig, cut
-from tuneparts.ensembles.msdnet import MsdNetConfig
+from tuneparts.methods.ensembles.hne import HneConfig, cut
+from tuneparts.methods.ensembles.msdnet import MsdNetConfig
+from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights.flat_bank import bank_sizes, readings
+from tuneparts.methods.superweights.similarity import members_of
+from tuneparts.methods.superweights.ssn import SsnConfig
 from tuneparts.models.msdnet import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
-from tuneparts.superweights.clusters import depth_bins, layers_of
-from tuneparts.superweights.flat_bank import bank_sizes, readings
-from tuneparts.superweights.similarity import members_of
-from tuneparts.superweights.ssn import SsnConfig
 
 SHAPE, NUM_CLASSES = (3, 32, 32), 100
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.api.results import Results
 from tuneparts.executors import execute
+from tuneparts.results.results import Results
 from tuneparts.search import runs
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tuneparts.augment.constrained import POSITIVE, REAL
-from tuneparts.augment.hyper import Call, Hyper, Number
+from tuneparts.hypers.constrained import POSITIVE, REAL
+from tuneparts.hypers.hyper import Call, Hyper, Number
 from tuneparts.testing import HyperContract
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts.baselines.standard import StandardConfig, StandardLearner
-from tuneparts.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.testing import LearnerContract
 from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import Context, Learner

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.journal import Event, Journal, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.journal import (
+    Event,
+    Journal,
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRunning,
+    TrialStarted,
+)
 from tuneparts.tracking.tracker import SearchCard, Tracker
 
 

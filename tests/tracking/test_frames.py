@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tuneparts.errors import DataMissingError
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.core.errors import DataMissingError
+from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts.journal import Event, TrialId
 from tuneparts.search.code import importable
+from tuneparts.search.journal import Event, TrialId
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
 from tuneparts.training.final_module import FinalModule

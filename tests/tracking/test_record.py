@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import DataError
-from tuneparts.journal import TrialId
+from tuneparts.core.errors import DataError
+from tuneparts.search.journal import TrialId
 from tuneparts.tracking import record
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.errors import SecurityError
-from tuneparts.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.core.errors import SecurityError
+from tuneparts.search.journal import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.storage import Folder, refuse_keys
 from tuneparts.tracking import frames
 from tuneparts.tracking.tracker import SearchCard, Tracker

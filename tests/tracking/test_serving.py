@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts import doorkeeper
-from tuneparts.credentials import Login
-from tuneparts.errors import ConfigError, SecurityError
+from tuneparts.core import doorkeeper
+from tuneparts.core.credentials import Login
+from tuneparts.core.errors import ConfigError, SecurityError
 from tuneparts.tracking import serving, store
 
 LOGIN = Login("chief", "planted-password-1")

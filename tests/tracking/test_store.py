@@ -10,8 +10,8 @@ from mlflow.exceptions import MlflowException, RestException
 from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
-from tuneparts.errors import ConfigError
-from tuneparts.journal import TrialId, TrialRunning
+from tuneparts.core.errors import ConfigError
+from tuneparts.search.journal import TrialId, TrialRunning
 from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 

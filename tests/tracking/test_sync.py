@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tuneparts import journal
-from tuneparts.journal import Event, TrialId, TrialStarted
+from tuneparts.search import journal
+from tuneparts.search.journal import Event, TrialId, TrialStarted
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import NOTE_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker, sync

@@ -1,7 +1,7 @@
 import math
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried
-from tuneparts.schema import lookup
+from tuneparts.core.schema import lookup
+from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRetried
 from tuneparts.tracking.tally import Tally
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tuneparts.errors import CheckpointError
+from tuneparts.core.errors import CheckpointError
 from tuneparts.training import checkpoint
 
 STATE = {

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts import schema
-from tuneparts.baselines.standard import StandardConfig
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.corrupted import SEVERITIES, CorruptedTest
 from tuneparts.data.task import Task
-from tuneparts.ensembles.deep import DeepEnsembleConfig
-from tuneparts.errors import ConfigError
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search import data_record
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import LoopLearner

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tuneparts import catalog
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError
+from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
 from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context

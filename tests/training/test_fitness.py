@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts import catalog, partition, pwfn, superweights
-from tuneparts.config import parse
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.target import Binary, OwnLoss, Target, Values
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError
-from tuneparts.schema import Direction, Metric
+from tuneparts.methods import catalog, pwfn, superweights
+from tuneparts.methods import partitioned as partition
 from tuneparts.training.learner import Context, MethodConfig
 
 CLASSES_ONLY = {"hne", "laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tuneparts.core.errors import CheckpointError, DivergedError
 from tuneparts.data.config import DataConfig
-from tuneparts.errors import CheckpointError, DivergedError
 from tuneparts.training.learner import Context, Learner, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 

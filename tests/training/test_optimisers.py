@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.models import FixupResNet, Mlp
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.training.release import ReleaseConfig
 
 

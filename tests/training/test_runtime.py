@@ -5,12 +5,12 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from tuneparts import catalog
-from tuneparts.baselines.standard import StandardConfig
-from tuneparts.catalog import METHODS
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError
+from tuneparts.methods import catalog
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.catalog import METHODS
 from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.testing.null import NullConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.errors import CheckpointError
+from tuneparts.core.errors import CheckpointError
 from tuneparts.models import Mlp
 from tuneparts.training import checkpoint
 from tuneparts.training.optimisers import OptimiserConfig

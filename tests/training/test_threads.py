@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from tuneparts.methods.partitioned import fit as fit_partitioned
+from tuneparts.methods.pwfn import compress
+from tuneparts.methods.superweights import fit as fit_superweights
 from tuneparts.models import ResNet18
-from tuneparts.partition import fit as fit_partitioned
-from tuneparts.pwfn import compress
-from tuneparts.superweights import fit as fit_superweights
 from tuneparts.training.threads import SMALL, threads_for
 
 CPU = torch.device("cpu")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tuneparts
-from tuneparts import credentials, provenance
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, records, terminal, write
 from tuneparts.cli.running import parse_seeds
-from tuneparts.errors import ClusterError, ConfigError, SecurityError, TunepartsError
-from tuneparts.redaction import Redactor, redact
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core import credentials, provenance
+from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, TunepartsError
+from tuneparts.core.redaction import Redactor, redact
+from tuneparts.results.rendering import Table, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -292,7 +292,7 @@ def status(
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.executors.placement import GIB
     from tuneparts.executors.ray import cluster
-    from tuneparts.reports.progress import clock
+    from tuneparts.results.progress import clock
     from tuneparts.search import load
 
     console = terminal(form)
@@ -366,7 +366,7 @@ def _use(search: Any, nodes: "Sequence[Amounts]", console: "Console") -> tuple[T
     """What each arm takes of a cluster, and the seconds of the whole search."""
     from tuneparts.cli import estimate
     from tuneparts.executors.placement import bundles, describe, refuse_unplaceable, slots
-    from tuneparts.reports.progress import clock
+    from tuneparts.results.progress import clock
 
     needs = {arm.name: bundles(arm) for arm in search.arms}
     refuse_unplaceable(needs, nodes)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneparts import api, redaction
+import tuneparts
 from tuneparts.cli.output import Form, records, terminal, write
 from tuneparts.cli.training import split_changes
-from tuneparts.errors import ConfigError
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core import redaction
+from tuneparts.core.errors import ConfigError
+from tuneparts.results.rendering import Table, show
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,10 +22,10 @@ def compress(
     changes: Sequence[str], form: Form = Form.TABLE,
 ) -> None:  # fmt: skip
     """Compress a net, with a progress bar, and print what it cost."""
-    from tuneparts import pwfn
     from tuneparts.data.config import DataConfig
-    from tuneparts.pwfn.codefile import TORCHVISION, torchvision_net
-    from tuneparts.pwfn.config import PwfnConfig
+    from tuneparts.methods import pwfn
+    from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
+    from tuneparts.methods.pwfn.config import PwfnConfig
     from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import available_device
 
@@ -64,14 +65,14 @@ def compress(
     show(console, made)
     for name, reason in small.left_out.items():
         console.print(f"in float: {name} {reason}", highlight=False)
-    console.print(f'load it: tuneparts.pwfn.load("{out}", net)', highlight=False)
+    console.print(f'load it: tuneparts.methods.pwfn.load("{out}", net)', highlight=False)
 
 
 def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
     """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
     from tuneparts.training.supervised import SupervisedLearner
 
-    results = api.load(name)
+    results = tuneparts.load(name)
     trial = results.selected_trial(results.best_arm() if arm is None else arm)
     learner = results.learner(trial)
     if not isinstance(learner, SupervisedLearner):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import typer
 
-from tuneparts import provenance, settings
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
-from tuneparts.cpus import usable_cpus
-from tuneparts.redaction import redact
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core import provenance, settings
+from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.redaction import redact
+from tuneparts.results.rendering import Table, show
 
 app = typer.Typer()
 LEAST_SPACE = 1e9
@@ -89,7 +89,7 @@ def _packages() -> str:
 
 
 def _torchvision() -> str:
-    from tuneparts import torchvision_door
+    from tuneparts.core import torchvision_door
 
     return str(torchvision_door.load().__version__)
 
@@ -140,7 +140,7 @@ def _dashboard() -> str:
 
 
 def _chromium() -> str:
-    from tuneparts.reports import static_export
+    from tuneparts.results import static_export
 
     browser = static_export.browser()
     if browser is None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tuneparts.cli.output import Form, write
-from tuneparts.cpus import usable_cpus
-from tuneparts.errors import DataMissingError
-from tuneparts.glossary import PASS_IN_SHORT
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.errors import DataMissingError
+from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.core.seeding import numpy_generator
+from tuneparts.results.rendering import Table, show
 from tuneparts.search import draws
 from tuneparts.search.spec import Arm
-from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tuneparts.reports.rendering import Table
+from tuneparts.results.rendering import Table
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 _WORDS: dict[Any, str] = {

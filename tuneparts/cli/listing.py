@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneparts import atomic
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
-from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core import atomic
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.results.rendering import Table, show
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,7 +29,7 @@ def methods(
 ) -> None:
     """List the methods that a search can use; with NAME its fields, to be set by `--set`."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts import catalog
+    from tuneparts.methods import catalog
 
     known = catalog.methods()
     if name is None:

@@ -46,8 +46,8 @@ def tuneparts(
 
 def main() -> None:
     """Entry point: errors that we raise on purpose print as one sentence, not as a traceback."""
-    from tuneparts.errors import TunepartsError, printable
-    from tuneparts.redaction import redact
+    from tuneparts.core.errors import TunepartsError, printable
+    from tuneparts.core.redaction import redact
 
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
         if isinstance(stream, io.TextIOWrapper):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tuneparts.glossary import define
+from tuneparts.core.glossary import define
 
 
 def _searches(incomplete: str) -> list[str]:
@@ -14,13 +14,13 @@ def _searches(incomplete: str) -> list[str]:
 
 
 def _methods(incomplete: str) -> list[str]:
-    from tuneparts import catalog
+    from tuneparts.methods import catalog
 
     return [name for name in catalog.methods() if name.startswith(incomplete)]
 
 
 def _runs(incomplete: str) -> list[str]:
-    from tuneparts import settings
+    from tuneparts.core import settings
     from tuneparts.search import runs
 
     names = [run.name for run in reversed(runs.listing(settings.current().results_dir))]

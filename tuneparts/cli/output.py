@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tuneparts.reports.rendering import Table
+    from tuneparts.results.rendering import Table
 
 PIPE_WIDTH = 1000
 """Characters of a line where no terminal limits it: no table leaves a column out or breaks."""
@@ -76,7 +76,7 @@ def records(table: "Table") -> list[dict[str, Any]]:
     """The rows of a table by their headers; cells of columns of numbers are numbers, if they can.
 
     Example:
-        >>> from tuneparts.reports.rendering import Table
+        >>> from tuneparts.results.rendering import Table
         >>> records(Table.of_rows(["arm", "passes"], [["a", "1,200"]], numbers=["passes"]))
         [{'arm': 'a', 'passes': 1200}]
     """

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneparts import atomic, settings
+import tuneparts
 from tuneparts.cli import options, output
 from tuneparts.cli.output import Form, terminal
-from tuneparts.errors import ConfigError
-from tuneparts.redaction import redact
-from tuneparts.reports import rendering
+from tuneparts.core import atomic, settings
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import redact
+from tuneparts.results import rendering
 
 if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
     from rich.console import Console
 
-    from tuneparts.api import Results
-    from tuneparts.api.verifying import Difference, Verified
-    from tuneparts.reports.compare import Comparison
+    from tuneparts import Results
+    from tuneparts.results.compare import Comparison
+    from tuneparts.results.verifying import Difference, Verified
 
 app = typer.Typer()
 DIFFERENT = 1
@@ -55,15 +56,12 @@ def report(
 def load(name: str | None) -> "Results":
     """Find a run or published results first, and import what reads them then."""
     if name is not None and (Path(name) / "trials.csv").is_file():
-        from tuneparts import api
-
-        return api.load(name)
+        return tuneparts.load(name)
     from tuneparts.search import runs
 
     run = runs.named(settings.current().results_dir, name, begun=True)
-    from tuneparts import api
 
-    return api.Results(run)
+    return tuneparts.Results(run)
 
 
 def show(results: "Results", console: "Console") -> dict[str, Path]:
@@ -127,8 +125,8 @@ def compare(
     if pairs is not None:  # a pair that is asked for twice is one comparison
         asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
     results = load(run)
-    from tuneparts.reports import compare as comparing
-    from tuneparts.reports import on_the_way
+    from tuneparts.results import compare as comparing
+    from tuneparts.results import on_the_way
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     data = results.data_at(at, metric=metric)
@@ -151,7 +149,7 @@ def _flat(found: "Comparison") -> dict[str, Any]:
 
     Where replicates were added until it was decided, it has the interval that holds all the same.
     """
-    from tuneparts.reports.statistics import bounds
+    from tuneparts.results.statistics import bounds
 
     row = {**vars(found), **bounds(found.interval)}
     del row["interval"], row["decision"]
@@ -218,9 +216,9 @@ def ranks(
     searches = {one.name: one.search_facts for one in found}
     if not mix_scales:
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
-    from tuneparts.reports import page, static_export
-    from tuneparts.reports import ranks as over_tasks
-    from tuneparts.reports.figures.sweeps import tasks
+    from tuneparts.results import page, static_export
+    from tuneparts.results import ranks as over_tasks
+    from tuneparts.results.figures.sweeps import tasks
 
     console = terminal(form)
     with console.status("reading the runs"):
@@ -255,7 +253,7 @@ def ranks(
 
 def _check_plot(path: Path) -> None:
     """Refuse what could not be drawn before the work, not after it."""
-    from tuneparts.reports import static_export
+    from tuneparts.results import static_export
 
     if path.suffix not in {".html", ".svg"}:
         raise ConfigError(f"a plot is an .html or an .svg file, but got `{path}`.")
@@ -353,7 +351,7 @@ def verify(
     should; a GPU promises that only where its algorithms are deterministic. Seconds are excepted.
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.api import verifying
+    from tuneparts.results import verifying
     from tuneparts.search import runs
 
     one_run = runs.named(settings.current().results_dir, run, begun=True)

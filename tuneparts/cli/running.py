@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneparts import provenance, settings
 from tuneparts.cli import options, reading
 from tuneparts.cli.output import Form, terminal
-from tuneparts.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
-from tuneparts.redaction import redact
+from tuneparts.core import provenance, settings
+from tuneparts.core.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
+from tuneparts.core.redaction import redact
 
 if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
     from rich.console import Console
 
-    from tuneparts.api.results import Results
     from tuneparts.executors.choice import Place
-    from tuneparts.reports.compare import Decision
+    from tuneparts.results.compare import Decision
+    from tuneparts.results.results import Results
     from tuneparts.search.runs import Run
 
 app = typer.Typer()
@@ -75,8 +75,8 @@ def search(
             arms=None if arms is None else arms.split(","),
             changes=changes or [],
         )
-        from tuneparts.api import running
         from tuneparts.executors.width import fitted
+        from tuneparts.results import running
     place.executor(resolved)  # refuses what contradicts itself, before there is a run
     if dry_run:
         from tuneparts.cli import estimate
@@ -135,7 +135,7 @@ def execute(
     """
     console.print(f"run {made.name}", highlight=False, soft_wrap=True)
     with console.status("reading what the run needs"):
-        from tuneparts.api import running
+        from tuneparts.results import running
 
         place.executor(made.search)  # refuses what contradicts itself
     with _as_ctrl_c() as came:
@@ -308,8 +308,8 @@ def extend(
         )
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
-    from tuneparts.api import extending
     from tuneparts.executors.choice import Place
+    from tuneparts.results import extending
     from tuneparts.search import runs
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
@@ -403,7 +403,7 @@ def stop(run: options.NeededRun) -> None:
 
 def _stop_here(run: "Run", message: str) -> bool:
     """Stop a run that has no driver; returns whether there was something to stop."""
-    from tuneparts.journal import Journal
+    from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
 
     journal = Journal(run.folder / "journal.jsonl")
@@ -428,7 +428,7 @@ def sync(run: options.Run = None) -> None:
     """
     from rich.progress import Progress
 
-    from tuneparts.api.describing import log_reader, tracking_card
+    from tuneparts.results.describing import log_reader, tracking_card
     from tuneparts.search import locks, runs
     from tuneparts.tracking import tracker
 

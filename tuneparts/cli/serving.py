@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 import tuneparts
-from tuneparts import binding, credentials, doorkeeper, settings
 from tuneparts.cli import opening, options
-from tuneparts.errors import ConfigError
-from tuneparts.redaction import redact
+from tuneparts.core import binding, credentials, doorkeeper, settings
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import redact
 
 app = typer.Typer()
 PORT = 5000

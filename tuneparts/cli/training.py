@@ -9,8 +9,8 @@ import typer
 
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
-from tuneparts.errors import UnknownNameError
-from tuneparts.reports.rendering import Table, show
+from tuneparts.core.errors import UnknownNameError
+from tuneparts.results.rendering import Table, show
 
 app = typer.Typer()
 
@@ -30,7 +30,7 @@ def fit(
     the data (`--set data.rotated=true`).
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts import catalog
+    from tuneparts.methods import catalog
 
     if ":" not in method and method not in catalog.methods():
         raise UnknownNameError("method", method, catalog.methods())
@@ -97,7 +97,7 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
 
 def _table(rows: Sequence[dict[str, float]]) -> Table:
     """Last values, and the first where a metric was reported more than once."""
-    from tuneparts import schema
+    from tuneparts.core import schema
 
     lines = []
     for name in sorted({name for row in rows for name in row}):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 
 _CHANNELS = (1, 3, 4)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from tuneparts import seeding
-from tuneparts.errors import CheckpointError, ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import CheckpointError, ConfigError
 
 
 class Batches:

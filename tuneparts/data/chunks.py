@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import seeding
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.proportions import sizes
-from tuneparts.errors import ConfigError
 
 
 class Chunks:

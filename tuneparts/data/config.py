@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from tuneparts import import_path, schema
-from tuneparts.config import Config
+from tuneparts.core import import_path, schema
+from tuneparts.core.config import Config
+from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data import corrupted as corruptions
 from tuneparts.data import decoding, own, sets, split, target
 from tuneparts.data.normalisation import channel_statistics
@@ -18,7 +19,6 @@ from tuneparts.data.stored import StoredImages
 from tuneparts.data.synthetic import InputSelection
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError, DataError
 
 
 class DataConfig(Config):

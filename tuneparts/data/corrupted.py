@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.errors import DataError, DataMissingError
+from tuneparts.core.errors import DataError, DataMissingError
 
 FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
 """By the data set whose test images they are."""

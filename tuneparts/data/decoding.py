@@ -20,9 +20,9 @@ from typing import IO, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import atomic, settings
+from tuneparts.core import atomic, settings
+from tuneparts.core.errors import DataError
 from tuneparts.data.stored import StoredImages
-from tuneparts.errors import DataError
 
 IN_MEMORY_BYTES = 2 << 30
 """Sets up to this size are held in memory; larger ones stay on disk."""

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tuneparts import settings
+from tuneparts.core import settings
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.read_ahead import Draw, ReadAhead
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Examples
-from tuneparts.errors import ConfigError
 
 
 class DeviceExamples:

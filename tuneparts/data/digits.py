@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.split import stratified_order
 from tuneparts.data.task import Examples

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.arrays import checked_inputs, plain
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError
 
 Arrays = Tensor | npt.NDArray[Any]
 

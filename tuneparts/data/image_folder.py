@@ -9,10 +9,10 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.decoding import decode, load_or_map
 from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.task import Examples
-from tuneparts.errors import DataError
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.image_folder import ImageFiles, class_names, image_names, list_images
 from tuneparts.data.source import DataSource, Parts, Request
-from tuneparts.errors import DataError
 
 TINY_FOLDERS = ("tiny-imagenet-200", "tinyimagenet")
 FOLDERS = ("imagenet", "ILSVRC2012")

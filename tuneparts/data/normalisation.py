@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.task import Inputs
-from tuneparts.errors import DataError
 
 _BLOCK = 4096
 """Examples that are read at a time: stored images stay on disk."""

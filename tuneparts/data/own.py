@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import import_path
+from tuneparts.core import import_path
+from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data import image_folder, tables
 from tuneparts.data.arrays import checked_inputs, plain, stacked
 from tuneparts.data.source import Parts, Request
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples
-from tuneparts.errors import ConfigError, DataError
 
 GROUP = "tuneparts.data"
 """The entry points by which an installed package gives names to data of its own."""

@@ -15,10 +15,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.core.errors import DataError
 from tuneparts.data.decoding import decode, load_or_map
 from tuneparts.data.source import DataSource, Parts
 from tuneparts.data.task import Examples
-from tuneparts.errors import DataError
 
 _MOST_UNPACKED = 64
 """How many times its size on disk an array may have; labels in order shrink well, images do not."""

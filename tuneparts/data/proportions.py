@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 
 
 def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from tuneparts import seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 
 ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tuneparts import settings
+from tuneparts.core import settings
+from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
 from tuneparts.data import digits, image_folder, imagenet, own, packed, torchvision_sets
 from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.synthetic import InputSelection, blobs, stripes
 from tuneparts.data.task import Examples
-from tuneparts.errors import DataError, DataMissingError, UnknownNameError
 
 FOLDER_PREFIX = "folder:"
 _CIFAR_MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)

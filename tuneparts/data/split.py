@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 
 
 def stratified_order(

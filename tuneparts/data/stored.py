@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.errors import DataError
+from tuneparts.core.errors import DataError
 
 
 class ImageSource(Protocol):

@@ -8,8 +8,8 @@ Shapes: N examples, D features, S side of an image.
 import numpy as np
 from pydantic import Field, model_validator
 
-from tuneparts import seeding
-from tuneparts.config import Config
+from tuneparts.core import seeding
+from tuneparts.core.config import Config
 from tuneparts.data.task import Examples
 
 _SIDE = 8

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.data.arrays import plain, stacked
-from tuneparts.errors import ConfigError, TunepartsError
 
 
 def column_names(table: Any) -> list[str] | None:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from tuneparts import import_path
-from tuneparts.config import parse
+from tuneparts.core import import_path
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.named import Named
+from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.arrays import checked_labels
-from tuneparts.errors import ConfigError
-from tuneparts.named import Named
-from tuneparts.schema import Direction, Metric
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets does not need it
     from torch import Tensor

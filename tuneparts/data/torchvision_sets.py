@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts import torchvision_door
+from tuneparts.core import torchvision_door
+from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data.source import DataSource, Parts
 from tuneparts.data.task import Examples
-from tuneparts.errors import DataError, DataMissingError
 
 _IDX_DIMENSIONS = {
     "train-images-idx3-ubyte": 3,

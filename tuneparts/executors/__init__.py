@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tuneparts import schema
-from tuneparts.errors import ConfigError
-from tuneparts.journal import Journal, Observer
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
+from tuneparts.search.journal import Journal, Observer
 from tuneparts.search.locks import lock
 
 if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from tuneparts.search.spec import Search

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from tuneparts.cpus import usable_cpus
-from tuneparts.errors import ConfigError, StorageError, WorkerError
+from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.errors import ConfigError, StorageError, WorkerError
 from tuneparts.executors.choice import num_trials
 from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
 from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
@@ -102,7 +102,7 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from tuneparts.journal import Journal
+        >>> from tuneparts.search.journal import Journal
         >>> from tuneparts.search import load
         >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
         >>> folder = Path(tempfile.mkdtemp())

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TextIO, cast
 
-from tuneparts import redaction
-from tuneparts.journal import TrialId
+from tuneparts.core import redaction
+from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import Folder
 
 NUM_LINES = 200

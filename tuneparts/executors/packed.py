@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tuneparts.errors import DivergedError, HangError
+from tuneparts.core.errors import DivergedError, HangError
 from tuneparts.executors.stragglers import overdue
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit

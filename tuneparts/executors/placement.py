@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tuneparts.errors import PlacementError
+from tuneparts.core.errors import PlacementError
 from tuneparts.search.spec import Arm, Resources
 
 GIB = 1024**3

@@ -7,10 +7,10 @@ sooner that something is wrong.
 import itertools
 from collections.abc import Iterator
 
-from tuneparts.errors import HangError
+from tuneparts.core.errors import HangError
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.worker import Report
-from tuneparts.journal import Journal, TrialId
+from tuneparts.search.journal import Journal, TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 

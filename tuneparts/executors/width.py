@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from tuneparts.cpus import usable_cpus
+from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors.choice import Place
 from tuneparts.executors.placement import bundles, slots
 from tuneparts.search.spec import Arm, Search

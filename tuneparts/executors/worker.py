@@ -19,9 +19,8 @@ from typing import Any
 
 import torch
 
-from tuneparts import settings
-from tuneparts.data.task import Task
-from tuneparts.errors import (
+from tuneparts.core import settings
+from tuneparts.core.errors import (
     CheckpointError,
     ClusterError,
     DataMissingError,
@@ -29,16 +28,17 @@ from tuneparts.errors import (
     StorageError,
     TunepartsError,
 )
+from tuneparts.core.redaction import redact
+from tuneparts.data.task import Task
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
-from tuneparts.journal import TrialId
-from tuneparts.redaction import redact
 from tuneparts.search import data_record
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
+from tuneparts.search.journal import TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.segment import Segment

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 from pydantic import BeforeValidator, Discriminator, Tag
 from torch import nn
 
-from tuneparts.errors import UnknownNameError
+from tuneparts.core.errors import UnknownNameError
 from tuneparts.models.digits_cnn import DigitsCnn
 from tuneparts.models.fixup_resnet import FixupResNet
 from tuneparts.models.imagenet import Imagenet

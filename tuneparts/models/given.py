@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import PrivateAttr, model_validator
 from torch import nn
 
-from tuneparts.config import Config, parse
+from tuneparts.core.config import Config, parse
 from tuneparts.models.own import Own
 
 C = TypeVar("C", bound=Config)

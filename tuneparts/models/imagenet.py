@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import nn
 
-from tuneparts import torchvision_door
-from tuneparts.errors import ConfigError
+from tuneparts.core import torchvision_door
+from tuneparts.core.errors import ConfigError
 from tuneparts.models.net import NetConfig, image_shape
 
 _PREFIX = "imagenet_"

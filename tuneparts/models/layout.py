@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 
 _WIDEST = 256
 """Channels of a convolution up to which pixel by pixel is quicker: at 512 it takes half as long
@@ -21,7 +21,7 @@ again, for batches of 8 and of 32."""
 _FEWEST = 8
 """Input channels below which the gradient of a strided 1 x 1 convolution, pixel by pixel, writes
 beyond its memory on CPUs without AVX-512: torch 2.13 with oneDNN 3.12."""
-_KNOWN = ("torch.nn.", "torchvision.", "tuneparts.models.", "tuneparts.augment.")
+_KNOWN = ("torch.nn.", "torchvision.", "tuneparts.models.", "tuneparts.hypers.")
 
 
 def lay_out(

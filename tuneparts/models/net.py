@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from tuneparts.config import Config
-from tuneparts.errors import ConfigError
+from tuneparts.core.config import Config
+from tuneparts.core.errors import ConfigError
 
 
 class NetConfig(Config):

@@ -9,8 +9,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, model_validator
 from torch import nn
 
-from tuneparts import import_path, seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import import_path, seeding
+from tuneparts.core.errors import ConfigError
 from tuneparts.models.net import NetConfig
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 
 Layer = TypeVar("Layer", bound=nn.Module)
 

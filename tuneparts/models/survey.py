@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from tuneparts import seeding
-from tuneparts.errors import ConfigError
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 
 PROBE = 8
 """Examples that a net is run on."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_KNOWN = ("torch.nn.", "tuneparts.models.", "tuneparts.augment.")
+_KNOWN = ("torch.nn.", "tuneparts.models.", "tuneparts.hypers.")
 _RANDOM = (_DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.RNNBase, nn.FractionalMaxPool2d)
 
 Lend = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]

@@ -10,16 +10,16 @@ import ray
 import torch
 from ray import tune
 
-from tuneparts import catalog
-from tuneparts.config import parse
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.errors import ConfigError
 from tuneparts.executors.placement import bundle
 from tuneparts.executors.ray.tasks import RayTasks
-from tuneparts.frames import flat
+from tuneparts.methods import catalog
+from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.models import check_own_nets
-from tuneparts.objective import ObjectiveConfig
+from tuneparts.search.frames import flat
 from tuneparts.search.spec import Resources
 from tuneparts.training import checkpoint
 from tuneparts.training.allocator import keep_freed_memory
@@ -52,8 +52,8 @@ def trainable(
 
     Args:
         method: A name that `tuneparts methods` lists, an import path, a config class or a config;
-            or an objective (see `tuneparts.objective`), and then the keys of the param space are
-            what it is called with.
+            or an objective (see `tuneparts.methods.objective`), and then the keys of the param
+            space are what it is called with.
         data: What is learnt from; put into Ray's object store once.
         seed: Of a trial whose config has no `seed`.
         resources: What a trial reserves; one CPU when not given. `tune.with_resources` works too.

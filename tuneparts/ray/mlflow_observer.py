@@ -22,9 +22,11 @@ from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS
 from ray.tune.utils import flatten_dict
 
-from tuneparts import provenance, settings
-from tuneparts.errors import ConfigError
-from tuneparts.journal import (
+from tuneparts.core import provenance, settings
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import redact
+from tuneparts.core.schema import Direction, Metric
+from tuneparts.search.journal import (
     Event,
     Journal,
     Row,
@@ -34,8 +36,6 @@ from tuneparts.journal import (
     TrialRunning,
     TrialStarted,
 )
-from tuneparts.redaction import redact
-from tuneparts.schema import Direction, Metric
 from tuneparts.tracking import store
 from tuneparts.tracking.tracker import SearchCard, Tracker
 

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from tuneparts import catalog, import_path
-from tuneparts.config import Config, parse
+from tuneparts.core import import_path
+from tuneparts.core.config import Config, parse
+from tuneparts.methods import catalog
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Algorithm, Fixed
 from tuneparts.search.space import Dimension, Value
@@ -54,7 +55,7 @@ class Arm(Config):
     """One method, what is varied of it, and how.
 
     Example:
-        >>> from tuneparts.baselines.standard import StandardConfig
+        >>> from tuneparts.methods.baselines.standard import StandardConfig
         >>> from tuneparts.search.algorithms import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(

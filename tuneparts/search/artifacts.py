@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tuneparts.journal import TrialId
+from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import Folder
 from tuneparts.training.artifacts import Columns, to_csv
 

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import torch
 
+from tuneparts.core.errors import ConfigError, TunepartsError
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.digest import part_digest
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError, TunepartsError
 from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name
-from tuneparts.seeding import numpy_generator
 from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, PackableLearner
 from tuneparts.training.supervised import SupervisedConfig

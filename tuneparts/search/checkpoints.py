@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuneparts.errors import CheckpointError
-from tuneparts.journal import TrialId
+from tuneparts.core.errors import CheckpointError
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 from tuneparts.training import checkpoint

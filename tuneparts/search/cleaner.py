@@ -9,9 +9,9 @@ import logging
 import queue
 import threading
 
-from tuneparts.errors import TunepartsError
-from tuneparts.journal import TrialId
+from tuneparts.core.errors import TunepartsError
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import Folder
 
 _PATIENCE = 60.0

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuneparts
-from tuneparts import atomic, import_path
-from tuneparts.errors import ConfigError, StorageError
+from tuneparts.core import atomic, import_path
+from tuneparts.core.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:  # brings torch, and a listing of searches does not need it
     from pydantic import BaseModel

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuneparts import atomic
+from tuneparts.core import atomic
+from tuneparts.core.errors import DataError, StorageError
 from tuneparts.data.corrupted import CorruptedTest
 from tuneparts.data.digest import digest
 from tuneparts.data.task import Task
-from tuneparts.errors import DataError, StorageError
 
 FILE = "data.json"
 

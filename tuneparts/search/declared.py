@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from tuneparts.search.spec import Search

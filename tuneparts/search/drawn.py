@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tuneparts import journal, redaction
+from tuneparts.core import redaction
+from tuneparts.search import journal
 from tuneparts.search.draws import at
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuneparts import import_path
-from tuneparts.errors import ConfigError
+from tuneparts.core import import_path
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.space import Value
 from tuneparts.search.space.choice import plain
-from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:  # an arm is drawn from
     from tuneparts.search.spec import Arm

@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tuneparts.config import parse
-from tuneparts.errors import ConfigError, UnknownNameError
-from tuneparts.journal import Journal, TrialStarted
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.journal import Journal, TrialStarted
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Arm, Search
 

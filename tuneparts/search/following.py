@@ -5,10 +5,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tuneparts.errors import ConfigError
-from tuneparts.journal import Journal, TrialId, TrialStarted, TrialVoided
+from tuneparts.core.errors import ConfigError
 from tuneparts.search.algorithms import Proposals, whole_trial
 from tuneparts.search.draws import at
+from tuneparts.search.journal import Journal, TrialId, TrialStarted, TrialVoided
 from tuneparts.search.ledger import Ledger
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch

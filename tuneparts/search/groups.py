@@ -10,8 +10,8 @@ import json
 from collections.abc import Container
 from dataclasses import dataclass
 
-from tuneparts.journal import TrialId
 from tuneparts.search.arm import DATA_KEY, method_config
+from tuneparts.search.journal import TrialId
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
 from tuneparts.training.pack import pack_key

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tuneparts import schema
-from tuneparts.frames import flat
+from tuneparts.core import schema
+from tuneparts.search.frames import flat
 
 if TYPE_CHECKING:
     from tuneparts.search.space.dimension import Dimension

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from tuneparts.journal import Event, Journal, Observer, Outcome, TrialEnded, TrialId, tell
+from tuneparts.search.journal import Event, Journal, Observer, Outcome, TrialEnded, TrialId, tell
 
 
 class Ledger:

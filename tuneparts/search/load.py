@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 import tuneparts
-from tuneparts.config import parse, sentence
-from tuneparts.errors import ConfigError, TunepartsError, UnknownNameError
+from tuneparts.core.config import parse, sentence
+from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.search import code
 from tuneparts.search.scale import Scale
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from filelock import AcquireReturnProxy, FileLock, SoftFileLock, Timeout
 
-from tuneparts import atomic
-from tuneparts.errors import BusyError
+from tuneparts.core import atomic
+from tuneparts.core.errors import BusyError
 
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tuneparts.journal import (
+from tuneparts.core.schema import selection_metric
+from tuneparts.search import following, stopping
+from tuneparts.search.journal import (
     Journal,
     Observer,
     ReplicateStopped,
@@ -24,8 +26,6 @@ from tuneparts.journal import (
     TrialVoided,
     tell,
 )
-from tuneparts.schema import selection_metric
-from tuneparts.search import following, stopping
 from tuneparts.search.ledger import Ledger
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate

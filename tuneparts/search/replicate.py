@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from tuneparts.errors import ConfigError
-from tuneparts.journal import ResultTold, TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms import Proposals
+from tuneparts.search.journal import ResultTold, TrialId
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
 from tuneparts.search.states import States

@@ -6,7 +6,7 @@ about one split of one data set (Bouthillier et al. 2021).
 
 from dataclasses import dataclass
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 
 
 @dataclass(frozen=True)

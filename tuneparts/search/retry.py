@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneparts.journal import Journal, TrialId, TrialRetried
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.journal import Journal, TrialId, TrialRetried
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder

@@ -15,15 +15,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneparts import atomic, journal
-from tuneparts.config import parse
-from tuneparts.errors import (
+from tuneparts.core import atomic
+from tuneparts.core.config import parse
+from tuneparts.core.errors import (
     ConfigError,
     DataMissingError,
     StorageError,
     TunepartsError,
 )
-from tuneparts.search import code
+from tuneparts.search import code, journal
 from tuneparts.search.code import Code
 
 if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it

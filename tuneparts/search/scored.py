@@ -2,7 +2,7 @@
 
 import math
 
-from tuneparts.journal import TrialRecord
+from tuneparts.search.journal import TrialRecord
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 

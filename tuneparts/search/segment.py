@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tuneparts.journal import TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
+from tuneparts.search.journal import TrialId
 
 
 @dataclass(frozen=True)

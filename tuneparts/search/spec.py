@@ -15,13 +15,14 @@ from pydantic import (
     model_validator,
 )
 
-from tuneparts import schema
-from tuneparts.config import Config, differing
+from tuneparts.core import schema
+from tuneparts.core.config import Config, differing
+from tuneparts.core.errors import printable
+from tuneparts.core.schema import objective_metric, selection_metric
+from tuneparts.core.selection import Best, Selection
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.errors import printable
-from tuneparts.schema import objective_metric, selection_metric
 from tuneparts.search.algorithms import (
     Algorithm,
     Asha,
@@ -49,7 +50,6 @@ from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
-from tuneparts.selection import Best, Selection
 from tuneparts.training.runtime import Runtime
 
 __all__ = [

@@ -7,11 +7,11 @@ until it has been copied. One that failed keeps it for a second try, and is not 
 from collections import Counter
 from collections.abc import Mapping
 
-from tuneparts import pareto
-from tuneparts.journal import TrialEnded, TrialId, TrialRecord
-from tuneparts.schema import Metric
+from tuneparts.core import pareto
+from tuneparts.core.schema import Metric
+from tuneparts.core.selection import Best, Selection
+from tuneparts.search.journal import TrialEnded, TrialId, TrialRecord
 from tuneparts.search.segment import Result, Segment
-from tuneparts.selection import Best, Selection
 
 
 class States:

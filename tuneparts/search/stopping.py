@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tuneparts import atomic
-from tuneparts.config import Config
-from tuneparts.errors import StorageError
-from tuneparts.journal import Row, TrialId, TrialRecord
-from tuneparts.schema import Metric
+from tuneparts.core import atomic
+from tuneparts.core.config import Config
+from tuneparts.core.errors import StorageError
+from tuneparts.core.schema import Metric
+from tuneparts.search.journal import Row, TrialId, TrialRecord
 
 _HOUR = 3600.0
 _REQUEST = "stop.txt"

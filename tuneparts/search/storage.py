@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from tuneparts.errors import ConfigError, SecurityError
-from tuneparts.redaction import has_password, redact
+from tuneparts.core.errors import ConfigError, SecurityError
+from tuneparts.core.redaction import has_password, redact
 
 
 class Folder:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tuneparts.config import parse
-from tuneparts.journal import ResultTold, TrialId
-from tuneparts.schema import selection_metric
+from tuneparts.core.config import parse
+from tuneparts.core.schema import selection_metric
 from tuneparts.search.algorithms import Algorithm, whole_trial
+from tuneparts.search.journal import ResultTold, TrialId
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform

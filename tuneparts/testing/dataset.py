@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tuneparts.config import parse
+from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.digest import digest
 from tuneparts.data.task import Examples, Task

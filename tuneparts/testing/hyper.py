@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tuneparts.augment.hyper import Hyper
-from tuneparts.config import parse
+from tuneparts.core.config import parse
 from tuneparts.data.target import Classes
-from tuneparts.training.hyper import Hypers, HypersConfig
+from tuneparts.hypers import Hypers, HypersConfig
+from tuneparts.hypers.hyper import Hyper
 
 _EXAMPLES = 5
 _STEP = 1e-6
@@ -23,7 +23,7 @@ class HyperContract:
     range, where they have an effect.
 
     Example:
-        >>> from tuneparts.augment.label_smoothing import LabelSmoothing
+        >>> from tuneparts.hypers.label_smoothing import LabelSmoothing
         >>> class TestMine(HyperContract):
         ...     hyper = LabelSmoothing(rate=0.2)
         >>> TestMine().test_the_gradient_reaches_every_number()

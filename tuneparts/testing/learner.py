@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from tuneparts import catalog, schema
-from tuneparts.config import parse
+from tuneparts.core import schema
+from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
+from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context, Learner, MethodConfig
 
@@ -27,7 +28,7 @@ class LearnerContract:
     same short run, which is trained once.
 
     Example:
-        >>> from tuneparts.baselines.standard import StandardConfig
+        >>> from tuneparts.methods.baselines.standard import StandardConfig
         >>> class TestMine(LearnerContract):
         ...     config = StandardConfig(net="mlp")
         >>> TestMine().test_stop_serialise_resume_is_the_uninterrupted_run()

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import nn
 
-from tuneparts.errors import ConfigError
-from tuneparts.seeding import derive
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.seeding import derive
+from tuneparts.hypers import HypersConfig
 from tuneparts.training.artifacts import Columns
-from tuneparts.training.hyper import HypersConfig
 from tuneparts.training.learner import Context, Learner, MethodConfig
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tuneparts.frames import flat
-from tuneparts.journal import TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
+from tuneparts.search.frames import flat
+from tuneparts.search.journal import TrialId
 
 KEY_TAG = "tuneparts.key"
 """Tag with the key of the run folder, on the parent run and on every trial."""

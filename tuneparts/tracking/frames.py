@@ -6,7 +6,7 @@ is at hand, its journal is read instead.
 
 Example:
     >>> from pathlib import Path
-    >>> from tuneparts.journal import Journal, Row
+    >>> from tuneparts.search.journal import Journal, Row
     >>> from tuneparts.tracking import frames, tracker
     >>> journal = Journal(Path("toy-run/journal.jsonl"))
     >>> journal.append(Row(TrialId("random", 0, 0), 10, {"val/accuracy": 0.75}, time=1.0))
@@ -26,10 +26,10 @@ from typing import Any
 
 import pandas as pd
 
-from tuneparts.errors import DataMissingError
-from tuneparts.frames import STEP_COLUMNS
-from tuneparts.frames import TRIAL_COLUMNS as FROM_JOURNAL
-from tuneparts.journal import TrialId
+from tuneparts.core.errors import DataMissingError
+from tuneparts.search.frames import STEP_COLUMNS
+from tuneparts.search.frames import TRIAL_COLUMNS as FROM_JOURNAL
+from tuneparts.search.journal import TrialId
 from tuneparts.tracking import store
 from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
 
@@ -52,7 +52,7 @@ RUN_COLUMNS = [
     "queued",
 ]
 TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
-"""Those of `tuneparts.frames`, and MLflow's own word for how a run ended."""
+"""Those of `tuneparts.search.frames`, and MLflow's own word for how a run ended."""
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 
 

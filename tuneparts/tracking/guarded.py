@@ -4,7 +4,7 @@ import json
 from collections.abc import MutableMapping
 from typing import Any
 
-from tuneparts.doorkeeper import App, Doorkeeper, Receive, Scope, Send
+from tuneparts.core.doorkeeper import App, Doorkeeper, Receive, Scope, Send
 
 CHOICES = {
     "mlflow.workflowType_v1": '"machine_learning"',

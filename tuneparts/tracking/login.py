@@ -3,7 +3,7 @@
 from mlflow.tracking.request_auth.abstract_request_auth_provider import RequestAuthProvider
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from tuneparts import credentials
+from tuneparts.core import credentials
 
 
 class LoginProvider(RequestAuthProvider):  # type: ignore[misc]

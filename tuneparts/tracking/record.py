@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tuneparts import atomic, redaction
-from tuneparts.errors import DataError
-from tuneparts.journal import TrialId
+from tuneparts.core import atomic, redaction
+from tuneparts.core.errors import DataError
+from tuneparts.search.journal import TrialId
 
 FILE = "tracking.json"
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]

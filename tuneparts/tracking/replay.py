@@ -23,10 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuneparts import atomic, journal
-from tuneparts.errors import SecurityError
-from tuneparts.journal import ReplicateStopped, TrialId
-from tuneparts.redaction import redact
+from tuneparts.core import atomic
+from tuneparts.core.errors import SecurityError
+from tuneparts.core.redaction import redact
+from tuneparts.search import journal
+from tuneparts.search.journal import ReplicateStopped, TrialId
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Record, Status

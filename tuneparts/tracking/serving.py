@@ -13,10 +13,10 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneparts import binding, doorkeeper, settings
-from tuneparts.credentials import Login
-from tuneparts.errors import ConfigError
-from tuneparts.redaction import has_password
+from tuneparts.core import binding, doorkeeper, settings
+from tuneparts.core.credentials import Login
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import has_password
 from tuneparts.tracking import store
 
 CURE = "Set TUNEPARTS_TRACKING_LOGIN to a file with `user:password`."

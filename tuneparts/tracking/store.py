@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from tuneparts import credentials, redaction, settings
-from tuneparts.errors import ConfigError
-from tuneparts.redaction import redact
+from tuneparts.core import credentials, redaction, settings
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

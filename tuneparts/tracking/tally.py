@@ -7,8 +7,8 @@ journal alone, so a replay makes the same points again, and MLflow ignores those
 import math
 from dataclasses import dataclass, field
 
-from tuneparts.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
+from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
 from tuneparts.tracking import store
 from tuneparts.tracking.trial_run import milliseconds
 
@@ -25,7 +25,7 @@ class Tally:
     metric; test data has no part in it. The step of a point is the number of ended trials.
 
     Example:
-        >>> from tuneparts.schema import lookup
+        >>> from tuneparts.core.schema import lookup
         >>> tally, trial = Tally(lookup("val/accuracy")), TrialId("random", seed=0, index=0)
         >>> tally.fold(Row(trial, 10, {"val/accuracy": 0.75, "cost/passes": 10.0}, time=1.0))
         >>> tally.fold(TrialEnded(trial, "finished", time=2.0))

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tuneparts.errors import ConfigError
-from tuneparts.journal import Event, Row, TrialId
-from tuneparts.redaction import redact
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import redact
+from tuneparts.search.journal import Event, Row, TrialId
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
@@ -39,7 +39,7 @@ class Tracker:
     same MLflow runs.
 
     Example:
-        >>> from tuneparts.journal import Journal, TrialStarted
+        >>> from tuneparts.search.journal import Journal, TrialStarted
         >>> folder = Path("toy-run")
         >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
         >>> tracker = Tracker("sqlite:///mlflow.db", folder=folder, search=card)
@@ -196,7 +196,7 @@ def sync(
         read_log: As of `Tracker`.
 
     Example:
-        >>> from tuneparts.journal import Journal, TrialRunning
+        >>> from tuneparts.search.journal import Journal, TrialRunning
         >>> folder = Path("other-run")
         >>> event = TrialRunning(TrialId("random", seed=0, index=0), time.time())
         >>> Journal(folder / "journal.jsonl").append(event)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuneparts import schema
-from tuneparts.errors import UnknownNameError
-from tuneparts.frames import flat
-from tuneparts.journal import (
+from tuneparts.core import schema
+from tuneparts.core.errors import UnknownNameError
+from tuneparts.search.frames import flat
+from tuneparts.search.journal import (
     Event,
     Row,
     TrialEnded,

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from tuneparts import atomic
-from tuneparts.errors import CheckpointError
+from tuneparts.core import atomic
+from tuneparts.core.errors import CheckpointError
 
 MAGIC = b"tuneparts checkpoint 1\n"
 """First bytes of every checkpoint."""

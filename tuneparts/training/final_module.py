@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tuneparts import seeding
+from tuneparts.core import seeding
 from tuneparts.data.target import Target
-from tuneparts.training.hyper import Hypers
+from tuneparts.hypers import Hypers
 
 
 class FinalModule(nn.Module):

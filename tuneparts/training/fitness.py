@@ -10,14 +10,14 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from tuneparts.augment.fixed import FixedConfig
-from tuneparts.augment.hyper import Each, Hyper, Place, Shapes
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
-from tuneparts.errors import ConfigError
+from tuneparts.hypers.config import HypersConfig, check_images
+from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers.hyper import Each, Hyper, Place, Shapes
 from tuneparts.models import NETS, nets_in
 from tuneparts.models.survey import PROBE
-from tuneparts.training.hyper.config import HypersConfig, check_images
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:

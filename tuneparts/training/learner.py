@@ -10,8 +10,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from tuneparts import import_path, schema, seeding
-from tuneparts.config import Config
+from tuneparts.core import import_path, schema, seeding
+from tuneparts.core.config import Config
 from tuneparts.data.task import Task
 from tuneparts.training import fitness
 from tuneparts.training.artifacts import Columns

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Target
-from tuneparts.errors import ConfigError, DivergedError
 from tuneparts.models.layout import lay_out
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.corrupted import published_scores

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.models.layers import norm_names, scalar_names
 
 

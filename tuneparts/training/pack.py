@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tuneparts.augment.affine import Affine
-from tuneparts.augment.affine.augmentation import resample
-from tuneparts.augment.hyper import Hyper
+from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Binary, Classes, Values
-from tuneparts.errors import ConfigError, DivergedError
+from tuneparts.hypers.affine import Affine
+from tuneparts.hypers.affine.augmentation import resample
+from tuneparts.hypers.hyper import Hyper
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import set_lr

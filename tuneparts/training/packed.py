@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from tuneparts.augment.dropout_slot import Act, DropoutSlot
+from tuneparts.hypers.dropout_slot import Act, DropoutSlot
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
 """What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""

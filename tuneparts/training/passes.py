@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tuneparts.errors import ConfigError
+from tuneparts.core.errors import ConfigError
 from tuneparts.training.runtime import Runtime
 
 Net = Callable[[Tensor], Tensor]

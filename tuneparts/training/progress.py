@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tuneparts.errors import CheckpointError
+from tuneparts.core.errors import CheckpointError
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Learner
 

@@ -8,11 +8,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
-from tuneparts.training.hyper import Hypers
+from tuneparts.hypers import Hypers
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.state import Stateful

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from tuneparts.config import Config
+from tuneparts.core.config import Config
 
 Precision = Literal["float32", "tf32", "bf16"]
 

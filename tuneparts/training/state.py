@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tuneparts.errors import CheckpointError
+from tuneparts.core.errors import CheckpointError
 
 
 class Stateful:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.data.target import Reduction, Target
-from tuneparts.training.hyper import Hypers
+from tuneparts.hypers import Hypers
 from tuneparts.training.passes import run
 
 Batch = tuple[Tensor, Tensor]

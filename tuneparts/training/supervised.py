@@ -6,14 +6,14 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from tuneparts import schema, seeding
+from tuneparts.core import schema, seeding
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.task import Examples, Task
+from tuneparts.hypers import HyperGradient, Hypers, HypersConfig, check_hypers
 from tuneparts.models import Mlp, Net
 from tuneparts.models.survey import draws_globally
 from tuneparts.training import fitness
 from tuneparts.training.final_module import UnderHypers
-from tuneparts.training.hyper import HyperGradient, Hypers, HypersConfig, check_hypers
 from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.optimisers import OptimiserConfig

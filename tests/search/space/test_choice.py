@@ -7,8 +7,8 @@ import optuna
 import pytest
 from scipy import stats
 
-from tuneparts.augment.hyper import Hyper
-from tuneparts.errors import TunepartsError
+from tuneparts.core.errors import TunepartsError
+from tuneparts.hypers.hyper import Hyper
 from tuneparts.search.algorithms.study_door import parameters, suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
 from tuneparts.training.optimisers import OptimiserConfig

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts import catalog, schema
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
-from tuneparts.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
-from tuneparts.errors import ConfigError
+from tuneparts.methods import catalog
+from tuneparts.methods.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.members.learner import MembersConfig
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import tuneparts
-from tuneparts import credentials
-from tuneparts.cpus import usable_cpus
-from tuneparts.errors import ClusterError, ConfigError, PlacementError
+from tuneparts.core import credentials
+from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.errors import ClusterError, ConfigError, PlacementError
+from tuneparts.core.redaction import redact
 from tuneparts.executors.placement import Amounts, refuse_unplaceable
 from tuneparts.executors.ray import private
-from tuneparts.redaction import redact
 
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {

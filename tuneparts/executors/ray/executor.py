@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from tuneparts import atomic, settings
+from tuneparts.core import atomic, settings
+from tuneparts.core.redaction import RedactingFilter
 from tuneparts.executors.packed import deliver_all, gives_up
 from tuneparts.executors.placement import bundles
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.redaction import RedactingFilter
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Groups
 from tuneparts.search.plan import Plan

@@ -19,12 +19,12 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from tuneparts.errors import WorkerError
+from tuneparts.core.errors import WorkerError
+from tuneparts.core.redaction import redact
 from tuneparts.executors.placement import Amounts
 from tuneparts.executors.ray import cluster
 from tuneparts.executors.staffing import Post, Shape, bundles_of, decide, shape_of
 from tuneparts.executors.worker import Report, TrialSetting
-from tuneparts.redaction import redact
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tuneparts.errors import StorageError
+from tuneparts.core.errors import StorageError
 from tuneparts.search.storage import Folder
 
 _PATIENCE = 60.0
@@ -47,7 +47,7 @@ def refuse(storage: str, blind: Mapping[str, str]) -> None:
     Example:
         >>> refuse("/tmp/trials", {"10.0.0.2": "no such file"})
         Traceback (most recent call last):
-        tuneparts.errors.StorageError: all nodes read what trials write, ...
+        tuneparts.core.errors.StorageError: all nodes read what trials write, ...
     """
     if blind:
         first = next(iter(blind.values()))

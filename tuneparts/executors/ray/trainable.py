@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from tuneparts.errors import StorageError
+from tuneparts.core.errors import StorageError
 from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms.base import Proposals, Timed, drawn_trials
 from tuneparts.search.algorithms.halving import check_rungs, rungs
 from tuneparts.search.algorithms.judged import judged

@@ -10,14 +10,14 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from tuneparts.errors import ConfigError
-from tuneparts.journal import TrialId
-from tuneparts.named import Named
-from tuneparts.schema import Metric
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.named import Named
+from tuneparts.core.schema import Metric
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Dimension, Value
-from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.spec import Arm
@@ -92,7 +92,7 @@ class Algorithm(Named):
         """Yield batches of segments, and receive for each the results that it `awaits`.
 
         What is yielded may depend on the arguments, the fields and the results received so far,
-        and on nothing else: no clock, no global random numbers (`tuneparts.seeding` has streams).
+        and on nothing else: no clock, no global random numbers (`core.seeding` has streams).
         Unless its timing is free, it does not depend on the order in which results come either.
         The generator may end while trials run; they run to the end of their segments.
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from tuneparts.journal import TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, stretch
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import ANY, Batch, Result, Segment
 from tuneparts.search.space import Dimension
 

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tuneparts.journal import TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms.base import Proposals, stretch
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import ANY, Batch, Segment
 
 Judge: TypeAlias = Callable[[Sequence[float], int], bool]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tuneparts.journal import TrialId
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
+from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
-from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.spec import Arm

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from tuneparts.schema import Metric
+from tuneparts.core.schema import Metric
 from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Proposals, drawn_trials, whole_trial
 from tuneparts.search.segment import Batch

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from tuneparts.schema import Direction, Metric
+from tuneparts.core.schema import Direction, Metric
 from tuneparts.search.algorithms.base import Proposals, Timed, drawn_trials
 from tuneparts.search.algorithms.judged import judged
 from tuneparts.search.algorithms.sampler import optuna_part

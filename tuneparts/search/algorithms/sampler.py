@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneparts import import_path
-from tuneparts.errors import UnknownNameError
-from tuneparts.schema import Direction, Metric
+from tuneparts.core import import_path
+from tuneparts.core.errors import UnknownNameError
+from tuneparts.core.schema import Direction, Metric
+from tuneparts.core.seeding import derive
 from tuneparts.search.algorithms.base import Proposals, Timed, whole_trial
 from tuneparts.search.algorithms.study_door import StudyDoor
 from tuneparts.search.segment import ANY, Batch
 from tuneparts.search.space import Dimension
-from tuneparts.seeding import derive
 
 if TYPE_CHECKING:
     from optuna import Trial
     from optuna.samplers import BaseSampler
 
-    from tuneparts.journal import TrialId
+    from tuneparts.search.journal import TrialId
     from tuneparts.search.spec import Arm
 
 SAMPLERS = {

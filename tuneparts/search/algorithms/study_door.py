@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tuneparts.errors import ConfigError
-from tuneparts.schema import Metric
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.schema import Metric
+from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.segment import Result
 from tuneparts.search.space import Dimension, Value
-from tuneparts.seeding import numpy_generator
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from tuneparts import import_path
-from tuneparts.config import Config
+from tuneparts.core import import_path
+from tuneparts.core.config import Config
 from tuneparts.search.space.dimension import Ask, Dimension, Leaf, Value
 from tuneparts.search.space.ranges import MOST_IN_GRID, is_number
 

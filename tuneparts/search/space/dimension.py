@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tuneparts.named import Named
+from tuneparts.core.named import Named
 
 if TYPE_CHECKING:  # half a second that a search without Optuna need not pay
     from optuna.distributions import BaseDistribution

@@ -52,7 +52,7 @@ class Uniform(Dimension):
     """A number from [low, high], evenly or evenly in its logarithm, or on equal steps from `low`.
 
     Example:
-        >>> from tuneparts.seeding import numpy_generator
+        >>> from tuneparts.core.seeding import numpy_generator
         >>> 1e-4 <= Uniform(low=1e-4, high=1.0, log=True).sample(numpy_generator(0, "lr")) <= 1.0
         True
         >>> Uniform(low=0.0, high=0.5, step=0.1).grid()

@@ -14,13 +14,13 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tuneparts import seeding
-from tuneparts.augment.fixed import FixedConfig
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.data.task import Examples, Task
-from tuneparts.errors import ConfigError
+from tuneparts.hypers.fixed import FixedConfig
 from tuneparts.models.net import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training import fitness

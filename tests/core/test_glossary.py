@@ -1,0 +1,45 @@
+"""The ten words: each is one sentence, and pass is told from epoch."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT, define
+
+WORDS = {
+    "search",
+    "arm",
+    "trial",
+    "replicate",
+    "hyper",
+    "pass",
+    "chunk",
+    "partition",
+    "scale",
+    "leader",
+}
+
+
+def test_the_ten_words_are_defined() -> None:
+    assert set(GLOSSARY) == WORDS
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_a_definition_is_one_sentence(word: str) -> None:
+    text = GLOSSARY[word]
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert ". " not in text
+    assert define(word) == f"{word}: {text}"
+
+
+def test_a_pass_is_not_an_epoch() -> None:
+    assert "not an epoch" in PASS_IN_SHORT
+    assert "not an epoch" in GLOSSARY["pass"]
+
+
+def test_the_page_of_the_docs_says_the_same() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text("utf-8")
+    entries = re.findall(r"^\*\*(\w+)\*\*\n: (.+)$", page, re.MULTILINE)
+    assert dict(entries) == GLOSSARY

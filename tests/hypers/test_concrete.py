@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import torch
+
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
+from tuneparts.hypers.concrete import (
+    ConcreteDropout,
+    DropoutConfig,
+    InputMask,
+    MaskConfig,
+    relaxed_bernoulli,
+)
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(*shape: int) -> np.ndarray:
+    return torch.rand(shape, generator=stream(), dtype=torch.float64).numpy()
+
+
+def test_relaxation_is_the_formula_of_maddison():
+    logits = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
+    found = relaxed_bernoulli(logits, torch.Size([4, 3]), tau=0.3, generator=stream())
+    u = uniform(4, 3)
+    wanted = 1 / (1 + np.exp(-(logits.numpy() + np.log(u) - np.log(1 - u)) / 0.3))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("tau", [0.1, 2 / 3])
+def test_relaxed_draws_exceed_one_half_as_often_as_the_probability_says(tau):
+    logit = torch.tensor(0.3).logit()
+    draws = relaxed_bernoulli(logit, torch.Size([20000]), tau=tau, generator=stream())
+    assert (draws > 0.5).float().mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 20000) ** 0.5)
+
+
+def test_a_low_temperature_is_nearly_a_bernoulli_draw():
+    draws = relaxed_bernoulli(torch.tensor(0.0), torch.Size([1000]), tau=1e-3, generator=stream())
+    assert ((draws < 0.01) | (draws > 0.99)).float().mean() > 0.98
+
+
+class TestConcreteDropout:
+    def test_learnable_rates_drop_by_the_relaxed_formula(self):
+        dropout = ConcreteDropout([0.1, 0.4], tau=0.2, learnable=True).double()
+        h = torch.ones(5, 6, dtype=torch.float64)
+        found = dropout(h, 1, stream()).detach().numpy()
+        u = uniform(5, 6)
+        logit = dropout.rates.raw[1].item()
+        p = 1 / (1 + np.exp(-logit))
+        z = 1 / (1 + np.exp(-(logit + np.log(u) - np.log(1 - u)) / 0.2))
+        np.testing.assert_allclose(found, (1 - z) / (1 - p), rtol=1e-10)
+
+    def test_gradient_of_a_rate_is_not_zero_and_agrees_with_finite_differences(self):
+        dropout = ConcreteDropout([0.3], learnable=True).double()
+        h = torch.rand(40, generator=stream(1), dtype=torch.float64)
+
+        def loss() -> torch.Tensor:
+            return dropout(h, 0, stream()).square().sum()
+
+        (gradient,) = torch.autograd.grad(loss(), dropout.parameters())
+        with torch.no_grad():
+            dropout.rates.raw += 1e-6
+            above = loss()
+            dropout.rates.raw -= 2e-6
+            below = loss()
+        assert gradient.abs().item() > 1e-3
+        assert gradient.item() == pytest.approx((above - below).item() / 2e-6, rel=1e-5)
+
+    def test_draws_of_zero_give_a_finite_gradient(self):
+        logit = torch.zeros(1, requires_grad=True)
+        torch.sigmoid((logit + torch.logit(torch.zeros(1))) / 0.1).sum().backward()
+        assert logit.grad.item() == 0
+
+    def test_fixed_rates_are_ordinary_dropout(self):
+        h = torch.ones(20000)
+        out = ConcreteDropout([0.25], learnable=False)(h, 0, stream())
+        assert out.unique().tolist() == pytest.approx([0, 1 / 0.75])
+        assert out.mean().item() == pytest.approx(1, abs=4 * (0.25 / 0.75 / 20000) ** 0.5)
+
+    def test_a_rate_near_zero_is_nearly_the_identity_and_zero_is_it(self):
+        h = torch.rand(1000, generator=stream(1))
+        nearly = ConcreteDropout([1e-6], learnable=True)(h, 0, stream())
+        torch.testing.assert_close(nearly, h, rtol=0, atol=1e-5)
+        fixed = ConcreteDropout([0.0, 0.0], learnable=False)
+        assert fixed.is_identity
+        assert fixed(h, 1, stream()) is h
+
+    def test_values_name_each_slot(self):
+        values = DropoutConfig(rate=(0.1, 0.3)).build(2, learnable=True).values()
+        assert values == pytest.approx({"dropout.0": 0.1, "dropout.1": 0.3})
+        assert [schema.lookup(f"hyper/{name}") for name in values]
+
+    def test_one_rate_serves_all_slots_but_two_do_not_serve_three(self):
+        assert len(DropoutConfig(rate=0.2).build(3, learnable=False).values()) == 3
+        with pytest.raises(ConfigError, match="got 2 for 3"):
+            DropoutConfig(rate=(0.2, 0.1)).build(3, learnable=False)
+
+    def test_dropping_everything_is_refused(self):
+        with pytest.raises(ConfigError, match="below 1"):
+            DropoutConfig(rate=1.0).build(1, learnable=False)
+
+
+class TestInputMask:
+    def test_learnable_masks_multiply_by_relaxed_draws_without_rescaling(self):
+        mask = MaskConfig(keep=(0.5, 0.8), tau=0.2).build((2,), learnable=True).double()
+        x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+        u = uniform(2, 2)
+        logits = mask.keep.raw.detach().numpy()
+        kept = 1 / (1 + np.exp(-(logits + np.log(u) - np.log(1 - u)) / 0.2))
+        found = mask(x, stream(), training=True).detach().numpy()
+        np.testing.assert_allclose(found, x.numpy() * kept, rtol=1e-10)
+
+    def test_evaluation_is_deterministic_by_probability_or_rounding(self):
+        x = torch.tensor([[1.0, 1.0, 1.0]])
+        keep = (0.25, 0.5, 0.75)
+        draws = stream()
+        before = draws.get_state()
+        by_probability = MaskConfig(keep=keep).build((3,), learnable=False)
+        assert by_probability(x, draws, training=False).tolist() == [[0.25, 0.5, 0.75]]
+        rounded = MaskConfig(keep=keep, evaluation="rounded").build((3,), learnable=False)
+        assert rounded(x, draws, training=False).tolist() == [[0, 0, 1]]
+        assert torch.equal(draws.get_state(), before)
+
+    def test_a_fixed_mask_of_zeros_and_ones_is_the_same_in_training(self):
+        mask = MaskConfig(keep=(1.0, 0.0)).build((2,), learnable=False)
+        x = torch.tensor([[2.0, 3.0]])
+        assert not mask.is_random
+        for training in (True, False):
+            assert mask(x, stream(), training=training).tolist() == [[2, 0]]
+
+    def test_fixed_probabilities_draw_hard_masks_for_each_example(self):
+        mask = MaskConfig(keep=0.3).build((1, 4, 4), learnable=False)
+        out = mask(torch.ones(500, 1, 4, 4), stream(), training=True)
+        assert set(out.unique().tolist()) == {0, 1}
+        assert out.mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 8000) ** 0.5)
+
+    def test_gradient_reaches_every_feature(self):
+        mask = InputMask([0.5] * 6, in_shape=(6,), learnable=True)
+        for training in (True, False):
+            mask.zero_grad()
+            mask(torch.ones(8, 6), stream(), training=training).sum().backward()
+            assert (mask.keep.raw.grad.abs() > 0).all()
+
+    def test_values_count_the_kept_and_list_vectors_only(self):
+        values = MaskConfig(keep=(0.4, 0.6, 0.9)).build((3,), learnable=False).values()
+        assert values == {"num_kept": 2, "keep.0": 0.4, "keep.1": 0.6, "keep.2": 0.9}
+        assert [schema.lookup(f"hyper/{name}") for name in values]
+        image = MaskConfig(keep=1.0).build((1, 2, 2), learnable=False)
+        assert image.values() == {"num_kept": 4}
+        assert image.is_identity

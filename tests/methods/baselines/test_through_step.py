@@ -1,0 +1,165 @@
+"""Hypers by the gradient of held-out data through the last weight step (Luketina et al. 2016)."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError
+from tuneparts.hypers.label_smoothing import LabelSmoothing
+from tuneparts.hypers.weight_decay import WeightDecay
+from tuneparts.methods.baselines.validation import (
+    LINKED_PASSES,
+    ValidationConfig,
+    ValidationLearner,
+)
+from tuneparts.training import checkpoint
+
+SMOOTHED = {"smoothing": LabelSmoothing(rate=0.2), "decay": WeightDecay(strength=0.05)}
+MIXED = {**SMOOTHED, "affine": {"rotation": 0.3}, "temperature": 1.5, "samples": 2}
+
+
+def learner(context: Any, small: Any, **fields: Any) -> ValidationLearner:
+    sgd = {"kind": "sgd", "lr": 0.3, **fields.pop("sgd", {})}
+    values = {"hypers": SMOOTHED, "hyper_lr": 0.05, "through_step": True, "optimiser": sgd}
+    made = parse(ValidationConfig, {**small, **values, **fields}).build(context)
+    assert isinstance(made, ValidationLearner)
+    return made
+
+
+def rows_of(made: ValidationLearner) -> list[dict[str, float]]:
+    rows = []
+    while not made.finished:
+        rows.append(made.advance())
+    return rows
+
+
+def in_double(made: ValidationLearner) -> ValidationLearner:
+    made.net.double()
+    made.hypers.double()
+    take = made.train_data.take
+
+    def taken(indices: Tensor) -> tuple[Tensor, Tensor]:
+        x, y_B = take(indices)
+        return x.double(), y_B
+
+    made.train_data.take = taken  # type: ignore[method-assign]
+    return made
+
+
+def held_out_after_step(made: ValidationLearner) -> float:
+    """The held-out loss after one weight step, by the steps that run without `through_step`."""
+    twin = copy.deepcopy(made)
+    twin.weight_step()
+    twin.net.eval()
+    batch = twin.train_data.take(twin._sources[1][twin._hyper_batches.next()])
+    return twin._held_out_loss(batch).item()
+
+
+@pytest.mark.parametrize(
+    "sgd",
+    [
+        {"momentum": 0.0},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+    ],
+    ids=["plain", "momentum", "nesterov"],
+)
+@pytest.mark.parametrize("hypers", [SMOOTHED, MIXED], ids=["training loss only", "mixed"])
+def test_it_is_the_derivative_of_held_out_loss_through_the_very_same_step(
+    context, small, sgd, hypers
+) -> None:
+    made = in_double(learner(context, small, sgd=sgd, hypers=hypers))
+    for _ in range(3):  # momentum that is not zero
+        made.step()
+    differences = []
+    for parameter in made.hypers.learnable():
+        flat = parameter.data.view(-1)
+        for index in range(len(flat)):
+            before = flat[index].item()
+            ends = []
+            for step in (1e-6, -1e-6):
+                flat[index] = before + step
+                ends.append(held_out_after_step(made))
+            flat[index] = before
+            differences.append((ends[0] - ends[1]) / 2e-6)
+    made.step()
+    found = torch.cat([p.grad.flatten() for p in made.hypers.learnable() if p.grad is not None])
+    wanted = torch.tensor(differences, dtype=torch.float64)
+    assert (wanted != 0).all()
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-9)
+
+
+def test_the_weights_move_as_in_any_other_weight_step(context, small) -> None:
+    made = learner(context, small)
+    twin = copy.deepcopy(made)
+    made.step()
+    twin.weight_step()
+    for one, other in zip(made.net.parameters(), twin.net.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("factor", "is_less_wanted"), [(0.7, True), (4.0, False)])
+def test_weights_that_are_too_small_ask_for_less_decay(
+    context, small, factor, is_less_wanted
+) -> None:
+    fields = {**small, "net": {"name": "mlp", "widths": (16,)}, "passes": 400, "batch_size": 40}
+    made = learner(context, fields, sgd={"lr": 0.1}, hypers={"decay": WeightDecay(strength=1e-4)})
+    for _ in range(60):
+        made.weight_step()
+    with torch.no_grad():
+        for weight in made.net.parameters():
+            weight.mul_(factor)
+    made.optimiser.state.clear()
+    made.step()
+    (parameter,) = made.hypers.learnable()
+    assert parameter.grad is not None
+    assert (parameter.grad.item() > 0) is is_less_wanted
+
+
+def test_it_costs_four_passes_and_ends_with_plain_weight_steps(context, small) -> None:
+    made = learner(context, {**small, "passes": 10, "interval": 10})
+    spent = []
+    while not made.finished:
+        step = made.step()
+        made._passes += step.passes
+        spent.append((step.passes, "train/hyper_loss" in step.losses))
+    assert spent == [(LINKED_PASSES, True)] * 2 + [(1, False)] * 2
+
+
+def test_stop_and_resume_is_the_uninterrupted_run(context, small) -> None:
+    whole = learner(context, small, hypers=MIXED, finetune={"fraction": 0.25})
+    rows = rows_of(whole)
+    stopped = learner(context, small, hypers=MIXED, finetune={"fraction": 0.25})
+    stopped.advance()
+    resumed = learner(context, small, hypers=MIXED, finetune={"fraction": 0.25})
+    resumed.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(stopped.state_dict())))
+    assert rows_of(resumed) == rows[1:]
+
+
+def test_frozen_layers_stay(context, small) -> None:
+    made = learner(context, small)
+    frozen = next(iter(made.net.parameters()))
+    frozen.requires_grad_(False)
+    before = frozen.clone()
+    made.step()
+    assert torch.equal(frozen, before)
+
+
+def test_adam_is_refused_and_so_is_learning_without_it() -> None:
+    with pytest.raises(ConfigError, match="differentiates a step of SGD"):
+        parse(ValidationConfig, {"through_step": True})
+    with pytest.raises(ConfigError, match=r"`decay` cannot be learnt here.*`through_step`"):
+        parse(ValidationConfig, {"hypers": {"decay": WeightDecay()}})
+
+
+def test_hyper_steps_may_be_rarer(context: Any, small: Any) -> None:
+    made = learner(context, small, hyper_every=3, passes=12, interval=12)
+    costs = []
+    while not made.finished:
+        costs.append(made.step().passes)
+        made._passes += costs[-1]
+    assert costs == [1, 1, LINKED_PASSES, 1, 1, LINKED_PASSES]

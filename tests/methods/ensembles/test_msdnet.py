@@ -1,0 +1,59 @@
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tuneparts.core.config import parse
+from tuneparts.data.task import Task
+from tuneparts.methods.ensembles.msdnet import MsdNetConfig, MsdNetLearner
+from tuneparts.training.learner import Context
+
+SIZES = {"exits": 3, "base": 1, "step": 1, "channels": 4, "growth": 2, "exit_channels": 8}
+
+
+def build(toy: Task, **changes: Any) -> MsdNetLearner:
+    fields = {"passes": 4, "interval": 2, "batch_size": 8, "sizes": SIZES, **changes}
+    learner = parse(MsdNetConfig, fields).build(Context(toy, 0, torch.device("cpu")))
+    assert isinstance(learner, MsdNetLearner)
+    return learner
+
+
+def test_the_loss_is_the_sum_over_exits(toy: Task) -> None:
+    learner = build(toy)
+    learner.model.double()
+    x, y = learner.next_batch()
+    exits = learner.model.net.exits(x.double())
+    expected = sum(-logits.log_softmax(1)[range(8), y].mean() for logits in exits)
+    torch.testing.assert_close(learner.objective(learner.losses(x.double(), y)), expected)
+
+
+def test_every_exit_has_its_score_and_the_last_one_counts(toy: Task) -> None:
+    learner = build(toy)
+    learner.advance()
+    row = learner.advance()
+    names = {name for name in row if name.startswith("anytime/accuracy.")}
+    assert names == {f"anytime/accuracy.{exit_}" for exit_ in range(3)}
+    assert row["anytime/accuracy.2"] == row["test/accuracy"]
+    assert row["anytime/nll.2"] == row["test/nll"]
+    assert row["anytime/val_nll.2"] == row["val/nll"]
+    costs = [row[f"anytime/flops.{exit_}"] for exit_ in range(3)]
+    assert costs == sorted(set(costs))
+    assert costs[-1] == row["size/flops"]
+    learner.model.eval()
+    data = learner._test
+    with torch.no_grad():
+        parts = [(next(learner.model.net.exits(x)), y) for x, y in data.iterate(16)]
+    nll = F.cross_entropy(torch.cat([p for p, _ in parts]), torch.cat([y for _, y in parts]))
+    assert row["anytime/nll.0"] == pytest.approx(float(nll), rel=1e-5)
+
+
+def test_an_earlier_exit_does_not_need_what_comes_after_it(toy: Task) -> None:
+    learner = build(toy)
+    net = learner.model.net
+    x, y = learner.next_batch()
+    loss = F.cross_entropy(next(net.exits(x)), y)
+    reached = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    names = {n for (n, _), g in zip(net.named_parameters(), reached, strict=True) if g is not None}
+    assert not any(name.startswith(("blocks.1", "blocks.2", "classifiers.1")) for name in names)
+    assert any(name.startswith("classifiers.0") for name in names)

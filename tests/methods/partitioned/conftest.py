@@ -1,0 +1,72 @@
+"""Small variants of every net that can be partitioned."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from tuneparts import models
+from tuneparts.core import seeding
+
+
+@dataclass(frozen=True)
+class NetCase:
+    config: models.NetConfig
+    in_shape: tuple[int, ...]
+    num_classes: int = 4
+
+    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> nn.Module:
+        """The net with every zero or one of its initialisation perturbed, so that nothing hides."""
+        with seeding.isolated(seed, "init"):
+            net = self.config.build(self.in_shape, self.num_classes).to(dtype)
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        return net
+
+    def batch(self, num: int = 6, seed: int = 0, dtype: torch.dtype = torch.float64):
+        generator = seeding.torch_generator(seed, "batch")
+        x = torch.randn(num, *self.in_shape, generator=generator, dtype=dtype)
+        return x, torch.randint(self.num_classes, (num,), generator=generator)
+
+
+NETS = {
+    "mlp": NetCase(models.Mlp(widths=(16, 12)), (7,)),
+    "mnist_cnn": NetCase(models.MnistCnn(channels=(6, 8), hidden=(12, 10)), (1, 8, 8)),
+    "digits_cnn": NetCase(models.DigitsCnn(channels=(6, 8), hidden=12), (1, 8, 8)),
+    "fixup_resnet": NetCase(models.FixupResNet(depth=8, planes=4), (3, 8, 8)),
+    "wide_resnet": NetCase(models.WideResNet(depth=10, width=1), (3, 8, 8)),
+    "resnet50_gn": NetCase(models.ResNet50Gn(num_per_stage=1), (3, 8, 8)),
+    "resnet9": NetCase(models.ResNet9(width=4), (3, 8, 8)),
+    "resnet18": NetCase(models.ResNet18(), (3, 8, 8)),
+    "mobilenet_v2": NetCase(models.MobileNetV2(), (3, 8, 8)),
+}
+SLOW = {"resnet18", "mobilenet_v2"}
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in NETS]
+)
+def any_net(request) -> NetCase:
+    return NETS[request.param]
+
+
+@pytest.fixture(params=[name for name in NETS if name not in SLOW])
+def small_net(request) -> NetCase:
+    return NETS[request.param]
+
+
+@pytest.fixture
+def mlp() -> NetCase:
+    return NETS["mlp"]
+
+
+@pytest.fixture
+def digits_cnn() -> NetCase:
+    return NETS["digits_cnn"]
+
+
+@pytest.fixture
+def nets() -> dict[str, NetCase]:
+    return NETS

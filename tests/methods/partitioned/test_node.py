@@ -1,0 +1,189 @@
+"""Mixed batches against one ordinary pass per subnetwork, in float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.partitioned.node import MixedBatch
+from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.models.layers import Bias, ScalarMultiplier
+
+PROPORTIONS = (0.5, 0.3, 0.2)
+LEVELS = torch.tensor([1, 1, 1, 2, 2, 3, 3, 3])
+
+
+def _parts(net, x):
+    parts = Partitioned(net, proportions=PROPORTIONS, seed=0, scheme="node", example=x)
+    generator = seeding.torch_generator(3, "noise")
+    for k in (1, 2, 3):  # norm factors and summands that differ between partitions
+        for share in parts.shares(k):
+            if share.index_m is None:
+                noise = torch.rand(share.flat_n.shape, generator=generator, dtype=torch.float64)
+                share.flat_n.add_(noise - 0.3)
+    return parts
+
+
+def _assert_mixed_equals_separate(parts, x, y, levels=LEVELS):
+    batch = MixedBatch(parts, levels)
+    logits = batch.run(x)
+    losses = nn.functional.cross_entropy(logits, y, reduction="none")
+    mixed = batch.gradients((losses * torch.arange(1, len(x) + 1)).sum())
+    assert list(mixed) == sorted(set(levels.tolist()))
+    for k in mixed:
+        rows = levels == k
+        view = parts.view(k, trainable=True)
+        out = parts.run(view, x[rows])
+        torch.testing.assert_close(logits[rows], out, rtol=1e-10, atol=1e-10)
+        losses = nn.functional.cross_entropy(out, y[rows], reduction="none")
+        weighted = (losses * torch.arange(1, len(x) + 1)[rows]).sum()
+        separate = torch.autograd.grad(weighted, view.leaves)
+        for share, a, b in zip(parts.shares(k), mixed[k], separate, strict=True):
+            torch.testing.assert_close(
+                share.gather(a), share.gather(b), rtol=1e-10, atol=1e-10, msg=share.name
+            )
+
+
+@pytest.fixture(params=["mlp", "mnist_cnn", "digits_cnn", "fixup_resnet", "resnet50_gn", "resnet9"])
+def mixable(request, nets):
+    return nets[request.param]
+
+
+def test_a_mixed_batch_equals_one_pass_per_subnetwork(mixable):
+    x, y = mixable.batch(8)
+    _assert_mixed_equals_separate(_parts(mixable.build(), x), x, y)
+
+
+@pytest.mark.parametrize("levels", [[1] * 8, [3] * 8, [1, 1, 1, 1, 1, 1, 1, 3]])
+def test_any_mixture_of_levels(digits_cnn, levels):
+    x, y = digits_cnn.batch(8)
+    _assert_mixed_equals_separate(_parts(digits_cnn.build(), x), x, y, torch.tensor(levels))
+
+
+class _Odd(nn.Module):
+    """Activations that are not zero at zero, groups, sequences, one dimension, and norms."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 12, 3, padding=1, dilation=1, stride=2)
+        self.grouped = nn.Conv1d(12, 12, 3, groups=3)
+        self.norm = nn.LayerNorm(12)
+        self.scale, self.shift = ScalarMultiplier(), Bias()
+        self.hidden = nn.Linear(12, 10)
+        self.out = nn.Linear(10, 4)
+
+    def forward(self, x):
+        h = torch.sigmoid(self.conv(x))
+        h = self.shift(torch.tanh(self.scale(self.grouped(h)))).transpose(1, 2)
+        h = torch.cos(self.hidden(self.norm(h)))
+        return self.out(h).mean(1)
+
+
+def test_units_that_do_not_fall_silent_are_masked_all_the_same():
+    with seeding.isolated(0, "init"):
+        net = _Odd().double()
+        x, y = torch.randn(8, 2, 11).double(), torch.randint(4, (8,))
+    _assert_mixed_equals_separate(_parts(net, x), x, y)
+
+
+def test_units_are_labelled_through_flattening_and_residual_sums(digits_cnn, nets):
+    x, _ = digits_cnn.batch()
+    layers = _parts(digits_cnn.build(), x).wiring.layers
+    assert layers["conv1"].in_labels.tolist() == [1]
+    assert torch.equal(layers["conv2"].in_labels, layers["conv1"].out_labels)
+    # 8x8 pooled twice: each channel is four features in a row
+    assert torch.equal(layers["linear1"].in_labels, layers["conv2"].out_labels.repeat_interleave(4))
+    assert layers["classifier"].out_labels.tolist() == [1] * 4
+    assert all(units.is_silent for units in layers.values())
+    case = nets["fixup_resnet"]
+    layers = _parts(case.build(), case.batch()[0]).wiring.layers
+    stream = layers["stem"].out_labels
+    assert set(stream.tolist()) == {1, 2, 3}
+    assert torch.equal(layers["stage1_block1.conv1"].in_labels, stream)
+    assert torch.equal(layers["stage1_block1.conv2"].out_labels, stream)
+    assert not layers["stage1_block1.conv1"].is_silent
+
+
+def test_shares_of_hidden_weights_follow_the_squares():
+    # V_k^2 - V_{k-1}^2 for hidden-to-hidden layers
+    with seeding.isolated(0, "init"):
+        net = nn.Sequential(
+            nn.Linear(5, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 3)
+        )
+    parts = Partitioned(
+        net, proportions=(0.8, 0.1, 0.1), seed=0, scheme="node", example=torch.ones(1, 5)
+    )
+    counts = torch.bincount(parts.map_of("2.weight").view(-1).long(), minlength=4)[1:]
+    assert counts.tolist() == [6400, 1700, 1900]
+
+
+def test_later_chunks_leave_no_trace_in_earlier_gradients(digits_cnn):
+    x, y = digits_cnn.batch(8, dtype=torch.float32)
+    parts = Partitioned(
+        digits_cnn.build(dtype=torch.float32),
+        proportions=PROPORTIONS,
+        seed=0,
+        scheme="node",
+        example=x,
+    )
+
+    def gradients(inputs):
+        batch = MixedBatch(parts, LEVELS)
+        losses = nn.functional.cross_entropy(batch.run(inputs), y, reduction="sum")
+        return {
+            k: [s.gather(g) for s, g in zip(parts.shares(k), grads, strict=True)]
+            for k, grads in batch.gradients(losses).items()
+        }
+
+    before = gradients(x)
+    altered = x.clone()
+    altered[3:] *= -7
+    after = gradients(altered)
+    assert all(map(torch.equal, before[1], after[1]))
+    assert not all(map(torch.equal, before[2], after[2]))
+
+
+def test_the_net_is_left_as_it_was(digits_cnn):
+    x, _ = digits_cnn.batch(8)
+    net = digits_cnn.build()
+    parts = _parts(net, x)
+    MixedBatch(parts, LEVELS).run(x)
+    assert all("forward" not in vars(module) for module in net.modules())
+    with pytest.raises(ConfigError, match="one row per example"):
+        MixedBatch(parts, LEVELS).run(x[:5])
+    assert all("forward" not in vars(module) for module in net.modules())
+
+
+def test_what_cannot_be_mixed_is_refused_by_name(nets):
+    case = nets["wide_resnet"]
+    x, _ = case.batch(8)
+    with pytest.raises(ConfigError, match=r"`stage1_block1\.norm1` is a BatchNorm2d"):
+        MixedBatch(_parts(case.build(), x), LEVELS).run(x)
+    net = nn.Sequential(nn.Conv2d(1, 6, 3, padding="same"), nn.Flatten(), nn.Linear(96, 2)).double()
+    x = torch.ones(8, 1, 4, 4, dtype=torch.float64)
+    with pytest.raises(ConfigError, match="`0` is a Conv2d: its padding"):
+        MixedBatch(_parts(net, x), LEVELS).run(x)
+    with pytest.raises(ConfigError, match="ascend"):
+        MixedBatch(_parts(net, x), LEVELS.flip(0))
+
+
+def test_what_has_no_units_to_label_is_refused_by_name():
+    def parts(net, example, **kwargs):
+        return Partitioned(
+            net, proportions=PROPORTIONS, seed=0, scheme="node", example=example, **kwargs
+        )
+
+    x = torch.ones(1, 2, 5)
+    transposed = nn.Sequential(nn.ConvTranspose1d(2, 4, 3), nn.Flatten(), nn.Linear(28, 3))
+    with pytest.raises(ConfigError, match="`0` is a ConvTranspose1d"):
+        parts(transposed, x)
+    shared = nn.Linear(5, 5)
+    with pytest.raises(ConfigError, match=r"`0` \(Linear\) runs again"):
+        parts(nn.Sequential(shared, nn.ReLU(), shared), torch.ones(1, 5))
+    with pytest.raises(ConfigError, match="single layer"):
+        parts(nn.Linear(5, 5), torch.ones(1, 5))
+    with pytest.raises(ConfigError, match="no `example`"):
+        parts(nn.Sequential(nn.Linear(5, 5)), None)
+    with pytest.raises(ConfigError, match="zero defaults"):
+        parts(nn.Sequential(nn.Linear(5, 5)), torch.ones(1, 5), defaults="initial")

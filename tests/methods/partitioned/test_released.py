@@ -1,0 +1,151 @@
+"""Partitioned training whose last stage is ordinary training."""
+
+import copy
+
+import pytest
+import torch
+
+from tuneparts import models
+from tuneparts.core.config import parse
+from tuneparts.data.config import DataConfig
+from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.training import checkpoint
+from tuneparts.training.learner import Context
+from tuneparts.training.supervised import SupervisedLearner
+
+NETS = {
+    "digits_cnn": models.DigitsCnn(channels=(4, 6), hidden=10),
+    "wide_resnet": models.WideResNet(depth=10, width=1),
+    "fixup_resnet": models.FixupResNet(depth=8, planes=4),
+    "resnet50_gn": models.ResNet50Gn(num_per_stage=1),
+}
+FIELDS = {
+    "batch_size": 8,
+    "interval": 10,
+    "passes": 40,
+    "proportions": (0.5, 0.3, 0.2),
+    "hypers": {"affine": {"rotation": 0.3}, "temperature": 1.5, "samples": 2},
+    "hyper_lr": 0.02,
+}
+RELEASE = {"fraction": 0.5}
+
+
+@pytest.fixture(scope="module")
+def context():
+    task = DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+    return Context(task=task, seed=0, device=torch.device("cpu"))
+
+
+def _released(context, net="digits_cnn", **fields):
+    fields = {**FIELDS, "net": NETS[net], "release": RELEASE, **fields}
+    return parse(ReleasedConfig, fields).build(context)
+
+
+def _until_release(learner):
+    while learner.passes < learner.release_at:
+        learner.advance()
+    return learner
+
+
+def test_before_the_release_it_is_partitioned_training(context):
+    released = _until_release(_released(context))
+    fields = {**FIELDS, "net": NETS["digits_cnn"]}
+    partitioned = parse(PartitionedConfig, fields).build(context)
+    partitioned.advance()
+    partitioned.advance()
+    state = released.parts.state_dict()
+    for name, tensor in partitioned.parts.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
+    assert released.hypers.values() == partitioned.hypers.values()
+
+
+@pytest.mark.parametrize("net", list(NETS))
+def test_the_merged_net_predicts_what_all_partitions_predicted(context, net):
+    learner = _until_release(_released(context, net))
+    learner.net.eval()
+    x = learner.train_data.take(torch.arange(20))[0]
+    before = learner.predict(x, learner.generator("test"))
+    learner.merged()
+    after = SupervisedLearner.predict(learner, x, learner.generator("test"))
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("net", list(NETS))
+def test_the_release_moves_every_weight_and_no_hyper(context, net):
+    learner = _until_release(_released(context, net))
+    learner.merged()
+    weights = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
+    hypers = copy.deepcopy(learner.hypers.state_dict())
+    rows = [learner.advance(), learner.advance()]
+    assert learner.finished
+    for name, parameter in learner.net.named_parameters():
+        assert not torch.equal(weights[name], parameter), name
+    assert all(torch.equal(hypers[name], t) for name, t in learner.hypers.state_dict().items())
+    assert not any(name.startswith("lml/") for row in rows for name in row)
+    assert "test/accuracy" in rows[-1]
+
+
+def test_the_release_trains_on_all_chunks(context):
+    learner = _until_release(_released(context))
+    seen = []
+    take = learner.train_data.take
+    learner.train_data.take = lambda indices, **ahead: (
+        seen.append(indices) or take(indices, **ahead)
+    )
+    learner.advance()
+    assert sorted(torch.cat(seen).tolist()) == list(range(80))
+
+
+def test_extractor_layers_stay_with_the_hypers(context):
+    learner = _until_release(_released(context, num_extractor_layers=1))
+    held = {name: learner.net.get_parameter(name).detach().clone() for name in _names(learner)}
+    assert set(held) == {"conv1.weight", "conv1.bias"}
+    learner.advance()
+    assert all(torch.equal(held[name], learner.net.get_parameter(name)) for name in held)
+
+
+def _names(learner):
+    held = {id(p) for p in learner.parts.held()}
+    return [name for name, p in learner.net.named_parameters() if id(p) in held]
+
+
+def test_the_release_starts_from_the_state_with_the_largest_lml(context):
+    learner = _released(context, select_by_lml=True, release={"fraction": 0.25})
+    states, totals = [], []
+    while learner.passes < learner.release_at:
+        totals.append(learner.advance()["lml/total"])
+        states.append(copy.deepcopy(learner.parts.state_dict()))
+    best = states[totals.index(max(totals))]
+    assert best is not states[0]
+    learner._load_model_state({"parts": states[0], "hypers": learner.hypers.state_dict()})
+    learner.config = learner.config.replaced({"release.optimiser.lr": 1e-12})
+    learner.step()
+    weight = learner.net.get_parameter("classifier.weight")
+    torch.testing.assert_close(weight.detach(), best["net.classifier.weight"])
+
+
+@pytest.mark.parametrize("passes", [9, 20, 21])
+@pytest.mark.parametrize("fraction", [0.01, 0.3, 0.99])
+def test_the_total_budget_is_kept(context, passes, fraction):
+    fields = {"passes": passes, "interval": passes, "release": {"fraction": fraction}}
+    learner = _released(context, **fields)
+    assert learner.advance()["cost/passes"] == passes
+    assert learner.finished
+
+
+@pytest.mark.parametrize("net", ["digits_cnn", "wide_resnet"])
+def test_resuming_before_and_inside_the_release(context, net):
+    fields = {"passes": 24, "interval": 8, "num_extractor_layers": 1}
+    whole = _released(context, net, **fields)
+    expected, states = [], []
+    while not whole.finished:
+        expected.append(dict(whole.advance()))
+        states.append(checkpoint.to_bytes(whole.state_dict()))
+    # A learner that has finished takes any earlier state, as population-based training asks.
+    for stop, content in enumerate(states[:-1], start=1):
+        whole.load_state_dict(checkpoint.from_bytes(content))
+        rows = []
+        while not whole.finished:
+            rows.append(dict(whole.advance()))
+        assert rows == expected[stop:]

@@ -1,0 +1,464 @@
+"""The learner: stages, rounds, resuming anywhere, and what each config field changes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tuneparts.core import schema
+from tuneparts.core.config import parse
+from tuneparts.core.errors import CheckpointError, ConfigError
+from tuneparts.data.task import Examples, Task
+from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.pwfn import codefile
+from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.learner import PwfnLearner
+from tuneparts.training import checkpoint
+from tuneparts.training.learner import Context
+
+CPU = torch.device("cpu")
+QUANTISERS: list[dict[str, Any]] = [
+    {"kind": "clusters"},
+    {"kind": "clusters", "rule": "running_mean", "monotone": True},
+    {"kind": "clusters", "distance": "relative", "delta": 0.01},
+    {"kind": "nearest"},
+    {"kind": "nearest", "max_order": 1},
+    {"kind": "kmeans", "num_values": 16},
+    {"kind": "wfn"},
+]
+AT_ONCE: list[dict[str, Any]] = [
+    {"kind": "uniform", "bits": 8},
+    {"kind": "uniform", "bits": 4, "aware": True},
+]
+
+
+def blobs(num: int, seed: int) -> Examples:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(num) % 3
+    images = rng.normal(100, 30, size=(num, 1, 6, 6))
+    images[np.arange(num), 0, labels * 2] += 120
+    return Examples(images.clip(0, 255).astype(np.uint8), labels.astype(np.int64))
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task("blobs", blobs(96, 0), blobs(30, 1), blobs(30, 2), 3, (0.4,), (0.2,))
+
+
+def config(**changes: Any) -> PwfnConfig:
+    base = {
+        "passes": 24,
+        "interval": 5,
+        "batch_size": 16,
+        "net": {"name": "resnet18", "width": 2},
+        "fractions": (0.3, 0.8, 1.0),
+        "first_round": 0.5,
+    }
+    return parse(PwfnConfig, base | changes)
+
+
+def build(task: Task, seed: int = 0, **changes: Any) -> PwfnLearner:
+    learner = config(**changes).build(Context(task=task, seed=seed, device=CPU))
+    assert isinstance(learner, PwfnLearner)
+    return learner
+
+
+def finish(learner: PwfnLearner) -> list[Mapping[str, float]]:
+    reports = []
+    while not learner.finished:
+        reports.append(learner.advance())
+    return reports
+
+
+def mlp(**changes: Any) -> dict[str, Any]:
+    return {"net": {"name": "mlp", "widths": (16,)}} | changes
+
+
+@pytest.mark.parametrize("quantiser", QUANTISERS, ids=str)
+def test_all_weights_are_fixed_at_the_end(task: Task, quantiser: dict[str, Any]) -> None:
+    learner = build(task, **mlp(quantiser=quantiser))
+    reports = finish(learner)
+    for name in {name for report in reports for name in report}:
+        schema.lookup(name)
+    last = reports[-1]
+    assert last["fixing/fraction"] == 1
+    assert last["fixing/rounds"] == 3
+    assert last["size/unique_weights"] < learner.config.net.widths[0] * 36  # type: ignore[union-attr]
+    assert bool(learner.gaussians.fixed.all())
+    if quantiser["kind"] in {"clusters", "nearest"}:
+        integers = learner.gaussians.means().double() * 128
+        assert torch.equal(integers, integers.round())
+        set_bits = [int(abs(n)).bit_count() for n in integers.tolist()]
+        assert max(set_bits) <= quantiser.get("max_order", 4)
+    if quantiser["kind"] == "kmeans":
+        assert last["size/unique_weights"] <= 16
+
+
+@pytest.mark.parametrize("quantiser", AT_ONCE, ids=str)
+def test_integers_with_a_scale_per_channel(task: Task, quantiser: dict[str, Any]) -> None:
+    learner = build(task, **mlp(quantiser=quantiser, fractions=(1.0,)))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 1
+    assert last["size/unique_weights"] <= 255
+    num, plain = len(learner.gaussians.sigma), codefile.num_plain_bytes(learner.net)
+    assert num * last["size/entropy"] / 8 < last["size/coded_bytes"] < plain
+    with pytest.raises(ConfigError, match="rounds all weights at once"):
+        config(quantiser=quantiser)
+
+
+def test_quantisation_aware_training_moves_the_weights_behind_the_rounded_ones(task: Task) -> None:
+    changes = mlp(interval=1, fractions=(1.0,), clip=1e9)
+    aware = build(task, **changes, quantiser={"kind": "uniform", "bits": 2, "aware": True})
+    after = build(task, **changes, quantiser={"kind": "uniform", "bits": 2})
+    while aware.passes < aware.rounds.pretrain_end:
+        assert aware.advance()["train/loss"] == after.advance()["train/loss"]
+    start, learning = aware.gaussians.means(), aware.gaussians
+    first = aware.advance()["train/loss"]
+    assert first != after.advance()["train/loss"]  # the loss is that of rounded weights
+    moved = learning.means() != start
+    assert moved.any()
+    assert not learning.fixed.any()
+
+
+def test_without_fixing_the_schedule_is_the_same(task: Task) -> None:
+    learner = build(task, **mlp(quantiser={"kind": "free"}))
+    last = finish(learner)[-1]
+    assert last["fixing/fraction"] == 0
+    assert last["fixing/rounds"] == 3
+    assert last["size/coded_bytes"] == codefile.num_plain_bytes(learner.net)
+
+
+RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(task: Task) -> tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]]:
+    """A finished learner, its state after each pass, and its reports."""
+    learner = build(task, **RESUMED)
+    assert learner.rounds.pretrain_end == 12
+    assert learner.rounds.ends == (14, 19, 24)
+    states, reports = [], []
+    while not learner.finished:
+        reports.append(learner.advance())
+        states.append(checkpoint.to_bytes(learner.state_dict()))
+    return learner, states, reports
+
+
+@pytest.mark.parametrize("stop", [3, 12, 14, 17, 21])
+def test_resuming_is_bit_for_bit(
+    task: Task,
+    undisturbed: tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]],
+    stop: int,
+) -> None:
+    whole, states, reports = undisturbed
+    learner = build(task, **RESUMED)
+    learner.load_state_dict(checkpoint.from_bytes(states[stop - 1]))
+    assert finish(learner) == reports[stop:]
+    own, other = learner.net.state_dict(), whole.net.state_dict()
+    assert all(torch.equal(own[name], other[name]) for name in other)
+
+
+def test_a_loaded_learner_shares_nothing_with_the_state(task: Task) -> None:
+    first = build(task, interval=1)
+    for _ in range(16):
+        first.advance()
+    state = first.state_dict()
+    second = build(task, interval=1)
+    second.load_state_dict(state)
+    before = {k: v.clone() for k, v in first.net.state_dict().items()}
+    second.advance()
+    for name, value in first.net.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_fixed_weights_do_not_move_between_rounds(task: Task) -> None:
+    learner = build(task, interval=1, finetune={"kind": "adam", "lr": 0.01, "weight_decay": 0.1})
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    fixed_N = learner.gaussians.fixed.clone()
+    mu_N, sigma_N = learner.gaussians.means(), learner.gaussians.sigma.detach().clone()
+    learner.advance()
+    learner.advance()
+    assert learner._num_rounds_done == 1
+    assert torch.equal(learner.gaussians.means()[fixed_N], mu_N[fixed_N])
+    assert torch.equal(learner.gaussians.sigma[fixed_N], sigma_N[fixed_N])
+    assert not torch.equal(learner.gaussians.means()[~fixed_N], mu_N[~fixed_N])
+
+
+def test_pretraining_is_standard_training(task: Task) -> None:
+    shared = {"batch_size": 16, "net": {"name": "resnet18", "width": 2}, "interval": 4}
+    standard = parse(StandardConfig, shared | {"passes": 12}).build(
+        Context(task=task, seed=3, device=CPU)
+    )
+    learner = build(task, seed=3, passes=24, interval=4, first_round=1.0)
+    for _ in range(2):
+        expected, got = standard.advance(), learner.advance()
+        assert got["train/loss"] == expected["train/loss"]
+        assert got["val/nll"] == expected["val/nll"]
+
+
+def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
+    context = Context(task=task, seed=0, device=CPU)
+    changes = {"batch_size": 16, "passes": 4, "interval": 4, "net": "mlp"}
+    standard = parse(StandardConfig, changes).build(context)
+    standard.advance()
+    checkpoint.save(tmp_path / "net", standard.state_dict())
+    given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
+    learner = build(task, net="mlp", **given)
+    net = learner.net
+    for name, value in standard.state_dict()["net"].items():
+        assert torch.equal(net.state_dict()[name], value)
+    with pytest.raises(CheckpointError, match="Build the net"):
+        build(task, net={"name": "mlp", "widths": (7,)}, **given)
+
+
+def test_warm_up_moves_deviations_only(task: Task) -> None:
+    learner = build(task, pretrain=0.25, warmup=0.25, interval=1, sigma={"alpha": 1.0})
+    while learner.passes < learner.rounds.pretrain_end:
+        learner.advance()
+    assert learner.rounds.warmup_end - learner.rounds.pretrain_end == 6
+    parameters = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
+    start = learner.gaussians.sigma.detach().clone()
+    for _ in range(6):
+        learner.advance()
+    for name, parameter in learner.net.named_parameters():
+        assert torch.equal(parameter, parameters[name]), name
+    moved = learner.gaussians.parts(learner.gaussians.sigma.detach() != start)
+    assert all(part.any() for name, part in moved.items() if name.endswith("weight"))
+
+
+def test_trials_of_a_seed_share_their_pretraining(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNEPARTS_CACHE", str(tmp_path))
+    changes = mlp(interval=4, augmentation={"crop_padding": 1})
+    alone = finish(build(task, **changes))
+    first = finish(build(task, **changes, shares_pretraining=True))
+    files = list((tmp_path / "pretrained").glob("*.pt"))
+    assert len(files) == 1
+    second = finish(build(task, **changes, shares_pretraining=True))
+    assert first == second
+    # The first row is all of the pretraining; what follows is as without sharing.
+    assert first[0]["cost/passes"] == 12
+    assert first[1:] == alone[3:]
+    finish(build(task, **changes, shares_pretraining=True, sigma={"alpha": 0.5}))
+    assert list((tmp_path / "pretrained").glob("*.pt")) == files
+    finish(build(task, seed=1, **changes, shares_pretraining=True))
+    finish(build(task, **changes, shares_pretraining=True, optimiser={"lr": 0.1}))
+    assert len(list((tmp_path / "pretrained").glob("*.pt"))) == 3
+
+
+def test_an_exposure_decides_alpha_whatever_the_length(task: Task) -> None:
+    for passes in (16, 24):
+        last = finish(build(task, **mlp(passes=passes, sigma={"exposure": 0.7})))[-1]
+        assert last["fixing/exposure"] == pytest.approx(0.7)
+        assert last["fixing/spread"] >= 1
+
+
+def test_a_pull_without_effect_is_warned_of(task: Task, caplog: pytest.LogCaptureFixture) -> None:
+    build(task, **mlp())
+    assert "no effect over 12 passes" in caplog.text
+    caplog.clear()
+    build(task, **mlp(sigma={"exposure": 1.0}))
+    build(task, **mlp(sigma={"alpha": 0.0}))
+    build(task, **mlp(quantiser={"kind": "nearest"}))
+    assert not caplog.text
+
+
+def test_released_habits_move_what_is_fixed_until_the_next_round(task: Task) -> None:
+    learner = build(
+        task,
+        **mlp(interval=1, habits="released", sigma={"alpha": 1.0},
+              finetune={"kind": "sgd", "lr": 0.1, "weight_decay": 0.1}),
+    )  # fmt: skip
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    fixed_N, sigma_N = learner.gaussians.fixed.clone(), learner.gaussians.sigma.detach().clone()
+    mu_N = learner.gaussians.means()
+    learner.advance()
+    moved = (learner.gaussians.means() != mu_N)[fixed_N & (mu_N != 0)]
+    assert moved.all()
+    assert (learner.gaussians.sigma > sigma_N)[fixed_N].any()
+    finish(learner)
+    integers = learner.gaussians.means().double() * 128
+    assert torch.equal(integers, integers.round())
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"augmentation": {"crop_padding": 1}},
+    {"pretrain": 0.25},
+    {"warmup": 0.2},
+    {"fractions": (0.5, 1.0)},
+    {"first_round": 2.0},
+    {"quantiser": {"kind": "clusters", "bits": 5}},
+    {"quantiser": {"kind": "clusters", "max_order": 1}},
+    {"quantiser": {"kind": "clusters", "delta": 8.0}},
+    {"quantiser": {"kind": "clusters", "growth": 4.0}},
+    {"quantiser": {"kind": "clusters", "zero_rule": False}},
+    {"quantiser": {"kind": "clusters", "monotone": True}},
+    {"quantiser": {"kind": "clusters", "monotone": True, "rule": "running_mean"}},
+    {"quantiser": {"kind": "clusters", "distance": "relative", "delta": 0.5}},
+    {"sigma": {"start": "upper"}},
+    {"sigma": {"start": 0.01}},
+    {"sigma": {"alpha": 0.0}},
+    {"sigma": {"cutoff": 0.2}},
+    {"sigma": {"form": "hinge"}},
+    {"sigma": {"control": "permuted"}},
+    {"sigma": {"control": "constant"}},
+    {"finetune": {"kind": "sgd", "lr": 0.01}},
+    {"clip": 0.01},
+    {"recalibrate": 3},
+    {"ensemble": 2},
+    {"habits": "released"},
+]
+
+
+def last_report(task: Task, changes: dict[str, Any]) -> dict[str, float]:
+    """What a small net reports at the end, but for numbers that follow from the config alone."""
+    sigma = {"alpha": 0.5} | changes.get("sigma", {})
+    # Only a net with BatchNorm can be recalibrated; the other is far faster.
+    small = {"name": "mlp", "widths": (16,)}
+    net = {"name": "resnet18", "width": 1} if "recalibrate" in changes else small
+    report = finish(build(task, **({"passes": 16, "net": net} | changes | {"sigma": sigma})))[-1]
+    return {k: v for k, v in report.items() if k not in {"fixing/exposure", "fixing/rounds"}}
+
+
+@pytest.fixture(scope="module")
+def usual_report(task: Task) -> Mapping[str, float]:
+    return last_report(task, {})
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=json.dumps)
+def test_every_field_matters(
+    task: Task, usual_report: Mapping[str, float], change: dict[str, Any]
+) -> None:
+    usual = last_report(task, {"recalibrate": 0}) if "recalibrate" in change else usual_report
+    assert last_report(task, change) != usual
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fractions": (0.5, 0.4, 1.0)}, "rise"),
+        ({"fractions": (0.5,)}, "exactly 1"),
+        ({"pretrain": 0.5, "warmup": 0.5}, "rounds have passes"),
+        ({"pretrained": "somewhere"}, "set `pretrain` to 0"),
+        ({"sigma": {"alpha": 0.1, "exposure": 1.0}}, "give one of them"),
+        ({"sigma": {"exposure": 1.0}, "finetune": {"kind": "adam"}}, "is defined for SGD"),
+        ({"quantiser": {"kind": "nearest"}, "sigma": {"alpha": 0.1}}, "no standard deviations"),
+        ({"quantiser": {"kind": "clusters", "distance": "relative"}}, "delta < 1"),
+        ({"quantiser": {"kind": "clusters", "rule": "running_mean"}}, "monotone"),
+        ({"quantiser": {"kind": "clusters", "growth": 1.0}}, "greater than 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+def test_config_survives_json() -> None:
+    for quantiser in QUANTISERS:
+        given = config(quantiser=quantiser)
+        assert parse(PwfnConfig, json.loads(given.model_dump_json())) == given
+
+
+def test_rounds_without_passes_of_their_own(task: Task) -> None:
+    learner = build(
+        task, **mlp(passes=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
+    )
+    report = finish(learner)[-1]
+    assert report["fixing/rounds"] == 4
+    assert report["fixing/fraction"] == 1
+
+
+def test_wfn_draws_free_weights_to_what_is_fixed(task: Task) -> None:
+    """The whole update against plain SGD on the loss with its term, written out."""
+    changes = {"interval": 1, "clip": 1e9, "finetune": {"kind": "sgd", "lr": 0.01, "momentum": 0}}
+    learner = build(task, **mlp(quantiser={"kind": "wfn"}, **changes))
+    plain = build(task, **mlp(quantiser={"kind": "wfn", "ratio": 0}, **changes))
+    while learner._num_rounds_done < 1:
+        learner.advance()
+    plain.load_state_dict(learner.state_dict())
+    before, fixed_N = learner.gaussians.means(), learner.gaussians.fixed.clone()
+    loss = learner.advance()["train/loss"]
+    plain.advance()
+
+    free_R = before[~fixed_N].double().requires_grad_()
+    centres_K = before[fixed_N].unique().double()
+    large = free_R.detach().abs() >= 2.0**-7
+    distance_RK = (free_R[:, None] - centres_K).abs() / free_R.abs()[:, None]
+    share_RK = torch.softmax(-distance_RK[large] / 0.05, dim=1)
+    term = (share_RK * distance_RK[large]).sum() / len(free_R)
+    torch.autograd.backward(term)
+    assert free_R.grad is not None
+    expected = torch.where(large, -0.01 * free_R.grad * (0.4 * loss / term.detach()), 0.0)
+
+    drawn = learner.gaussians.means().double() - plain.gaussians.means().double()
+    assert not drawn[fixed_N].any()
+    torch.testing.assert_close(drawn[~fixed_N], expected, rtol=1e-3, atol=1e-7)
+    assert drawn.any()
+
+
+def test_wfn_resumes_bit_for_bit(task: Task) -> None:
+    changes = mlp(quantiser={"kind": "wfn"}, interval=1)
+    whole = build(task, **changes)
+    while whole._num_rounds_done < 1:
+        whole.advance()
+    content = checkpoint.to_bytes(whole.state_dict())
+    expected = finish(whole)
+    resumed = build(task, **changes)
+    resumed.load_state_dict(checkpoint.from_bytes(content))
+    assert finish(resumed) == expected
+    assert torch.equal(resumed.gaussians.means(), whole.gaussians.means())
+
+
+def test_a_finished_learner_shows_its_weights(task: Task) -> None:
+    learner = build(task, **mlp())
+    finish(learner)
+    shown = learner.artifacts()["deviations"]
+    assert set(shown["moment"]) == {"at the start", "at the end"}
+    ends = [mu for mu, when in zip(shown["mu"], shown["moment"], strict=True) if "end" in when]
+    assert set(ends) <= set(learner.gaussians.means().tolist())
+    assert build(task, **mlp(quantiser={"kind": "nearest"})).artifacts() == {}
+
+
+def test_what_a_learner_shows_survives_resuming(task: Task) -> None:
+    whole = build(task, **mlp(interval=1))
+    while whole._num_rounds_done < 1:
+        whole.advance()
+    resumed = build(task, **mlp(interval=1))
+    resumed.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(whole.state_dict())))
+    finish(whole)
+    finish(resumed)
+    assert resumed.artifacts() == whole.artifacts()
+
+
+def test_without_validation_data(task: Task) -> None:
+    report = finish(build(task, **mlp(train_on="all")))[-1]
+    assert "fixing/accuracy_before" not in report
+    assert "test/accuracy" in report
+
+
+def test_the_final_module_is_an_ordinary_net_that_a_code_file_loads_into(
+    task: Task, tmp_path: Path
+) -> None:
+    learner = build(task)
+    finish(learner)
+    module = learner.final_module()
+    assert {type(layer) for layer in module.modules()} >= {nn.Conv2d, nn.Linear}
+    assert not any("sigma" in name or "fixed" in name for name in module.state_dict())
+    x = torch.from_numpy(task.test.inputs[:9].copy())
+    expected = module(x)
+    path = tmp_path / "net.npz"
+    path.write_bytes(codefile.encode(learner.net, learner.gaussians.names))
+    with torch.no_grad():
+        for parameter in module.body.net.parameters():
+            parameter.zero_()
+    assert not torch.equal(module(x), expected)
+    codefile.load(path, module.body.net)
+    assert torch.equal(module(x), expected)

@@ -1,0 +1,24 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tuneparts.methods.superweights.clusters import Layer, layers_of
+from tuneparts.models import WideResNet
+
+WrnLayers = Callable[..., list[Layer]]
+
+
+@pytest.fixture(scope="session")
+def wrn_layers() -> WrnLayers:
+    """Layers of members given as (depth, width), without allocating any weight."""
+
+    def make(*members: tuple[int, float]) -> list[Layer]:
+        layers = []
+        for number, (depth, width) in enumerate(members):
+            with torch.device("meta"):
+                net = WideResNet(depth=depth, width=width).build((3, 32, 32), 100)
+            layers += layers_of(net, number)
+        return layers
+
+    return make

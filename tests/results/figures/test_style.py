@@ -1,0 +1,68 @@
+import pytest
+
+from tuneparts.results.figures.style import (
+    COLOURS,
+    MOST_ARMS,
+    arm_styles,
+    focus_note,
+    in_focus,
+    visible,
+)
+from tuneparts.results.metadata import ArmMetadata, ReportMetadata
+
+
+def metadata_of(*names):
+    return ReportMetadata("s", "q", tuple(ArmMetadata(name, "m", 1, (0,)) for name in names))
+
+
+def test_an_arm_keeps_its_colour_in_another_search():
+    first = arm_styles(metadata_of("none", "random", "partitioned"))
+    second = arm_styles(metadata_of("partitioned", "oracle", "random"))
+    for arm in ("random", "partitioned"):
+        assert first[arm] == second[arm]
+
+
+def test_no_two_arms_look_alike():
+    names = [f"arm {i}" for i in range(len(COLOURS) * 3)]
+    seen = {(style.colour, style.dash) for style in arm_styles(metadata_of(*names)).values()}
+    assert len(seen) == len(names)
+    few = arm_styles(metadata_of(*names[: len(COLOURS)]))
+    assert {style.colour for style in few.values()} == set(COLOURS)
+
+
+def test_names_are_escaped():
+    (style,) = arm_styles(metadata_of("<b>a</b>")).values()
+    assert style.name == "&lt;b&gt;a&lt;/b&gt;"
+
+
+def luminance(colour):
+    """Relative luminance, by WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#14171b", "#0e1117"])  # page, dark, dashboard
+def test_every_colour_stands_out_from_every_ground(ground):
+    for colour in COLOURS:
+        dark, light = sorted([luminance(colour), luminance(ground)])
+        assert (light + 0.05) / (dark + 0.05) >= 3, (colour, ground)
+
+
+def test_all_arms_are_in_focus_while_there_are_colours():
+    few = metadata_of(*(f"arm_{i}" for i in range(MOST_ARMS)))
+    assert in_focus(few) == {arm.name for arm in few.arms}
+    assert focus_note(few) == ""
+
+
+def test_of_many_arms_usual_and_searching_ones_come_first_and_followers_last():
+    arms = [ArmMetadata(f"arm_{i}", "m", 1, (0,)) for i in range(18)]
+    arms += [ArmMetadata("partitioned", "m", 1, (0,)), ArmMetadata("tpe", "m", 9, (0,))]
+    arms += [ArmMetadata("retrained", "m", 1, (0,), follows="partitioned")]
+    metadata = ReportMetadata("s", "q", tuple(arms))
+    shown = in_focus(metadata)
+    assert len(shown) == MOST_ARMS
+    assert {"partitioned", "tpe", "arm_0"} < shown
+    assert visible("retrained", metadata) == "legendonly"
+    assert visible("tpe", metadata) is True
+    assert "7 of 21 arms" in focus_note(metadata)

@@ -1,0 +1,60 @@
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from tuneparts.results import progress
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_finished_search_is_whole_but_for_what_is_missing(trials, metadata):
+    arms = progress.arms(metadata, trials).set_index("arm")
+    assert arms["fraction"].to_dict() == {
+        "none": 1.0, "random": 23 / 24, "partitioned": 1.0, "retrained": 1.0,
+    }  # fmt: skip
+    assert arms["failed"].to_dict() == {"none": 0, "random": 1, "partitioned": 0, "retrained": 0}
+    own = trials[trials["arm"] == "random"]
+    assert arms["best"]["random"] == own["val/accuracy"].max()
+    assert pd.isna(arms["best"]["none"])
+    whole = progress.fraction(metadata, arms.reset_index())
+    assert whole == pytest.approx((3 + 23 + 3 + 3) / 33)
+
+
+def test_open_trials_count_by_their_passes(trials, metadata):
+    running = trials[trials["arm"] == "none"].assign(outcome="running", **{"cost/passes": 100.0})
+    arms = progress.arms(metadata, running).set_index("arm")
+    assert arms["fraction"]["none"] == pytest.approx(100 / 400)
+    assert arms["open"]["none"] == 3
+    assert arms["fraction"]["random"] == 0
+
+
+def test_without_a_budget_only_ended_trials_count():
+    assert progress.share([10.0, 20.0], 1, total=4, budget=0) == 1 / 4
+    assert progress.share([10.0, 50.0], 1, total=4, budget=20) == (1 + 0.5 + 1) / 4
+
+
+@settings(max_examples=60)
+@given(some.lists(some.tuples(some.integers(0, 50), some.integers(0, 20)), max_size=8))
+def test_time_spent_is_the_union_of_all_spans(spans):
+    frame = pd.DataFrame(
+        {
+            "start": [START + timedelta(seconds=a) for a, _ in spans],
+            "end": [START + timedelta(seconds=a + b) for a, b in spans],
+        }
+    )
+    seconds = {second for a, b in spans for second in range(a, a + b)}
+    assert progress.seconds_spent(frame, START) == len(seconds)
+
+
+def test_what_runs_still_lasts_until_now():
+    frame = pd.DataFrame({"start": [START], "end": [None]})
+    assert progress.seconds_spent(frame, START + timedelta(seconds=7)) == 7
+    assert progress.seconds_left(0.25, 7.0) == pytest.approx(21.0)
+    assert progress.seconds_left(0.0, 7.0) is None
+
+
+def test_clock():
+    assert [progress.clock(s) for s in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]

@@ -1,1 +1,0 @@
-"""Augmentation, dropout, masks and temperature: what acts on a prediction besides the net."""

@@ -1,0 +1,1 @@
+"""What every room stands on: configs, registries, metrics, random streams, files, errors."""

@@ -1,0 +1,72 @@
+"""Files that are replaced as a whole: a reader sees the old content or the new, never a part.
+
+The content is written to a hidden sibling first and then renamed, which POSIX does in one step.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tuneparts.core.errors import SecurityError
+
+
+@contextmanager
+def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes the place of `path` when the block ends well.
+
+    If the block raises, `path` stays as it was and nothing is left behind. Missing parent folders
+    are made.
+
+    Args:
+        path: the file to replace.
+        fsync: wait until the content is on the disk before the rename, so that a power cut
+            cannot leave an empty file under the new name.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
+        >>> with replacing(path) as file:
+        ...     _ = file.write(b"1 2 3")
+        >>> path.read_text()
+        '1 2 3'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The random part keeps two writers of one path apart, also in two threads of one process.
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            if fsync:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """Return a path in a run's folder, for whoever reads, writes or deletes there.
+
+    Raises:
+        SecurityError: A link leads out of the folder.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise SecurityError(
+            f"{path}: a link leads out of {folder}, and is not followed. Remove it."
+        )
+    return path
+
+
+def write_bytes(path: Path, content: bytes, *, fsync: bool = False) -> None:
+    """Replace the content of a file in one step; see `replacing`."""
+    with replacing(path, fsync=fsync) as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str, *, fsync: bool = False) -> None:
+    r"""Replace the content of a file by UTF-8 text in one step; line ends stay `\n`."""
+    write_bytes(path, text.encode(), fsync=fsync)

@@ -1,0 +1,172 @@
+"""The base of every config: frozen, and closed to keys that nothing reads."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    model_validator,
+)
+
+from tuneparts.core.errors import ConfigError
+
+C = TypeVar("C", bound=BaseModel)
+
+
+class Config(BaseModel):
+    """A frozen pydantic model that refuses unknown keys and names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            for key in values:
+                if key not in cls.model_fields:
+                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
+                    cure = f" Did you mean `{near[0]}`?" if near else ""
+                    known = ", ".join(cls.model_fields)
+                    raise ValueError(
+                        f"`{key}` is not a field of {cls.__name__}.{cure} Fields: {known}."
+                    )
+        return values
+
+    def replaced(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with fields changed by dotted path, validated as a whole.
+
+        Args:
+            changes: dotted path (`"optimiser.lr"`) to the new value.
+        """
+        tree = self.model_dump()
+        for path, value in changes.items():
+            *parents, leaf = path.split(".")
+            node = tree
+            for parent in parents:
+                child = node.get(parent) if isinstance(node, dict) else None
+                if child is None and isinstance(node, dict) and parent in node:
+                    child = node[parent] = {}
+                if not isinstance(child, dict):
+                    raise ConfigError(
+                        f"`{path}` does not lead to a field of {type(self).__name__}: "
+                        f"`{parent}` is not there or has no fields. "
+                        f"Fields here: {', '.join(node)}."
+                    )
+                node = child
+            node[leaf] = value
+        return parse(type(self), tree)
+
+
+def differing(value: Any, tree: Any) -> Any:
+    """What of a config differs from its defaults, so that a field that is new changes no digest.
+
+    Args:
+        value: a config, or anything in one.
+        tree: the same as JSON has it.
+    """
+    if isinstance(value, BaseModel) and isinstance(tree, dict):
+        return {
+            name: differing(getattr(value, name, None), part)
+            for name, part in tree.items()
+            if name in _TAGS or not _is_default(value, name)
+        }
+    if isinstance(value, Mapping) and isinstance(tree, dict):
+        return {str(key): differing(one, tree[str(key)]) for key, one in value.items()}
+    if isinstance(value, tuple | list) and isinstance(tree, list):
+        return [differing(*pair) for pair in zip(value, tree, strict=True)]
+    return tree
+
+
+_TAGS = ("kind", "method", "name")
+"""Fields that say what a config is of; they count also at their defaults."""
+
+
+def _is_default(value: BaseModel, name: str) -> bool:
+    field = type(value).model_fields.get(name)
+    fields = dict(value)
+    return field is not None and fields[name] == field.get_default(
+        call_default_factory=True, validated_data=fields
+    )
+
+
+def parse(cls: type[C], values: Mapping[str, Any]) -> C:
+    """Validate plain values into a config; a mistake reads as a sentence, in a `ConfigError`."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{cls.__name__} is made from named fields, but got {values!r:.100}.")
+    try:
+        return cls.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(sentence(error, values)) from None
+    except (UnicodeError, RecursionError) as error:
+        raise ConfigError(f"{cls.__name__} is made from plain values, but got {error}.") from None
+
+
+def sentence(error: ValidationError, values: Any = None) -> str:
+    """What pydantic found wrong, in our words: the field, the law and the value.
+
+    Args:
+        error: what pydantic raised.
+        values: what it was given, so that an arm can be called by its name.
+    """
+    lines = []
+    for item in error.errors():
+        where = _where(item["loc"], values) or error.title
+        message = item["msg"].removeprefix("Value error, ")
+        law = _LAWS.get(item["type"])
+        if item["type"] == "value_error":
+            lines.append(f"{where}: {message}")
+        elif item["type"] == "missing":
+            lines.append(f"`{where}` is needed, but was not given")
+        elif law is not None:
+            bounds = item.get("ctx", {}).items()
+            law = law.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in bounds})
+            lines.append(f"`{where}` {law}, but got {item['input']!r:.200}")
+        else:
+            lines.append(f"{where}: {message} (got {item['input']!r:.200})")
+    return "; ".join(lines)
+
+
+_LAWS = {
+    "greater_than": "is greater than {gt}",
+    "greater_than_equal": "is at least {ge}",
+    "less_than": "is less than {lt}",
+    "less_than_equal": "is at most {le}",
+    "finite_number": "is a finite number",
+    "float_type": "is a number",
+    "float_parsing": "is a number",
+    "int_type": "is a whole number",
+    "int_parsing": "is a whole number",
+    "int_from_float": "is a whole number",
+    "bool_type": "is true or false",
+    "bool_parsing": "is true or false",
+    "string_type": "is text",
+    "string_pattern_mismatch": "is text like `{pattern}`",
+    "literal_error": "is {expected}",
+    "enum": "is {expected}",
+    "too_short": "has at least {min_length} items",
+    "too_long": "has at most {max_length} items",
+}
+"""What pydantic's kinds of error ask for."""
+
+
+def _where(path: tuple[int | str, ...], values: Any) -> str:
+    """The path of a field, with items of a list by their names, and without tags of unions."""
+    words: list[str] = []
+    node = values
+    for position, part in enumerate(path):
+        if isinstance(node, list | tuple) and isinstance(part, int) and part < len(node):
+            node = node[part]
+            name = node.get("name") if isinstance(node, Mapping) else None
+            if isinstance(name, str):
+                words[-1:] = [name]
+            else:
+                words.append(str(part))
+        elif isinstance(node, Mapping) and part not in node and position < len(path) - 1:
+            continue  # the tag of a union
+        else:
+            words.append(str(part))
+            node = node.get(part) if isinstance(node, Mapping) else None
+    return ".".join(words)

@@ -1,0 +1,126 @@
+"""Import paths: how a class or function of one's own is named, so that another process finds it.
+
+A config travels as JSON. What cannot be written as JSON is named `package.module:Name` instead.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from tuneparts.core.errors import ConfigError
+
+PATTERN = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*")
+"""What an import path looks like."""
+_CURE = (
+    "Define it with `class` or `def` at the top level of a module, outside of any function and "
+    "any object."
+)
+_MAIN = ("__main__", "__mp_main__")
+"""How a script is called in the process that runs it, and in worker processes of a pool."""
+
+
+def with_installed(noun: str, ours: Mapping[str, str], *, group: str) -> dict[str, str]:
+    """Name -> import path of our own parts, and of those that installed packages name.
+
+    Args:
+        noun: what an error message calls a part.
+        ours: those of this package.
+        group: of the entry points by which a package gives names to its own.
+
+    Raises:
+        ConfigError: Two parts have one name.
+    """
+    found = dict(ours)
+    for point in metadata.entry_points(group=group):
+        if found.setdefault(point.name, point.value) != point.value:
+            package = point.dist.name if point.dist is not None else "a package"
+            raise ConfigError(
+                f"every {noun} has a name of its own, but `{point.name}` is {found[point.name]}, "
+                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
+                "package."
+            )
+    return found
+
+
+def of(thing: Any) -> str:
+    """Name a class or function by its import path.
+
+    What a script defines is named by the script's file, because workers run no script.
+
+    Raises:
+        ConfigError: Another process could not import it.
+
+    Example:
+        >>> from collections import OrderedDict
+        >>> of(OrderedDict)
+        'collections:OrderedDict'
+    """
+    is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
+    if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
+        raise ConfigError(
+            f"what travels to a worker is a class or a function with a name, but got "
+            f"{thing!r:.100}. {_CURE}"
+        )
+    path = name_of(thing)
+    if "<" in path:
+        raise ConfigError(
+            f"a worker imports a class or function by its name, but `{path}` is a lambda, or "
+            f"stands inside a function. {_CURE}"
+        )
+    if path.partition(":")[0] in _MAIN:
+        raise ConfigError(
+            f"a worker imports a class or function from a file, but `{thing.__qualname__}` was "
+            "typed into a notebook or an interpreter. Write it into a `.py` file, and import it."
+        )
+    return path
+
+
+def name_of(thing: Any) -> str:
+    """Name a class or function as `of` does, also where no other process could import it."""
+    module = str(thing.__module__)
+    return f"{(_main_name(module) or module) if module in _MAIN else module}:{thing.__qualname__}"
+
+
+def find(path: str) -> Any:
+    """Import what an import path names.
+
+    Raises:
+        ConfigError: There is nothing of that name here.
+
+    Example:
+        >>> find("collections:OrderedDict").__name__
+        'OrderedDict'
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = loaded(module) if module == _main_name() else import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"an import path reads `package.module:Name` and can be imported here, but `{path}` "
+            f"cannot: {error}. What a search uses stands in the search file, whose name no other "
+            "module has, in a module beside it that it imports, or in an installed package."
+        ) from error
+    return found
+
+
+def loaded(module: str) -> Any:
+    """A module that this process has imported, or the script that it runs; None if it has not."""
+    return sys.modules.get("__main__" if module == _main_name() else module)
+
+
+def _main_name(module: str = "__main__") -> str | None:
+    """The name under which others import what this process runs; None where they cannot."""
+    main = sys.modules.get(module)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return None
+    return Path(file).stem

@@ -1,0 +1,119 @@
+"""Which trial of a replicate stands for it: the rule of a search, which says its own name."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from tuneparts.core.named import Named
+from tuneparts.core.schema import Direction, Metric, best_index, objective_metric
+
+Rows = Mapping[int, Mapping[str, float]]
+"""Index of each finished trial -> its last metrics."""
+
+
+class Selection(Named):
+    """Chooses one finished trial of a replicate by validation scores, sizes and costs.
+
+    A subclass defines `choose` and `words`. It is given no test scores.
+    """
+
+    noun = "a selection"
+    known: ClassVar = {
+        "best": "tuneparts.core.selection:Best",
+        "within": "tuneparts.core.selection:Within",
+    }
+
+    is_lasting: ClassVar[bool] = False
+    """Whether a trial that is neither chosen nor in the Pareto front of those that finished is not
+    chosen later either. Then its checkpoint is not kept."""
+
+    @abstractmethod
+    def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
+        """The index of the chosen trial; None if none can be chosen.
+
+        Args:
+            rows: the finished trials.
+            objectives: of the search; the first is its selection metric.
+        """
+
+    @abstractmethod
+    def words(self, objectives: Sequence[Metric]) -> str:
+        """What a table says: "the trial ..." with the rule in a few words."""
+
+
+class Best(Selection):
+    """The best trial by the first objective.
+
+    Ties go to the better one by the next objective, if there is one, and then to the smaller index.
+    """
+
+    is_lasting = True
+
+    def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
+        return _best(rows, objectives)
+
+    def words(self, objectives: Sequence[Metric]) -> str:
+        return f"the trial selected by {objectives[0].name}"
+
+
+class Within(Selection):
+    """The best trial by the first objective among those that keep to limits.
+
+    A replicate of which no trial does has no selected trial, and is counted.
+
+    Example:
+        >>> from tuneparts.core.schema import lookup
+        >>> rule = Within(limits={"size/parameters": 1000})
+        >>> rows = {0: {"val/accuracy": 0.9, "size/parameters": 5000.0}}
+        >>> rows[1] = {"val/accuracy": 0.8, "size/parameters": 900.0}
+        >>> rule.choose(rows, [lookup("val/accuracy"), lookup("size/parameters")])
+        1
+    """
+
+    is_lasting = True
+
+    limits: dict[str, float] = Field(min_length=1)
+    """Metric -> the most that a trial may have; the least where larger is better."""
+
+    @field_validator("limits")
+    @classmethod
+    def _check_limits(cls, limits: dict[str, float]) -> dict[str, float]:
+        for name, limit in limits.items():
+            objective_metric(name)
+            if not math.isfinite(limit):
+                raise ValueError(f"a limit is a finite number, but that of {name} is {limit}")
+        return limits
+
+    def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
+        return _best({i: row for i, row in rows.items() if self._keeps(row)}, objectives)
+
+    def _keeps(self, row: Mapping[str, float]) -> bool:
+        for name, limit in self.limits.items():
+            value = row.get(name, math.nan)
+            is_up = objective_metric(name).direction is Direction.UP
+            if not (value >= limit if is_up else value <= limit):
+                return False
+        return True
+
+    def words(self, objectives: Sequence[Metric]) -> str:
+        limits = [
+            f"{name} {'≥' if objective_metric(name).direction is Direction.UP else '≤'} {limit:g}"
+            for name, limit in self.limits.items()
+        ]
+        return f"the best trial by {objectives[0].name} with {' and '.join(limits)}"
+
+
+def _best(rows: Rows, objectives: Sequence[Metric]) -> int | None:
+    """The best by the first objective; among equals by the next ones, then the smallest index."""
+    found: int | None = None
+    for metric in objectives:
+        scores = {i: row.get(metric.name) for i, row in rows.items()}
+        best = best_index(scores, metric) if scores else None
+        if best is None:
+            return found
+        found = best
+        rows = {i: rows[i] for i, score in scores.items() if score == scores[best]}
+    return found

@@ -1,0 +1,445 @@
+"""What a hyper is: one class with its numbers, where it acts, and what it does there.
+
+A hyper is what a prediction or a training loss depends on besides the weights. Some methods learn
+its numbers, others hold them, and any search can vary them.
+
+Legend: B examples, K outputs of the net.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+from torch import Tensor, nn
+
+from tuneparts.core import schema
+from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.hypers.constrained import ConstrainedParameter, Link
+
+Place = Literal["inputs", "activations", "outputs", "loss", "weights"]
+PLACES: tuple[Place, ...] = ("inputs", "activations", "outputs", "loss", "weights")
+Each = Literal["input", "slot", "output", "tensor"]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the hypers of a run act on."""
+
+    in_shape: tuple[int, ...] = ()
+    """Shape of one input, (C, H, W) or (D,)."""
+    num_slots: int = 0
+    """Dropout layers of the net: the places where hypers reach activations."""
+    num_outputs: int | None = None
+    """Outputs of the net (K); None where nobody asked."""
+    num_tensors: int = 0
+    """Parameter tensors of the net."""
+
+    def count(self, each: Each) -> int:
+        """How many numbers a hyper has that has one for each of these."""
+        if each == "output" and self.num_outputs is None:
+            raise ConfigError(
+                "a hyper with a number for each output needs to know how many there are, but "
+                "`num_outputs` is None. Give it to `HypersConfig.build`."
+            )
+        return {
+            "input": prod(self.in_shape),
+            "slot": self.num_slots,
+            "output": self.num_outputs or 0,
+            "tensor": self.num_tensors,
+        }[each]
+
+
+@dataclass(frozen=True)
+class Number:
+    """Marks a field of a hyper as a number that can be learnt.
+
+    Args:
+        link: The range of the number, and how gradient steps stay inside it.
+        meaning: What it is, for tables and figures.
+        unit: Likewise.
+        identity: The value at which it does nothing, if there is one.
+        each: One number for each input feature, dropout slot, output or parameter tensor; the
+            field then is a number for all, or a tuple. None for a single number.
+        metric: Name in reports; None for the name of the hyper, followed by that of the field
+            where the hyper has several.
+
+    Example:
+        >>> from typing import Annotated
+        >>> from tuneparts.hypers.constrained import UNIT
+        >>> Share = Annotated[float, Number(UNIT, "share of the label", identity=0.0)]
+    """
+
+    link: Link
+    meaning: str = ""
+    unit: str = ""
+    identity: float | None = None
+    each: Each | None = None
+    metric: str | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: Any) -> Any:
+        low, high = self.link.low, self.link.high
+        for one in value if isinstance(value, tuple) else (value,):
+            if math.isfinite(one) and low <= one <= high:
+                continue
+            law = (
+                f"must lie between {low:g} and {high:g}"
+                if math.isfinite(high)
+                else "must be finite"
+                if low == -math.inf
+                else f"must be finite, and greater than or equal to {low:g}"
+            )
+            raise ValueError(f"{law}, but got {one:g}")
+        return value
+
+
+class Hyper(Config):
+    """A hyper: its fields, and one method that says where it acts and what it does there.
+
+    A subclass marks the fields that can be learnt by `Number` and overrides exactly one of
+    `on_inputs`, `on_activations`, `on_outputs`, `on_loss` and `on_weights`. In a config it stands
+    under a name of its own, by which it is reported, varied and frozen.
+
+    Example:
+        >>> from typing import Annotated
+        >>> from tuneparts.hypers.constrained import REAL
+        >>> class Offset(Hyper):
+        ...     shift: Annotated[float, Number(REAL, "added to all outputs", identity=0.0)] = 0.0
+        ...
+        ...     def on_outputs(self, outputs_BK, now):
+        ...         return outputs_BK + now["shift"]
+        >>> part = Offset(shift=2.0).part(Shapes(), name="offset", learnable=True)
+        >>> part(torch.zeros(1, 2)).tolist()
+        [[2.0, 2.0]]
+        >>> part.values()
+        {'offset': 2.0}
+    """
+
+    is_random: ClassVar[bool] = False
+    """Whether it draws random numbers, from `now.generator`; on inputs and activations only."""
+    in_likelihood: ClassVar[bool | None] = None
+    """Whether log p(y | x, w, psi) depends on it. None: by where it acts, which is yes for inputs,
+    activations and outputs, and no for the loss and for weights. A loss that is the likelihood
+    itself says True."""
+    needs_images: ClassVar[bool] = False
+    needs_classes: ClassVar[bool] = False
+    """Whether it makes sense for outputs only that are the logits of classes."""
+    acts_on: ClassVar[Place | None] = None
+    """None: by the method that is overridden. For a hyper that makes its `part` itself."""
+    is_augmentation: ClassVar[bool] = True
+    """Whether, acting on inputs, it changes how an example looks."""
+
+    @model_validator(mode="after")
+    def _check_class(self) -> Self:
+        place, name = self.place(), type(self).__name__
+        if self.is_random and place not in ("inputs", "activations"):
+            raise ConfigError(
+                "a random hyper acts on inputs or activations, whose predictions are averaged over "
+                f"samples, but {name} acts on {place}. Leave out its draws and `is_random`."
+            )
+        if self.in_likelihood is False and place not in ("loss", "weights"):
+            raise ConfigError(
+                f"what acts on {place} enters the likelihood, but {name} says that it does not. "
+                "Leave `in_likelihood` out, or act on the loss."
+            )
+        return self
+
+    def on_inputs(self, x: Tensor, now: "Call") -> Tensor:
+        """Inputs (B, ...) as the net sees them, in training and evaluation."""
+        raise NotImplementedError
+
+    def on_activations(self, h: Tensor, slot: int, now: "Call") -> Tensor:
+        """Activations at a dropout layer of the net; of a random hyper in training only."""
+        raise NotImplementedError
+
+    def on_outputs(self, outputs_BK: Tensor, now: "Call") -> Tensor:
+        """Outputs as they are scored and served: unnormalised log-probabilities of classes."""
+        raise NotImplementedError
+
+    def on_loss(
+        self, losses_B: Tensor, outputs_BK: Tensor, targets_B: Tensor, now: "Call"
+    ) -> Tensor:
+        """The loss of each example, from the loss of the task."""
+        raise NotImplementedError
+
+    def on_weights(self, weights: Sequence[Tensor], now: "Call") -> Tensor:
+        """A penalty, added to the training loss; methods differ in whether they have one."""
+        raise NotImplementedError
+
+    @classmethod
+    def place(cls) -> Place:
+        """Where it acts.
+
+        Raises:
+            ConfigError: The class does not say, or says it twice.
+        """
+        if cls.acts_on is not None:
+            return cls.acts_on
+        said = [
+            one for one in PLACES if getattr(cls, f"on_{one}") is not getattr(Hyper, f"on_{one}")
+        ]
+        if len(said) != 1:
+            ways = ", ".join(f"`on_{one}`" for one in PLACES)
+            raise ConfigError(
+                f"a hyper says where it acts by overriding one of {ways}, but {cls.__name__} "
+                f"overrides {' and '.join(f'`on_{one}`' for one in said) or 'none'}. "
+                "Split it, or write the method."
+            )
+        return said[0]
+
+    @classmethod
+    def enters_likelihood(cls) -> bool:
+        """Whether a gradient at fixed weights can reach it."""
+        if cls.in_likelihood is not None:
+            return cls.in_likelihood
+        return cls.place() not in ("loss", "weights")
+
+    @classmethod
+    def numbers(cls) -> dict[str, Number]:
+        """The fields that can be learnt."""
+        return {
+            name: found[0]
+            for name, field in cls.model_fields.items()
+            if (found := [one for one in field.metadata if isinstance(one, Number)])
+        }
+
+    @classmethod
+    def stems(cls, name: str) -> dict[str, str]:
+        """Field -> its name in reports; a number for each of several goes on with `.0`, `.1`."""
+        numbers = cls.numbers()
+        return {
+            field: number.metric or (name if len(numbers) == 1 else f"{name}_{field}")
+            for field, number in numbers.items()
+        }
+
+    def metrics(self, name: str) -> tuple[schema.Metric, ...]:
+        """What a run reports of it.
+
+        Args:
+            name: of the hyper in its config.
+        """
+        found = []
+        for field, stem in self.stems(name).items():
+            number = self.numbers()[field]
+            full = f"hyper/{stem}.*" if number.each else f"hyper/{stem}"
+            if full in schema.BUILT_IN and number.metric is not None:
+                found.append(schema.lookup(full))
+            else:
+                meaning = number.meaning or f"`{field}` of {type(self).__name__}"
+                found.append(schema.Metric(full, schema.Direction.NONE, number.unit, 3, meaning))
+        return tuple(found)
+
+    @classmethod
+    def owns(cls, metric: str, name: str) -> bool:
+        """Whether a reported name, without `hyper/`, is of this hyper."""
+        return any(
+            re.fullmatch(re.escape(stem) + (r"\.\d+" if number.each else ""), metric)
+            for stem, number in zip(cls.stems(name).values(), cls.numbers().values(), strict=True)
+        )
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:
+        """Names of reported values, for error messages."""
+        numbers = cls.numbers()
+        return [
+            f"{stem}.0" if numbers[field].each else stem for field, stem in cls.stems(name).items()
+        ]
+
+    @classmethod
+    def identity(cls) -> Self:
+        """The hyper at no effect."""
+        return parse(cls, {field: number.identity for field, number in cls.numbers().items()})
+
+    def at(self, found: Mapping[str, float], *, name: str) -> Self:
+        """The same hyper at values that a run reported.
+
+        Args:
+            found: Call by reported name, without `hyper/`.
+            name: Of the hyper in its config.
+
+        Raises:
+            UnknownNameError: A value is of another hyper.
+            ConfigError: Numbers of a sequence are missing.
+        """
+        for metric in found:
+            if not self.owns(metric, name):
+                raise UnknownNameError(self._noun(name), metric, self.known(name))
+        changes: dict[str, Any] = {}
+        for field, stem in self.stems(name).items():
+            if self.numbers()[field].each:
+                if listed := _in_order(stem, found):
+                    changes[field] = listed
+            elif stem in found:
+                changes[field] = found[stem]
+        try:
+            return self.replaced(changes)
+        except ConfigError as error:
+            raise ConfigError(f"values of `{name}`: {error}") from None
+
+    def _noun(self, name: str) -> str:
+        return f"hyper of `{name}`"
+
+    def counted(self, field: str, shapes: Shapes) -> tuple[float, ...]:
+        """The numbers of a field, one for each."""
+        value, each = getattr(self, field), self.numbers()[field].each
+        if each is None:
+            return (float(value),)
+        count = shapes.count(each)
+        if not isinstance(value, tuple):
+            return (float(value),) * count
+        if len(value) != count:
+            raise ConfigError(
+                f"`{field}` of {type(self).__name__} needs one number for each {each}, but got "
+                f"{len(value)} for {count}. Give {count}, or a single number for all."
+            )
+        return tuple(float(one) for one in value)
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Part":
+        """The module that holds the numbers in a run and acts with them.
+
+        Args:
+            shapes: What it acts on.
+            name: Of the hyper in its config.
+            learnable: Whether its numbers become parameters.
+        """
+        return NumberedPart(self, shapes, name=name, learnable=learnable)
+
+
+class Part(nn.Module):
+    """A hyper in a run: a module with its numbers, as parameters or as constants.
+
+    Its call depends on where it acts: `(x, generator, training=...)` for inputs, `(h, slot,
+    generator)` for activations, `(outputs_BK)` for outputs, `(losses_B, outputs_BK, targets_B)` for
+    the loss, and `(weights)` for weights.
+    """
+
+    is_identity: bool
+    """Whether it is fixed where it does nothing, so that it need not be called."""
+    makes_copies: ClassVar[bool] = False
+    """Whether it acts on inputs by `(x, num_samples, generator)` and copies each input itself."""
+
+    def draws(self, *, training: bool) -> bool:  # noqa: ARG002
+        """Whether a call draws random numbers."""
+        return False
+
+    def values(self) -> dict[str, float]:
+        """The numbers by name in reports, without `hyper/`."""
+        raise NotImplementedError
+
+
+class NumberedPart(Part):
+    """The part of any hyper that overrides one of the methods `on_...`."""
+
+    def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
+        super().__init__()
+        self.hyper = hyper
+        self._place = hyper.place()
+        self._names: dict[str, list[str]] = {}
+        is_still = []
+        for field, stem in hyper.stems(name).items():
+            if hasattr(self, field):
+                raise ConfigError(
+                    f"a number of a hyper has a name that torch's modules do not use, but "
+                    f"{type(hyper).__name__} has `{field}`. Rename the field."
+                )
+            number, given = hyper.numbers()[field], hyper.counted(field, shapes)
+            names = [f"{stem}.{i}" for i in range(len(given))] if number.each else [stem]
+            parameter = ConstrainedParameter(
+                given, link=number.link, learnable=learnable, names=names
+            )
+            self.add_module(field, parameter)
+            self._names[field] = names
+            is_still.append(all(one == number.identity for one in given))
+        self.is_identity = not learnable and bool(is_still) and all(is_still)
+
+    def forward(self, *given: Any, training: bool = True) -> Tensor:
+        """Act, as the hyper says."""
+        generator = None
+        if self._place in ("inputs", "activations"):
+            *given, generator = given  # type: ignore[assignment]
+        now = Call(self, generator, training=training)
+        found: Tensor = getattr(self.hyper, f"on_{self._place}")(*given, now)
+        return found
+
+    def draws(self, *, training: bool) -> bool:
+        return self.hyper.is_random and (training or self._place == "inputs")
+
+    def values(self) -> dict[str, float]:
+        return {
+            name: value
+            for field, names in self._names.items()
+            for name, value in zip(names, self.parameter(field).numbers(), strict=True)
+        }
+
+    def tensor(self, field: str) -> Tensor:
+        """A number (), or (K,) where there is one for each."""
+        found = self.parameter(field).tensor()
+        return found if self.hyper.numbers()[field].each else found[0]
+
+    def parameter(self, field: str) -> ConstrainedParameter:
+        """What holds the number, or the numbers, of a field."""
+        if field not in self._names:
+            raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
+        found = self.get_submodule(field)
+        assert isinstance(found, ConstrainedParameter)
+        return found
+
+
+class Call:
+    """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
+
+    def __init__(
+        self, part: NumberedPart, generator: torch.Generator | None, *, training: bool
+    ) -> None:
+        self._part = part
+        self._generator = generator
+        self.training = training
+        """Whether a step is made, and not a score."""
+
+    def __getitem__(self, field: str) -> Tensor:
+        """A number () as a tensor, or (K,) where there is one for each; carries gradients."""
+        return self._part.tensor(field)
+
+    def learns(self, field: str) -> bool:
+        """Whether the run learns this number, so that draws must let its gradient through."""
+        return self._part.parameter(field).raw is not None
+
+    @property
+    def generator(self) -> torch.Generator:
+        """The source of all draws.
+
+        Raises:
+            ConfigError: The hyper did not say that it is random.
+        """
+        if not self._part.hyper.is_random or self._generator is None:
+            raise ConfigError(
+                "a hyper that draws random numbers says `is_random = True`, and acts on inputs or "
+                f"activations, but {type(self._part.hyper).__name__} asks for a generator and does "
+                "not."
+            )
+        return self._generator
+
+
+def _in_order(stem: str, found: Mapping[str, float]) -> tuple[float, ...]:
+    """The values `stem.0`, `stem.1`, ... in order."""
+    numbers = sorted(
+        int(match[1]) for name in found if (match := re.fullmatch(rf"{stem}\.(\d+)", name))
+    )
+    if numbers != list(range(len(numbers))):
+        missing = min(set(range(len(numbers))) - set(numbers))
+        raise ConfigError(
+            f"values `{stem}.0`, `{stem}.1`, ... must be found without gaps, but `{stem}.{missing}`"
+            f" is missing beside `{stem}.{numbers[-1]}`. Pass all values of the run."
+        )
+    return tuple(found[f"{stem}.{number}"] for number in numbers)

@@ -1,0 +1,307 @@
+"""One prediction from a net and its hypers, the same in weight steps, hyper steps and scores.
+
+Legend: B examples, S samples of each, N = B * S, K outputs.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.data.target import Reduction
+from tuneparts.hypers.affine import Affine
+from tuneparts.hypers.averaging import Averaging, average
+from tuneparts.hypers.concrete import ConcreteDropout
+from tuneparts.hypers.dropout_slot import Act, DropoutSlot, dropping
+from tuneparts.hypers.hyper import PLACES, Part, Place
+from tuneparts.models import surgery
+
+BUILT_IN = ("mask", "colour", "affine", "noise", "dropout", "temperature")
+"""Parts that have an attribute of their own, in the order in which they act."""
+
+
+class Hypers(nn.Module):
+    """The parts that stand around a net, each learnable, fixed or absent.
+
+    Learnable numbers are parameters of this module and never of the net. Fixed ones leave no
+    trace in `state_dict`: the config determines them.
+
+    Args:
+        parts: by name, with the place where each acts. Those of one place act in the order of
+            `BUILT_IN`, and then in that of the mapping.
+        held_out_of: names of parts of the loss that are no part of the likelihood.
+        num_slots: dropout layers of the nets that the parts are used with.
+        samples: S in training, when anything is random.
+        eval_samples: S in evaluation, when anything is random.
+        averaging: how the S predictions become one.
+    """
+
+    affine: Affine | None
+    dropout: ConcreteDropout | None
+    temperature: Part | None
+
+    def __init__(
+        self,
+        parts: Mapping[str, tuple[Place, Part]] | None = None,
+        *,
+        held_out_of: Iterable[str] = (),
+        num_slots: int = 0,
+        samples: int = 1,
+        eval_samples: int = 1,
+        averaging: Averaging = "logits",
+    ) -> None:
+        super().__init__()
+        given = dict(parts or {})
+        for name in BUILT_IN:
+            self.add_module(name, given[name][1] if name in given else None)
+        own = {name: part for name, (_, part) in given.items() if name not in BUILT_IN}
+        self.own = nn.ModuleDict(own)
+        names = [*(name for name in BUILT_IN if name in given), *own]
+        self._names: dict[Place, list[str]] = {
+            place: [name for name in names if given[name][0] == place] for place in PLACES
+        }
+        self._outside = frozenset(held_out_of)
+        self._num_slots = num_slots
+        self.samples = samples
+        self.eval_samples = eval_samples
+        self.averaging: Averaging = averaging
+        self.draws_globally = False
+        """Whether the nets that these hypers are used with draw from torch's global generator."""
+        self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
+
+    def predict(
+        self,
+        net: Callable[[Tensor], Tensor],
+        x: Tensor,
+        *,
+        generator: torch.Generator,
+        training: bool,
+    ) -> Tensor:
+        """Unnormalised log-probabilities, to be used like any logits.
+
+        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
+        order, each with a draw of its own per example and sample; the net runs once on all N
+        inputs; its logits are averaged over samples and divided by the temperature, and then
+        changed by hypers of one's own. Without acting parts this is `net(x)` itself.
+
+        Args:
+            net: from inputs (N, ...) to logits (N, K); may be a subnetwork's forward.
+            x: normalised images (B, C, H, W) or vectors (B, D).
+            generator: source of all draws, on the device of `x`.
+            training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
+                mask's probabilities and no dropout. Augmentation and noise are drawn in both.
+
+        Returns:
+            logits_BK.
+        """
+        if training and self.draws_globally:
+            net = _seeded(net, generator)
+        if self._is_plain:
+            return net(x)
+        x = self.inputs(x, generator, training=training)
+        return self.combined(self._outputs(net, x, generator, training=training), training=training)
+
+    def inputs(self, x: Tensor, generator: torch.Generator, *, training: bool) -> Tensor:
+        """What the net sees: (N, ...), sample s of example b at b * S + s."""
+        num_samples = self.num_samples(training=training)
+        for part in self.acting("inputs"):
+            if part.makes_copies:
+                # The affine motion multiplies the inputs by itself, and cheaply.
+                x, num_samples = part(x, num_samples, generator), 1
+                continue
+            if part.draws(training=training):
+                x, num_samples = _copies(x, num_samples), 1
+            x = part(x, generator, training=training)
+        return _copies(x, num_samples)
+
+    def combined(self, outputs_NK: Tensor, *, training: bool) -> Tensor:
+        """One prediction (B, K) from the net's outputs for all samples."""
+        logits = average(outputs_NK, self.num_samples(training=training), self.averaging)
+        for part in self.acting("outputs"):
+            logits = part(logits)
+        return logits
+
+    def at_slots(self, *, training: bool) -> Act | None:
+        """What happens to activations at dropout slots; None for nothing."""
+        # What is random at a slot is drawn in training only, as dropout is.
+        parts = [
+            part for part in self.acting("activations") if training or not part.draws(training=True)
+        ]
+        if not parts:
+            return None
+
+        def act(h: Tensor, slot: int, generator: torch.Generator) -> Tensor:
+            for part in parts:
+                h = part(h, slot, generator)
+            return h
+
+        return act
+
+    def loss(
+        self,
+        outputs_BK: Tensor,
+        targets_B: Tensor,
+        loss: Callable[..., Tensor],
+        *,
+        reduction: Reduction = "mean",
+        held_out: bool = False,
+    ) -> Tensor:
+        """The loss of predictions, under the parts that act on it.
+
+        Args:
+            outputs_BK: what `predict` returned.
+            targets_B: labels or other targets.
+            loss: of the task, as `loss(outputs_BK, targets_B, reduction=...)`.
+            reduction: mean or sum over examples, or one loss for each.
+            held_out: judge by the likelihood alone, as hyper steps and scores do.
+        """
+        parts = [
+            part
+            for name, part in self._named("loss")
+            if not (part.is_identity or (held_out and name in self._outside))
+        ]
+        if not parts:
+            return loss(outputs_BK, targets_B, reduction=reduction)
+        losses_B = loss(outputs_BK, targets_B, reduction="none")
+        for part in parts:
+            losses_B = part(losses_B, outputs_BK, targets_B)
+        if reduction == "none":
+            return losses_B
+        return losses_B.mean() if reduction == "mean" else losses_B.sum()
+
+    def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
+        """A training loss with the penalties of the parts that act on weights."""
+        parts = list(self.acting("weights"))
+        if not parts:
+            return loss
+        listed = list(weights)
+        for part in parts:
+            loss = loss + part(listed)
+        return loss
+
+    def num_samples(self, *, training: bool) -> int:
+        """How many samples S are averaged for one prediction: 1 when nothing is random."""
+        if not self._draws(training=training):
+            return 1
+        return self.samples if training else self.eval_samples
+
+    def num_draws(self) -> int:
+        """How many predictions of training an evaluation that draws as training does averages.
+
+        As many as take `eval_samples` samples in all; 1 when nothing is random.
+        """
+        is_random = self.draws_globally or self._draws(training=True)
+        return math.ceil(self.eval_samples / self.samples) if is_random else 1
+
+    def _draws(self, *, training: bool) -> bool:
+        return any(part.draws(training=training) for part in self.acting("inputs", "activations"))
+
+    def drawn(self) -> list[str]:
+        """Names of the parts that draw random numbers in evaluation."""
+        return [
+            name
+            for name, part in self._named("inputs", "activations")
+            if not part.is_identity and part.draws(training=False)
+        ]
+
+    def values(self) -> dict[str, float]:
+        """All values by metric name (`hyper/rotation`, ...), learnable or not."""
+        parts = {**{name: getattr(self, name) for name in BUILT_IN}, **dict(self.own.items())}
+        return {
+            f"hyper/{name}": value
+            for part in parts.values()
+            if part is not None
+            for name, value in part.values().items()
+        }
+
+    def learnable(self) -> list[nn.Parameter]:
+        """What a hyper step moves; empty when all parts are fixed."""
+        return list(self.parameters())
+
+    @contextmanager
+    def detached(self) -> Iterator[None]:
+        """Inside the block predictions build no graph for the hypers, as a weight step wants."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+
+    def attach(self, net: nn.Module) -> None:
+        """Replace the dropout layers of a net, in place, by slots that these hypers drive.
+
+        Building hypers attaches the net they are built for. Copies of an attached net are
+        attached; another net of the same kind needs a call of its own. Twice does no harm.
+        """
+        if not self._names["activations"]:
+            return
+        numbers = iter(range(self._num_slots))
+        surgery.replace(
+            net,
+            nn.Dropout,
+            lambda _, layer: DropoutSlot(next(numbers), layer.p),
+            expected=self._num_slots,
+        )
+
+    def acts_at_slots(self) -> bool:
+        """Whether scores, too, need the slots: something but dropout acts on activations."""
+        return any(not part.draws(training=True) for part in self.acting("activations"))
+
+    def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
+        for place in places:
+            for name in self._names[place]:
+                yield name, self.own[name] if name in self.own else getattr(self, name)
+
+    def acting(self, *places: Place) -> Iterator[Any]:
+        """The parts of these places that do anything."""
+        return (part for _, part in self._named(*places) if not part.is_identity)
+
+    def _outputs(
+        self,
+        net: Callable[[Tensor], Tensor],
+        x: Tensor,
+        generator: torch.Generator,
+        *,
+        training: bool,
+    ) -> Tensor:
+        act = self.at_slots(training=training)
+        if act is None:
+            return net(x)
+        with dropping(act, generator) as seen:
+            logits_NK = net(x)
+        if not seen.num_reads:
+            raise ConfigError(
+                "dropout rates act through the slots of a net, but no slot was reached in this "
+                "call. Call `hypers.attach(net)` once before predicting with another net."
+            )
+        return logits_NK
+
+
+def _copies(x: Tensor, num_samples: int) -> Tensor:
+    return x if num_samples == 1 else x.repeat_interleave(num_samples, dim=0)
+
+
+def _seeded(
+    net: Callable[[Tensor], Tensor], generator: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """The same net, what it draws globally (`Dropout2d`, attention) determined by a generator.
+
+    Such layers take no generator, and would draw other numbers in each run and after each resume.
+    """
+
+    def call(x: Tensor) -> Tensor:
+        device = generator.device
+        drawn = torch.randint(2**62, (), generator=generator, device=device)
+        with seeding.alone([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(drawn))
+            return net(x)
+
+    return call

@@ -1,0 +1,1 @@
+"""The methods, each a folder or a file: a frozen config that builds a learner."""

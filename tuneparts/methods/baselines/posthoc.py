@@ -1,0 +1,158 @@
+"""Standard training whose models are ranked by Laplace's marginal likelihood afterwards.
+
+The input-selection baseline of Mlodozeniec et al. (2023, I.4): one model per choice of inputs,
+compared by log p(D) of a Laplace approximation at the trained weights. The curvature comes from
+laplace-torch (Daxberger et al. 2021); nothing is learnt from it.
+"""
+
+import copy
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tuneparts.core import seeding, torchvision_door
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.baselines.curvature import check_memory
+from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.training.learner import Context, Learner
+
+_NUM_PRIOR_STEPS = 100
+
+
+class PosthocConfig(StandardConfig):
+    """Standard training with log p(D) as `lml/total`."""
+
+    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
+    method: Literal["posthoc_laplace"] = "posthoc_laplace"  # type: ignore[assignment]
+    hessian: Literal["diag", "kron", "full"] = "diag"
+    """Structure of the Gauss-Newton curvature; `full` is for nets of a few thousand weights."""
+    prior: Literal["optimised", "decay"] = "optimised"
+    """Precisions per layer that maximise log p(D) (Immer et al. 2021), or weight decay times N."""
+    lml_every: int = Field(default=1_000_000, gt=0)
+    """Intervals between two evaluations; the last interval always has one."""
+    select_by_lml: bool = False
+    """End with the weights of the interval that had the largest log p(D), as far as evaluated."""
+    max_gb: float = Field(default=4.0, gt=0)
+    """Refuse to start if the Jacobians of one batch need more."""
+    classes_only = "its evidence is that of a softmax"
+
+    @model_validator(mode="after")
+    def _check_has_prior(self) -> Self:
+        if self.prior == "decay" and not self.optimiser.weight_decay:
+            raise ValueError(
+                "weight decay is the prior's precision over N, but `optimiser.weight_decay` is 0. "
+                "Set it, or `prior` to `optimised`."
+            )
+        return self
+
+    def check_runnable(self, *, copies_state: bool) -> None:  # noqa: ARG002
+        if find_spec("laplace") is None:
+            raise ConfigError(
+                "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
+                "Install it with `pip install 'tuneparts[laplace]'`, or use the method `laplace`."
+            )
+
+    def build(self, context: Context) -> Learner:
+        self.check_runnable(copies_state=False)
+        return PosthocLearner(self, context)
+
+
+class PosthocLearner(StandardLearner, values=("_best",)):
+    """Evaluates log p(D) at the weights of the moment."""
+
+    config: PosthocConfig
+
+    def __init__(self, config: PosthocConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self._best: dict[str, Any] | None = None
+        drawn = self.hypers.drawn()
+        if drawn:
+            raise ConfigError(
+                "laplace-torch needs predictions that draw nothing, but the hypers have "
+                f"{', '.join(drawn)}. Remove them, or use the method `laplace`."
+            )
+        if config.hessian != "kron":  # whose factors need no Jacobians
+            check_memory(
+                self.net,
+                num_examples=config.batch_size,
+                num_classes=context.task.num_classes,
+                num_copies=3,
+                max_gb=config.max_gb,
+            )
+
+    def evidence(self) -> float:
+        """Log p(D) of the training data, in nats."""
+        laplace = _library()
+        batches = list(self.train_data.iterate(self.config.batch_size))
+        data = TensorDataset(torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches]))
+        model = _Predictor(self)
+        was_training = self.net.training
+        model.eval()
+        # Loaders and estimators of the library draw from the global generator.
+        with seeding.isolated(self.context.seed, "laplace"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            posterior: Any = laplace.Laplace(
+                model,
+                "classification",
+                subset_of_weights="all",
+                hessian_structure=self.config.hessian,
+            )
+            posterior.fit(DataLoader(data, batch_size=self.config.batch_size))
+            if self.config.prior == "optimised":
+                posterior.optimize_prior_precision(
+                    method="marglik",
+                    n_steps=_NUM_PRIOR_STEPS,
+                    lr=0.1,
+                    prior_structure="layerwise",
+                )
+                found = posterior.log_marginal_likelihood()
+            else:
+                delta = self.config.optimiser.weight_decay * len(self.train_data)
+                found = posterior.log_marginal_likelihood(prior_precision=torch.tensor(delta))
+        self.net.zero_grad(set_to_none=True)
+        self.net.train(was_training)
+        return float(found)
+
+    def evaluate(self) -> dict[str, float]:
+        reports = -(-self.passes // self.config.interval)
+        is_due = self.finished or reports % self.config.lml_every == 0
+        found = self._select(self.evidence()) if is_due else {}
+        return {**super().evaluate(), **found}  # the weights may have been changed to the best
+
+    def _select(self, total: float) -> dict[str, float]:
+        """Remember the best weights, and end with them if the config says so."""
+        if self.config.select_by_lml:
+            if self._best is None or total > self._best["total"]:
+                net = copy.deepcopy(dict(self.net.state_dict()))
+                self._best = {"total": total, "net": net}
+            if self.finished:
+                self.net.load_state_dict(self._best["net"])
+                total = float(self._best["total"])
+        return {"lml/total": total, "lml/per_example": total / len(self.train_data)}
+
+
+def _library() -> Any:
+    """The package laplace-torch."""
+    torchvision_door.load()  # before laplace-torch, whose metrics import it plainly
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
+        return import_module("laplace")
+
+
+class _Predictor(nn.Module):
+    """The net with its fixed hypers as one module, as the library wants it."""
+
+    def __init__(self, learner: PosthocLearner) -> None:
+        super().__init__()
+        self.net = learner.net
+        self._hypers = [learner.hypers]  # in a list: their numbers are no weights of the model
+        self._generator = learner.generator("evaluate lml")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._hypers[0].predict(self.net, x, generator=self._generator, training=False)

@@ -1,0 +1,270 @@
+"""Validation-set optimisation: weights on one part of the data, hypers by gradient on the rest.
+
+The baseline of Mlodozeniec et al. (2023), table 2: what partitioned training becomes when all
+weights lie in the first partition. Afterwards the held-out part may be given back: fine-tuning on
+all data at the hypers found.
+
+With `through_step` the gradient of the hypers also goes through the last step of the weights, as in
+Luketina et al. (2016): with w' = w - lr g(w, psi) and g the gradient of the training loss,
+
+    d L_val(w', psi) / d psi = partial_psi L_val - lr (d g / d psi)^T grad_w' L_val.
+
+So it reaches what only the training loss depends on: label smoothing, or the strength of a penalty.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tuneparts.data.batches import Batches
+from tuneparts.data.chunks import Chunks
+from tuneparts.hypers import HyperGradient
+from tuneparts.training import passes
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import adam, set_lr, step_rates
+from tuneparts.training.release import Release, ReleaseConfig
+from tuneparts.training.step import Batch, gradient_step, loss_on
+from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+
+LINKED_PASSES = 4
+"""A weight step, a hyper step, and a derivative of the weight step that costs about two."""
+
+
+class ValidationConfig(SupervisedConfig):
+    """A weight step and a hyper step in turn, each on its own data."""
+
+    method: Literal["validation"] = "validation"
+    compiles = True
+    train_on: Literal["train", "all"] = "all"
+    """The data that is split; `all` is as much as partitioned training sees."""
+    holdout: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the data that only hypers are learnt from."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
+    finetune: ReleaseConfig | None = None
+    """Last stage on all data at frozen hypers; None for no such stage."""
+    through_step: bool = False
+    """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
+    steps costs four passes instead of two."""
+    penalises_weights = True
+
+    @model_validator(mode="after")
+    def _check_step_is_differentiable(self) -> Self:
+        if self.through_step and self.optimiser.kind != "sgd":
+            raise ValueError(
+                "`through_step` differentiates a step of SGD, which is linear in its gradient, but "
+                f"`optimiser.kind` is `{self.optimiser.kind}`. Set it to `sgd`."
+            )
+        return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "through a step" if self.through_step else "fixed weights"
+
+    def build(self, context: Context) -> Learner:
+        return ValidationLearner(self, context)
+
+
+class ValidationLearner(
+    SupervisedLearner,
+    parts=(
+        "net",
+        "optimiser",
+        "_hyper_optimiser",
+        "_weight_batches",
+        "_hyper_batches",
+        "_weight_augmentation",
+        "_hyper_augmentation",
+        "_finetuning",
+    ),
+):
+    """Two data streams that never mix, until fine-tuning joins them."""
+
+    config: ValidationConfig
+
+    def __init__(self, config: ValidationConfig, context: Context) -> None:
+        super().__init__(config, context, learns_hypers=True)
+        shares = (1 - config.holdout, config.holdout)
+        self.chunks = Chunks(len(self.train_data), shares, seed=context.seed)
+        self._sources = [torch.from_numpy(self.chunks.chunk(k).copy()) for k in (1, 2)]
+        # Streams are named as in partitioned training, of which this is a special case.
+        self._weight_batches, self._hyper_batches = (
+            Batches(
+                len(source),
+                config.batch_size,
+                seed=context.seed,
+                stream=(f"{side} steps", "batch", k),
+                replacement=True,
+            )
+            for k, side, source in zip((1, 2), ("weight", "hyper"), self._sources, strict=True)
+        )
+        self.optimiser = config.optimiser.build(self.net)
+        psi = self.hypers.learnable()
+        self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
+        self._weight_augmentation = self.generator("augment weight steps")
+        self._hyper_augmentation = self.generator("augment hyper steps")
+        self._finetuning: Release | None = None
+
+    @property
+    def searched_passes(self) -> int:
+        """Passes before fine-tuning."""
+        finetune, passes = self.config.finetune, self.config.passes
+        return passes if finetune is None else finetune.start(passes)
+
+    @property
+    def progress(self) -> float:
+        finetune = self.config.finetune
+        if finetune is None:
+            return super().progress
+        return finetune.progress(self.passes, self.config.passes)
+
+    def step(self) -> Step:
+        if self.passes >= self.searched_passes:
+            return self.finetuning().step(self.progress)
+        if self.config.through_step:
+            return self._linked_steps()
+        losses = {"train/loss": self.weight_step()}
+        has_pass_left = self.passes + 1 < self.searched_passes
+        if self._is_due(cost=1) and has_pass_left:
+            losses["train/hyper_loss"] = self.hyper_step()
+        return Step(passes=len(losses), losses=losses)
+
+    def finetuning(self) -> Release:
+        """The last stage, begun where it was not."""
+        if self._finetuning is None:
+            self._finetuning = self._release()
+        return self._finetuning
+
+    def _is_due(self, *, cost: int) -> bool:
+        """Whether the present weight step is the last of its cycle, and a hyper step follows.
+
+        Args:
+            cost: passes that the hyper step adds to those of the weight steps.
+        """
+        every = self.config.hyper_every
+        return self._hyper_optimiser is not None and self.passes % (every + cost) == every - 1
+
+    def weight_step(self) -> Tensor:
+        """Move the weights by a batch of the first part."""
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        with self.hypers.detached():
+            loss = loss_on(
+                batch,
+                net=self.net,
+                hypers=self.hypers,
+                target=self.target,
+                generator=self._weight_augmentation,
+            )
+        gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
+        return loss.detach()
+
+    def hyper_step(self) -> Tensor:
+        """Move the hypers by a batch of the held-out part."""
+        assert self._hyper_optimiser is not None
+        batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        # In evaluation mode the norms neither see nor remember the held-out batch.
+        self.net.eval()
+        loss = self._held_out_loss(batch)
+        self.net.train()
+        gradient_step(loss, self._hyper_optimiser)
+        return loss.detach()
+
+    def _held_out_loss(self, batch: Batch) -> Tensor:
+        return loss_on(
+            batch,
+            net=self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._hyper_augmentation,
+            held_out=True,
+        )
+
+    def _linked_steps(self) -> Step:
+        """A weight step, and a hyper step by the gradient through it where passes are left."""
+        has_passes_left = self.passes + LINKED_PASSES <= self.searched_passes
+        if not (self._is_due(cost=LINKED_PASSES - 1) and has_passes_left):
+            return Step(passes=1, losses={"train/loss": self.weight_step()})
+        loss, gradients = self._differentiable_gradients()
+        for weight, gradient in zip(self._weights().values(), gradients, strict=True):
+            weight.grad = gradient.detach()
+        self.optimiser.step()
+        held_out_loss = self._step_through(gradients)
+        losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
+        return Step(passes=LINKED_PASSES, losses=losses)
+
+    def _differentiable_gradients(self) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The training loss of a batch, and its weight gradients as functions of the hypers.
+
+        They are taken at copies, because the step changes the weights in place.
+        """
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        weights = {
+            name: weight.detach().clone().requires_grad_()
+            for name, weight in self._weights().items()
+        }
+        with passes.as_outside():
+            loss = loss_on(
+                batch,
+                net=lambda x: functional_call(self.net, weights, (x,)),
+                hypers=self.hypers,
+                target=self.target,
+                generator=self._weight_augmentation,
+            )
+        objective = self.hypers.penalised(loss, weights.values())
+        leaves = list(weights.values())
+        return loss, torch.autograd.grad(
+            objective, leaves, create_graph=True, materialize_grads=True
+        )
+
+    def _step_through(self, gradients: tuple[Tensor, ...]) -> Tensor:
+        """Move the hypers by the held-out loss, at fixed weights and by way of the last step."""
+        assert self._hyper_optimiser is not None
+        psi, weights = self.hypers.learnable(), list(self._weights().values())
+        self.net.eval()
+        loss = self._held_out_loss(
+            self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        )
+        self.net.train()
+        found = torch.autograd.grad(loss, [*psi, *weights], materialize_grads=True)
+        direct, by_weights = found[: len(psi)], found[len(psi) :]
+        rates = step_rates(self.optimiser)
+        pulled = [-rates[weight] * v for weight, v in zip(weights, by_weights, strict=True)]
+        # A weight on which no hyper acts has a gradient without a graph.
+        linked = [(g, v) for g, v in zip(gradients, pulled, strict=True) if g.requires_grad]
+        through = torch.autograd.grad(
+            [g for g, _ in linked], psi, [v for _, v in linked], materialize_grads=True
+        )
+        for parameter, one, other in zip(psi, direct, through, strict=True):
+            parameter.grad = one + other
+        self._hyper_optimiser.step()
+        return loss
+
+    def _weights(self) -> dict[str, nn.Parameter]:
+        return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+
+    def _release(self) -> Release:
+        config = self.config
+        assert config.finetune is not None
+        return Release(
+            self.net,
+            self.hypers,
+            self.train_data,
+            target=self.target,
+            optimiser=config.finetune.optimiser or config.optimiser,
+            batch_size=config.batch_size,
+            seed=self.context.seed,
+            augmentation=self.generator("augment release"),
+        )
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._finetuning = None if state["finetuning"] is None else self._release()
+        super().restore(state)

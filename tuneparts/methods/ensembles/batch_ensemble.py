@@ -1,0 +1,199 @@
+"""BatchEnsemble: one weight, and a rank-one change of it for each member (Wen et al. 2020).
+
+Member m has the weight W_m = W o (s_m r_m^T): inputs are multiplied by its vector r_m and outputs
+by s_m, its fast weights. One forward pass over a batch that is repeated for each member therefore
+computes all members at once.
+
+Legend: M members, B batch, N = M * B, C channels or units, K classes.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tuneparts.core import seeding
+from tuneparts.models import Net, surgery
+from tuneparts.models.sizes import count_flops
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.model import Members
+
+FastStart = Literal["signs", "normal"]
+
+
+class BatchEnsembleConfig(MembersConfig):
+    """One net, with fast weights for each member.
+
+    Example:
+        >>> BatchEnsembleConfig(net="mlp", num_members=8).num_members
+        8
+    """
+
+    method: Literal["batch_ensemble"] = "batch_ensemble"
+    net: Net = Field(default="digits_cnn", validate_default=True)
+    """Which net all members share."""
+    num_members: int = Field(default=4, ge=1)
+    """Members of the ensemble."""
+    member_norms: bool = False
+    """Give each member BatchNorm layers of its own."""
+    fast_lr_factor: float = Field(default=0.5, gt=0)
+    """Learning rate of the fast weights relative to the others; they are not decayed."""
+    fast_start: FastStart = "signs"
+    """What fast weights start as: random signs (Wen et al. 2020), or draws from N(1, 0.5), by which
+    the published figures of a Wide ResNet were made (Nado et al. 2021)."""
+
+    def build(self, context: Context) -> Learner:
+        return BatchEnsembleLearner(self, context)
+
+
+class RankOne(nn.Module):
+    """A layer whose weight each member multiplies by a rank-one matrix of its own.
+
+    Args:
+        layer: a convolution or linear layer; its bias becomes one per member.
+        num_members: M.
+        generator: source of what the fast weights start as, on the CPU.
+        start: the distribution of it.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Conv2d | nn.Linear,
+        num_members: int,
+        generator: torch.Generator,
+        start: FastStart = "signs",
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        is_linear = isinstance(layer, nn.Linear)
+        num_in = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
+        num_out = layer.weight.shape[0]
+        self._ones = (1,) * (0 if is_linear else 2)
+        self.r_MC = nn.Parameter(_fast(start, (num_members, num_in), generator))
+        self.s_MC = nn.Parameter(_fast(start, (num_members, num_out), generator))
+        self.bias_MC: nn.Parameter | None = None
+        if layer.bias is not None:
+            self.bias_MC = nn.Parameter(layer.bias.detach().repeat(num_members, 1))
+            layer.bias = None
+
+    def forward(self, x_N: Tensor) -> Tensor:
+        """Map (M * B, C, ...) to (M * B, C', ...), member by member."""
+        y_N: Tensor = self.layer(x_N * self._each(self.r_MC, x_N)) * self._each(self.s_MC, x_N)
+        return y_N if self.bias_MC is None else y_N + self._each(self.bias_MC, x_N)
+
+    def _each(self, values_MC: Tensor, x_N: Tensor) -> Tensor:
+        """Repeat each member's values for its examples: (M * B, C, 1, 1) or (M * B, C)."""
+        per_example = values_MC.repeat_interleave(len(x_N) // len(values_MC), dim=0)
+        return per_example.view(*per_example.shape, *self._ones)
+
+
+class MemberNorms(nn.Module):
+    """BatchNorm with parameters and statistics of its own for each member's part of the batch."""
+
+    def __init__(self, norm: nn.BatchNorm2d, num_members: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.BatchNorm2d(norm.num_features) for _ in range(num_members))
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        """Normalise (M * B, C, H, W), member by member."""
+        parts = x_NCHW.chunk(len(self.norms))
+        return torch.cat([norm(part) for norm, part in zip(self.norms, parts, strict=True)])
+
+
+class BatchEnsemble(Members):
+    """A net changed in place so that it computes all members at once.
+
+    Args:
+        net: a net with convolution or linear layers.
+        num_members: M.
+        member_norms: whether BatchNorm is per member.
+        flops: operations of the net for one example.
+        generator: source of the fast weights, on the CPU.
+        start: what they start as.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        num_members: int,
+        *,
+        member_norms: bool,
+        flops: int,
+        generator: torch.Generator,
+        start: FastStart = "signs",
+    ) -> None:
+        super().__init__()
+        self._num_members = num_members
+        self._flops = flops
+
+        def rank_one(_: str, layer: nn.Conv2d | nn.Linear) -> RankOne:
+            return RankOne(layer, num_members, generator, start)
+
+        if surgery.find(net, nn.Conv2d):
+            surgery.replace(net, nn.Conv2d, rank_one)
+        if surgery.find(net, nn.Linear):
+            surgery.replace(net, nn.Linear, rank_one)
+        if member_norms:
+            surgery.replace(net, nn.BatchNorm2d, lambda _, norm: MemberNorms(norm, num_members))
+        self.net = net
+
+    @property
+    def num_members(self) -> int:
+        return self._num_members
+
+    def member_flops(self) -> list[int]:
+        return [self._flops] * self._num_members
+
+    def fast_weights(self) -> list[nn.Parameter]:
+        """List the vectors r and s of all layers."""
+        layers = surgery.find(self, RankOne).values()
+        return [parameter for layer in layers for parameter in (layer.r_MC, layer.s_MC)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        repeated = x.repeat(self._num_members, *[1] * (x.dim() - 1))
+        logits_NK: Tensor = self.net(repeated)
+        return logits_NK.view(self._num_members, len(x), -1)
+
+
+class BatchEnsembleLearner(MembersLearner):
+    """Trains all members on the same batch; the loss is the mean over the repeated batch."""
+
+    config: BatchEnsembleConfig
+    model: BatchEnsemble
+
+    def __init__(self, config: BatchEnsembleConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        with seeding.isolated(context.seed, "init"):
+            net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
+        self.model = BatchEnsemble(
+            net,
+            config.num_members,
+            member_norms=config.member_norms,
+            flops=count_flops(net, task.in_shape, is_whole=task.has_tokens),
+            generator=seeding.torch_generator(context.seed, "init", "signs"),
+            start=config.fast_start,
+        ).to(context.device)
+        self.optimiser = self.new_optimiser(self.model)
+        self._separate_fast_weights()
+
+    def objective(self, loss_M: Tensor) -> Tensor:
+        return loss_M.mean()
+
+    def _separate_fast_weights(self) -> None:
+        """Move the fast weights to a parameter group of their own, without decay."""
+        fast = self.model.fast_weights()
+        names = {id(parameter) for parameter in fast}
+        for group in self.optimiser.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) not in names]
+        self.optimiser.add_param_group(
+            {"params": fast, "lr_factor": self.config.fast_lr_factor, "weight_decay": 0.0}
+        )
+
+
+def _fast(start: FastStart, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    if start == "normal":
+        return 1 + 0.5 * torch.randn(shape, generator=generator)
+    return torch.randint(2, shape, generator=generator).float() * 2 - 1

@@ -1,0 +1,223 @@
+"""Hierarchical Neural Ensembles: members are the paths of a binary tree (HNE, Ruiz & Verbeek 2021).
+
+A net is cut into B + 1 blocks. The first is shared by all members; after each block every branch
+parts into two, so that there are N = 2^B leaves, one for each member, and 2^b blocks at depth b.
+Members are evaluated from left to right, and each costs only the blocks that the ones before it did
+not compute. The prediction after n members is the mean of their logits.
+
+Training: each member learns from labels, and the small ensembles, of the first
+1, 2, 4, ... members, learn from the full one, whose prediction F_{1:N} is not differentiated:
+
+    (1 - alpha) sum_n CE(F_n, y) + alpha sum_{b < B} CE(F_{1:2^b}, softmax F_{1:N})
+
+Members themselves are not drawn to their mean, and stay different.
+
+Legend: M = N members, B examples, K classes.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.models import Net
+from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.model import Members
+from tuneparts.training.members.predictions import OperatingPoint, nested_points
+from tuneparts.training.passes import run
+
+
+class HneConfig(MembersConfig):
+    """A tree whose leaves are members of one kind of net.
+
+    Example:
+        >>> HneConfig(levels=3).num_members
+        8
+    """
+
+    method: Literal["hne"] = "hne"
+    net: Net = Field(default="digits_cnn", validate_default=True)
+    """The net of each member, an `nn.Sequential`; it is cut where its blocks cost most alike."""
+    levels: int = Field(default=2, ge=1)
+    """B: how often branches part in two."""
+    alpha: float = Field(default=0.5, ge=0, lt=1)
+    """Weight of what small ensembles learn from the full one, against labels."""
+    classes_only = "its small ensembles learn the probabilities of the full one"
+
+    @property
+    def num_members(self) -> int:
+        """Leaves of the tree."""
+        return int(2**self.levels)
+
+    def build(self, context: Context) -> Learner:
+        return HneLearner(self, context)
+
+
+class Tree(Members):
+    """Blocks of a binary tree.
+
+    Args:
+        blocks: at each depth b, its 2^b blocks from left to right.
+        flops: operations of one block at each depth for one example.
+    """
+
+    def __init__(self, blocks: Sequence[Sequence[nn.Module]], flops: Sequence[int]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.ModuleList(level) for level in blocks)
+        self._flops = list(flops)
+
+    @property
+    def num_members(self) -> int:
+        return int(2 ** (len(self.blocks) - 1))
+
+    def member_flops(self) -> list[int]:
+        """Operations that each member adds to those on its left."""
+        depth = len(self.blocks) - 1
+        added = [sum(self._flops)]
+        for member in range(1, self.num_members):
+            # It parts from its left neighbour where its number as a path last turned right.
+            shared = depth - (member & -member).bit_length() + 1
+            added.append(sum(self._flops[shared:]))
+        return added
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(x, self.num_members)
+
+    def first(self, x: Tensor, num: int) -> Tensor:
+        """Compute logits (num, B, K) of the first members, and no block that they do not need."""
+        depth = len(self.blocks) - 1
+        outputs = [x]
+        for b, level in enumerate(self.blocks):
+            assert isinstance(level, nn.ModuleList)
+            needed = -(-num // 2 ** (depth - b))
+            outputs = [level[k](outputs[k // 2]) for k in range(needed)]
+        return torch.stack(outputs)
+
+    def plain(self, member: int) -> nn.Module:
+        depth = len(self.blocks) - 1
+        return nn.Sequential(
+            *(level[member >> (depth - b)] for b, level in enumerate(self.blocks))  # type: ignore[index]
+        )
+
+
+class MeanLogits(nn.Module):
+    """Predicts the mean of the members' logits."""
+
+    def __init__(self, model: Members) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        logits_BK: Tensor = self.model(x).mean(dim=0)
+        return logits_BK
+
+
+class HneLearner(MembersLearner):
+    """Trains members by labels, and small ensembles by the full one."""
+
+    config: HneConfig
+    model: Tree
+
+    def __init__(self, config: HneConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        starts: list[int] = []
+        blocks: list[list[nn.Module]] = [[] for _ in range(config.levels + 1)]
+        for member in range(config.num_members):
+            with seeding.isolated(context.seed, "init", member):
+                net = config.net.build(task.in_shape, task.num_outputs)
+            if not starts:
+                starts, flops = cut(net, len(blocks), task.in_shape, is_whole=task.has_tokens)
+            assert isinstance(net, nn.Sequential)  # `cut` has refused others
+            for b, (start, stop) in enumerate(pairwise([*starts, len(net)])):
+                # A block is that of the leftmost member below it.
+                if member % 2 ** (config.levels - b) == 0:
+                    blocks[b].append(net[start:stop])
+        self.model = Tree(blocks, flops).to(context.device)
+        self.laid_out(self.model)
+        self.optimiser = self.new_optimiser(self.model)
+
+    def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
+        """Compute the terms of the loss, weighted: of each member, then of each small ensemble."""
+        alpha = self.config.alpha
+        logits_MBK = run(self.model, x)
+        by_labels = [self.training_loss(logits_BK, y_B) for logits_BK in logits_MBK]
+        taught_BK = logits_MBK.mean(dim=0).detach().softmax(dim=1)
+        by_teacher = [
+            self.target.loss(logits_MBK[: 2**b].mean(dim=0), taught_BK)
+            for b in range(self.config.levels)
+        ]
+        terms = [(1 - alpha) * loss for loss in by_labels] + [alpha * loss for loss in by_teacher]
+        return torch.stack(terms)
+
+    def combined(self, outputs_MBK: Tensor) -> Tensor:
+        return outputs_MBK.mean(dim=0)
+
+    def predictor(self) -> nn.Module:
+        return MeanLogits(self.model)
+
+    def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        firsts = [
+            (tuple(range(num)), self.combined(logits_MNK[:num]))
+            for num in range(1, len(logits_MNK) + 1)
+        ]
+        return nested_points(firsts, labels_N, self.model.member_flops())
+
+
+def cut(
+    net: nn.Module, num_blocks: int, in_shape: tuple[int, ...], *, is_whole: bool = False
+) -> tuple[list[int], list[int]]:
+    """Cut a net into blocks of consecutive layers so that the most expensive costs least.
+
+    Each block begins with a layer that has weights: siblings would be equal without, and a layer
+    that works in place would change what its sibling reads.
+
+    Args:
+        net: an `nn.Sequential`.
+        num_blocks: how many blocks.
+        in_shape: shape of one input.
+        is_whole: whether inputs are whole numbers, such as tokens.
+
+    Returns:
+        The layer that each block begins with, and the operations of each block for one example.
+
+    Raises:
+        ConfigError: The net has too few layers, or is no `nn.Sequential`.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 4))
+        >>> cut(net, 2, (8,))
+        ([0, 2], [128, 192])
+    """
+    if not isinstance(net, nn.Sequential):
+        raise ConfigError(
+            "a tree is made of the parts of an nn.Sequential, but the net is a "
+            f"{type(net).__name__}. Use `wide_resnet`, or make yours one."
+        )
+    costs, x = [], shape_of_one(net, in_shape, is_whole=is_whole)
+    for layer in shapes_of(net).children():
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            x = layer(x)
+        costs.append(counter.get_total_flops())
+    places = [i for i, layer in enumerate(net) if any(True for _ in layer.parameters())][1:]
+    if len(places) < num_blocks - 1:
+        raise ConfigError(
+            f"a tree of {num_blocks - 1} levels has {num_blocks} blocks, but the net can be cut "
+            f"into {len(places) + 1} at most. Use fewer levels, or a deeper net."
+        )
+
+    def spread(chosen: tuple[int, ...]) -> list[int]:
+        bounds = pairwise([0, *chosen, len(costs)])
+        return [sum(costs[start:stop]) for start, stop in bounds]
+
+    best = min(combinations(places, num_blocks - 1), key=lambda chosen: max(spread(chosen)))
+    return [0, *best], spread(best)

@@ -1,0 +1,106 @@
+"""MIMO: several inputs, several outputs, one net (Havasi et al. 2021).
+
+The net sees M images at once, stacked along channels, and has a head for each of them. Trained on
+independent images it learns M predictors in one trunk; asked about one image M times it answers as
+an ensemble, at the cost of one pass.
+
+Legend: M members, B batch, K classes.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from tuneparts.core import seeding
+from tuneparts.models import Net
+from tuneparts.models.sizes import count_flops
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.model import Members
+from tuneparts.training.passes import run
+
+
+class MimoConfig(MembersConfig):
+    """One net with M inputs and M heads.
+
+    Example:
+        >>> MimoConfig(net="mlp", num_members=2).batch_repetitions
+        1
+    """
+
+    method: Literal["mimo"] = "mimo"
+    net: Net = Field(default="digits_cnn", validate_default=True)
+    """Which net all members share."""
+    num_members: int = Field(default=3, ge=1)
+    """Members of the ensemble."""
+    batch_repetitions: int = Field(default=1, ge=1)
+    """How often each example is in a step, each time beside others."""
+
+    def build(self, context: Context) -> Learner:
+        return MimoLearner(self, context)
+
+
+class Mimo(Members):
+    """A net of M times the input channels and M times the classes.
+
+    Args:
+        net: maps (B, M * C, ...) to logits (B, M * K).
+        num_members: M.
+        flops: operations of the net for one joint input.
+    """
+
+    def __init__(self, net: nn.Module, num_members: int, flops: int) -> None:
+        super().__init__()
+        self.net = net
+        self._num_members = num_members
+        self._flops = flops
+
+    @property
+    def num_members(self) -> int:
+        return self._num_members
+
+    def member_flops(self) -> list[int]:
+        return [self._flops]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.jointly([x] * self._num_members)
+
+    def jointly(self, inputs: list[Tensor]) -> Tensor:
+        """Compute logits (M, B, K), those of member m for its own input (B, C, ...)."""
+        logits = run(self.net, torch.cat(inputs, dim=1))
+        return logits.view(len(logits), self._num_members, -1).transpose(0, 1)
+
+
+class MimoLearner(MembersLearner, parts=("_orders",)):
+    """Trains each head on the same batch in an order of its own."""
+
+    config: MimoConfig
+    model: Mimo
+
+    def __init__(self, config: MimoConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task, num_members = context.task, config.num_members
+        in_shape = (task.in_shape[0] * num_members, *task.in_shape[1:])
+        with seeding.isolated(context.seed, "init"):
+            net = config.net.build(in_shape, task.num_outputs * num_members)
+            net = self.laid_out(net, in_shape)
+        self.model = Mimo(
+            net, num_members, count_flops(net, in_shape, is_whole=task.has_tokens)
+        ).to(context.device)
+        self.optimiser = self.new_optimiser(self.model)
+        self._orders = self.generator("mimo")
+
+    def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
+        repeated = torch.arange(len(y_B), device=y_B.device).repeat(self.config.batch_repetitions)
+        orders = [
+            repeated[torch.randperm(len(repeated), generator=self._orders, device=y_B.device)]
+            for _ in range(self.config.num_members)
+        ]
+        logits_MBK = self.model.jointly([x[order] for order in orders])
+        losses = [
+            self.training_loss(logits, y_B[order])
+            for logits, order in zip(logits_MBK, orders, strict=True)
+        ]
+        return torch.stack(losses)

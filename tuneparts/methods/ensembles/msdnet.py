@@ -1,0 +1,116 @@
+"""Anytime prediction by a Multi-Scale Dense Network (MSDNet, Huang et al. 2018).
+
+One net has a classifier every few layers, and its prediction is that of the last one that was
+reached. All classifiers learn from the labels of each batch, with equal weights: the loss is their
+sum. Members are the exits; they are not averaged.
+
+Legend: E exits, B examples, K classes.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from tuneparts.core import seeding
+from tuneparts.data.target import Classes
+from tuneparts.models.msdnet import MsdNet, MultiScaleDense
+from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.members.model import Members
+from tuneparts.training.members.predictions import OperatingPoint, nested_points
+
+
+class MsdNetConfig(MembersConfig):
+    """A net with several exits.
+
+    Example:
+        >>> MsdNetConfig(sizes={"exits": 7}).sizes.layers
+        (4, 2, 2, 2, 2, 2, 2)
+    """
+
+    method: Literal["msdnet"] = "msdnet"
+    sizes: MsdNet = MsdNet(
+        exits=2,
+        base=1,
+        step=1,
+        channels=4,
+        growth=4,
+        growth_factors=(1, 2),
+        bottleneck_factors=(1, 2),
+        exit_channels=16,
+    )
+    """Layers, channels and exits of the net; small by default, `MsdNet()` is the published one."""
+
+    def build(self, context: Context) -> Learner:
+        return MsdNetLearner(self, context)
+
+
+class Exits(Members):
+    """The exits of a net as members.
+
+    Args:
+        net: with several exits.
+        flops: operations up to each exit, its classifier and the earlier ones included.
+    """
+
+    def __init__(self, net: MultiScaleDense, flops: list[int]) -> None:
+        super().__init__()
+        self.net = net
+        self._flops = flops
+
+    @property
+    def num_members(self) -> int:
+        return self.net.num_exits
+
+    def member_flops(self) -> list[int]:
+        """Operations that each exit adds to those before it."""
+        before = [0, *self._flops[:-1]]
+        return [total - earlier for total, earlier in zip(self._flops, before, strict=True)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack(list(self.net.exits(x)))
+
+
+class MsdNetLearner(MembersLearner):
+    """Minimises the sum of the losses of all exits; scores are those of the last exit."""
+
+    config: MsdNetConfig
+    model: Exits
+
+    def __init__(self, config: MsdNetConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        with seeding.isolated(context.seed, "init"):
+            net = config.sizes.build(task.in_shape, task.num_outputs)
+        self.model = Exits(net, exit_flops(net, task.in_shape)).to(context.device)
+        self.laid_out(self.model)
+        self.optimiser = self.new_optimiser(self.model)
+
+    def combined(self, outputs_MBK: Tensor) -> Tensor:
+        return outputs_MBK[-1]
+
+    def predictor(self) -> nn.Module:
+        return self.model.net
+
+    def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
+        if not isinstance(self.target, Classes):
+            return []
+        reached = [((exit_,), logits_NK) for exit_, logits_NK in enumerate(logits_MNK)]
+        return nested_points(reached, labels_N, self.model.member_flops())
+
+
+def exit_flops(net: MultiScaleDense, in_shape: tuple[int, ...]) -> list[int]:
+    """Count operations up to each exit for one example, all classifiers on the way included.
+
+    Args:
+        net: on any device.
+        in_shape: shape of one image.
+    """
+    shapes = shapes_of(net)
+    assert isinstance(shapes, MultiScaleDense)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        exits = shapes.exits(shape_of_one(net, in_shape))
+        return [counter.get_total_flops() for _ in exits]

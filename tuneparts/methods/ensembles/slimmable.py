@@ -1,0 +1,272 @@
+"""Slimmable networks: one set of weights at several widths, or at any width.
+
+A narrower member takes the first channels of every layer of the widest one.
+
+- `slimmable` (Yu et al. 2019): a few given widths. Norms and biases are a member's own, and all
+  members learn from the labels of each batch.
+- `universally_slimmable` (Yu & Huang 2019): any width. Norms and biases are cut as well. Each step
+  trains the widest net, the narrowest, and a few of random width between (the sandwich rule); the
+  widest learns from labels and teaches the others (in-place distillation). Only BatchNorm
+  statistics belong to a width: they are taken anew before nets are scored.
+
+Legend: M members, B examples, K classes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.data.batches import Batches
+from tuneparts.methods.ensembles.thin import narrowed
+from tuneparts.models import DigitsCnn, Net, NetConfig
+from tuneparts.models.reweighted import give_up, reweighted
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig, MembersLearner, NetMembersLearner
+from tuneparts.training.members.model import NetMembers
+from tuneparts.training.passes import run
+from tuneparts.training.recalibration import recalibrate
+
+STEPS = 64
+"""Random widths are multiples of this part of the full one, so that few nets have to be made."""
+
+Shapes = dict[str, torch.Size]
+"""Shapes of parameters by name."""
+
+
+class SlimmableConfig(MembersConfig):
+    """The same net at several widths.
+
+    Example:
+        >>> len(SlimmableConfig().members)
+        2
+    """
+
+    method: Literal["slimmable"] = "slimmable"
+    members: tuple[Net, ...] = Field(
+        default=("digits_cnn", {"name": "digits_cnn", "channels": (8, 16), "hidden": 32}),
+        min_length=1,
+        validate_default=True,
+    )
+    """The widest first; the others have the same layers with fewer channels."""
+
+    def build(self, context: Context) -> Learner:
+        return SlimmableLearner(self, context)
+
+
+class UniversallySlimmableConfig(MembersConfig):
+    """A net, and the widths at which it is scored.
+
+    Example:
+        >>> UniversallySlimmableConfig(widths=(1.0, 0.75, 0.5)).num_trained
+        4
+    """
+
+    method: Literal["universally_slimmable"] = "universally_slimmable"
+    net: Net = DigitsCnn()
+    """The net at full width."""
+    widths: tuple[float, ...] = Field(default=(1.0, 0.5), min_length=2)
+    """Members, as multiples of the full width: 1 first, then ever narrower."""
+    num_trained: int = Field(default=4, ge=2)
+    """Widths that each step trains, the widest and the narrowest among them."""
+    recalibrate: int = Field(default=20, gt=0)
+    """Batches from which the statistics of every member are taken before it is scored."""
+    classes_only = "its narrow nets learn the probabilities of the widest one"
+
+    @field_validator("widths")
+    @classmethod
+    def _check_widths(cls, widths: tuple[float, ...]) -> tuple[float, ...]:
+        falls = all(a > b for a, b in zip(widths, (*widths[1:], 0.0), strict=True))
+        if widths[0] != 1 or not falls:
+            raise ValueError(f"widths fall from exactly 1 to above 0, but got {widths}")
+        return widths
+
+    def build(self, context: Context) -> Learner:
+        return UniversallySlimmableLearner(self, context)
+
+
+class _CutMembers(NetMembers):
+    """Nets that cut some of their parameters from the first net's.
+
+    Args:
+        nets: the widest first.
+        flops: operations of each net for one example.
+        shapes: for each net, the parameters that are cut; the first net keeps its own.
+        cure: what to do if a net does not fit into the first.
+    """
+
+    def __init__(
+        self,
+        nets: Sequence[nn.Module],
+        flops: Sequence[int],
+        shapes: Sequence[Shapes],
+        *,
+        cure: str,
+    ) -> None:
+        for member, own in enumerate(shapes):
+            for name, shape in own.items():
+                full = shapes[0].get(name)
+                if full is None or any(a > b for a, b in zip(shape, full, strict=True)):
+                    raise ConfigError(
+                        "the widest net must have every parameter of the others, at least as "
+                        f"large, but `{name}` has shape {tuple(shape)} in member {member} and "
+                        f"{full} in the widest. {cure}"
+                    )
+        super().__init__(nets, flops)
+        for net, own in zip(nets[1:], shapes[1:], strict=True):
+            give_up(net, own)
+        self._shapes: list[Shapes] = [{}, *shapes[1:]]
+
+    def lent(self) -> list[dict[str, Tensor]]:
+        return [self.cut(shapes) for shapes in self._shapes]
+
+    def cut(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+        """Take the first entries of the widest net's parameters, by name."""
+        widest = self.nets[0]
+        return {
+            name: widest.get_parameter(name)[tuple(slice(size) for size in shape)]
+            for name, shape in shapes.items()
+        }
+
+
+class Slimmable(_CutMembers):
+    """Nets that cut the weights of their convolution and linear layers from the first net's.
+
+    Args:
+        nets: the widest first.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        shapes = [_weight_shapes(net) for net in nets]
+        cure = "Use one net at several widths, the widest first."
+        for member, own in enumerate(shapes):
+            missing = sorted(shapes[0].keys() - own.keys())
+            if missing:
+                raise ConfigError(
+                    "members must have the same layers, but the first has "
+                    f"`{missing[0]}` and member {member} has not. {cure}"
+                )
+        super().__init__(nets, flops, shapes, cure=cure)
+
+
+class UniversallySlimmable(_CutMembers):
+    """Nets that cut all their parameters from the first net's.
+
+    Args:
+        nets: the widest first.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        cure = (
+            "Use a net whose layers do not depend on its width, such as a WideResNet wider than 1, "
+            "whose first block then always has a shortcut."
+        )
+        super().__init__(nets, flops, [_shapes(net) for net in nets], cure=cure)
+
+    def at_width(self, x: Tensor, skeleton: "Skeleton") -> Tensor:
+        """Compute logits (B, K) of a net of any width, with norm statistics of the batch."""
+        return run(reweighted(skeleton.net, self.cut(skeleton.shapes)), x)
+
+
+class Skeleton:
+    """A net without parameters of its own; its norms keep no running statistics."""
+
+    def __init__(self, config: NetConfig, in_shape: tuple[int, ...], num_classes: int) -> None:
+        with seeding.isolated(0, "shapes"), torch.device("meta"):
+            self.net = config.build(in_shape, num_classes)
+        self.shapes = _shapes(self.net)
+        give_up(self.net, self.shapes)
+        for norm in self.net.modules():
+            if isinstance(norm, nn.modules.batchnorm._BatchNorm):
+                norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+
+
+class SlimmableLearner(NetMembersLearner):
+    """Minimises the sum of the losses of all widths."""
+
+    config: SlimmableConfig
+
+    def __init__(self, config: SlimmableConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.model = Slimmable(*self.initial_nets(config.members)).to(context.device)
+        self.optimiser = self.new_optimiser(self.model)
+
+
+class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
+    """Trains by the sandwich rule with in-place distillation."""
+
+    config: UniversallySlimmableConfig
+    model: UniversallySlimmable
+
+    def __init__(self, config: UniversallySlimmableConfig, context: Context) -> None:
+        super().__init__(config, context)
+        members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
+        self.model = UniversallySlimmable(*self.initial_nets(members)).to(context.device)
+        self.optimiser = self.new_optimiser(self.model)
+        self._narrowest = members[-1]
+        self._skeletons: dict[NetConfig, Skeleton] = {}
+        self._widths = seeding.torch_generator(context.seed, "widths")
+
+    def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
+        """Compute the loss of the widest net on labels, then of the others on its predictions."""
+        teacher_BK = run(self.model.nets[0], x)
+        taught_BK = teacher_BK.detach().softmax(dim=1)
+        losses = [self.training_loss(teacher_BK, y_B)]
+        for config in (self._narrowest, *self._between()):
+            logits_BK = self.model.at_width(x, self._skeleton(config))
+            losses.append(self.target.loss(logits_BK, taught_BK))
+        return torch.stack(losses)
+
+    def evaluate(self) -> dict[str, float]:
+        stream = Batches(
+            len(self.train_data),
+            self.config.batch_size,
+            seed=self.context.seed,
+            stream=("recalibrate", self.passes),
+            replacement=False,
+        )
+        augmentation = self.generator("recalibrate", str(self.passes))
+        recalibrate(
+            self.model,
+            (
+                self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
+                for _ in range(self.config.recalibrate)
+            ),
+            self.model,
+        )
+        return super().evaluate()
+
+    def _between(self) -> list[NetConfig]:
+        """Draw nets of random width, no narrower than the narrowest."""
+        least = math.ceil(STEPS * self.config.widths[-1])
+        num = self.config.num_trained - 2
+        drawn = torch.randint(least, STEPS + 1, (num,), generator=self._widths).tolist()
+        return [narrowed(self.config.net, steps / STEPS) for steps in drawn]
+
+    def _skeleton(self, config: NetConfig) -> Skeleton:
+        task = self.context.task
+        if config not in self._skeletons:
+            skeleton = Skeleton(config, task.in_shape, task.num_outputs)
+            self.laid_out(skeleton.net)
+            self._skeletons[config] = skeleton
+        return self._skeletons[config]
+
+
+def _weight_shapes(net: nn.Module) -> Shapes:
+    """Find the shapes of the weights of convolution and linear layers, by name."""
+    return {
+        f"{name}.weight": module.weight.shape
+        for name, module in net.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    }
+
+
+def _shapes(net: nn.Module) -> Shapes:
+    return {name: parameter.shape for name, parameter in net.named_parameters()}

@@ -1,0 +1,386 @@
+"""Any function as an arm: the platform searches it, resumes it and logs it as it does a method.
+
+An *objective* takes a dict with the values of the trial and its `seed`. It is one of
+
+- a function that returns a number, or a dict of numbers by metric name: one report;
+- a generator function that yields such a dict (or number) again and again: one pass each;
+- a function `objective(config, report)` that calls `report` with it again and again: one pass each;
+- a class whose `advance()` returns it, and None when there is no more to do. With `state_dict()`
+  and `load_state_dict(state)` a trial that was cut off continues from its state.
+
+Without these two hooks a trial that was cut off runs the objective again from its start, and what
+it reported before must come out again, to the last bit.
+"""
+
+import inspect
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from queue import SimpleQueue
+from typing import Any, ClassVar, Literal, Self, SupportsFloat
+
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import nn
+
+from tuneparts.core import import_path, schema
+from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
+from tuneparts.core.schema import Direction, Metric
+from tuneparts.training.artifacts import Columns
+from tuneparts.training.learner import Context, Learner, MethodConfig
+
+_DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
+_COUNTED_HERE = ("cost/passes", "cost/seconds")
+_FORM = "`package.module:function`"
+
+
+class ObjectiveConfig(MethodConfig):
+    """A function of one's own, searched like a method.
+
+    A space varies `params.x`. Not in the catalog: its `method` is an import path.
+
+    Example:
+        >>> config = ObjectiveConfig(
+        ...     function="math:fsum", params={"x": 0.5}, reports={"val/loss": "min"}
+        ... )
+        >>> config.replaced({"params.x": 0.25}).params
+        {'x': 0.25}
+    """
+
+    method: Literal["tuneparts.methods.objective:ObjectiveConfig"] = (
+        "tuneparts.methods.objective:ObjectiveConfig"
+    )
+    function: str
+    """Import path of the objective, `package.module:function`; a function or class is turned into
+    its path."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """What the objective gets besides the seed; plain values."""
+    reports: tuple[Metric, ...] = Field(min_length=1)
+    """All that it reports; `{"val/loss": "min", "test/loss": "min", "val/steps": "none"}` in
+    short. What is in `val/` or `lml/` and has a direction must be in every report."""
+    passes: int = Field(default=1, gt=0)
+    """Most reports of a trial; an objective may end before."""
+    interval: int = Field(default=1, gt=0)
+    """Of so many reports in a row the last is kept."""
+    needs_data: ClassVar[bool] = False
+
+    @field_validator("function", mode="before")
+    @classmethod
+    def _path(cls, value: Any) -> Any:
+        return import_path.of(value) if callable(value) else value
+
+    @field_validator("function")
+    @classmethod
+    def _check_path(cls, value: str) -> str:
+        module, colon, name = value.partition(":")
+        if not (module and colon and name):
+            raise ValueError(f"an objective is a function or {_FORM}, but got `{value}`")
+        return value
+
+    @field_validator("params", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        try:
+            return json.loads(json.dumps(value))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`params` are plain values, as JSON has them, but: {error}") from None
+
+    @field_validator("reports", mode="before")
+    @classmethod
+    def _metrics(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return tuple(_metric(str(name), direction) for name, direction in value.items())
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if "seed" in self.params:
+            raise ValueError("`seed` is given by the search's `seeds`, so it is not in `params`")
+        names = [metric.name for metric in self.reports]
+        taken = [name for name in _COUNTED_HERE if name in names]
+        if taken or len(set(names)) < len(names):
+            raise ValueError(
+                f"an objective reports each metric once, and not {', '.join(_COUNTED_HERE)}, which "
+                f"are counted for it, but got {names}"
+            )
+        return self
+
+    def declared_metrics(self) -> tuple[Metric, ...]:
+        return self.reports
+
+    def check_runnable(self, *, copies_state: bool) -> None:
+        objective = _found(self.function)
+        hooks = [hasattr(objective, name) for name in ("state_dict", "load_state_dict")]
+        if inspect.isclass(objective) and (
+            not callable(getattr(objective, "advance", None)) or any(hooks) != all(hooks)
+        ):
+            raise ConfigError(
+                "a class as objective has `advance()`, and both or none of `state_dict()` and "
+                f"`load_state_dict(state)`, but `{self.function}` has not."
+            )
+        if copies_state and not all(hooks):
+            raise ConfigError(
+                "population-based training copies the state of a trial to another, but "
+                f"`{self.function}` has none. Make it a class with `state_dict()` and "
+                "`load_state_dict(state)`."
+            )
+        try:
+            arguments: tuple[Any, ...] = ({}, print) if _takes_report(objective) else ({},)
+            inspect.signature(objective).bind(*arguments)
+        except TypeError as error:
+            raise ConfigError(
+                "an objective is called with the dict of its values, and with `report` if it has "
+                f"an argument of this name, but `{self.function}` cannot be: {error}."
+            ) from None
+        except ValueError:
+            return  # written in C; it has no signature to look at
+
+    def build(self, context: Context) -> Learner:
+        return ObjectiveLearner(self, context)
+
+
+class ObjectiveLearner:
+    """One run of an objective: a pass is one of its reports."""
+
+    def __init__(self, config: ObjectiveConfig, context: Context) -> None:
+        self.config = config
+        self._context = context
+        self._values = {**config.params, "seed": context.seed}
+        self._passes = 0
+        self._last: dict[str, float] = {}
+        """What was reported last."""
+        self._has_ended = False
+        self._state: Mapping[str, Any] | None = None
+        """Loaded, and waiting for the objective to start."""
+        self._running: Any = None
+        """The objective, if it is a class."""
+        self._reports: Iterator[Any] | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._has_ended or self._passes >= self.config.passes
+
+    @property
+    def passes(self) -> int:
+        return self._passes
+
+    def advance(self) -> Mapping[str, float]:
+        if self._reports is None:
+            self._reports = self._start()
+        for _ in range(min(self.config.interval, self.config.passes - self._passes)):
+            if not self._take(self._reports):
+                break
+        return {**self._last, "cost/passes": float(self._passes)}
+
+    def _start(self) -> Iterator[Any]:
+        """The reports that are still to come."""
+        values = dict(self._values)
+        with self._context.seeded_globals():  # an import may draw, but only the first in a process
+            objective = _found(self.config.function)
+        with self._context.seeded_globals():
+            made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
+        if hasattr(made, "advance"):
+            self._running = made
+            if self._state is not None:
+                made.load_state_dict(self._state)
+                return _advances(made)
+            reports = _advances(made)
+        else:
+            reports = made if isinstance(made, Iterator) else iter([made])
+        self._replay(reports)
+        return reports
+
+    def _replay(self, reports: Iterator[Any]) -> None:
+        """Skip what was reported before the trial was cut off."""
+        skipped: Any = None
+        for start in range(0, self._passes, self.config.interval):
+            with self._context.seeded_globals(start):
+                for _ in range(start, min(start + self.config.interval, self._passes)):
+                    skipped = next(reports, None)
+        again = {} if skipped is None else self._checked(skipped)
+        if again != self._last:
+            raise ConfigError(
+                f"an objective that runs again reports the same numbers, but report "
+                f"{self._passes} of `{self.config.function}` was {self._last} and is {again}. Draw "
+                "random numbers from `config['seed']`, or use a class with `state_dict()` and "
+                "`load_state_dict(state)`."
+            )
+
+    def _take(self, reports: Iterator[Any]) -> bool:
+        """Take the next report; False if there is none."""
+        report = next(reports, None)
+        if report is None and self._passes:
+            self._has_ended = True
+            return False
+        self._last = self._checked(report)
+        self._passes += 1
+        return True
+
+    def _checked(self, report: Any) -> dict[str, float]:
+        """A report as floats by metric name."""
+        function, names = self.config.function, [m.name for m in self.config.reports]
+        if isinstance(report, SupportsFloat) and len(names) == 1:
+            report = {names[0]: report}
+        if not isinstance(report, Mapping):
+            needed = " or one number" if len(names) == 1 else ""
+            raise ConfigError(
+                f"an objective reports a dict of numbers{needed}, but `{function}` reported "
+                f"{report!r:.100}."
+            )
+        unknown = [
+            str(name)
+            for name in report
+            if name not in names and str(name).rpartition(".")[0] + ".*" not in names
+        ]
+        if unknown:
+            raise ConfigError(
+                f"an objective reports what it declares, but `{function}` reported `{unknown[0]}`. "
+                f'Add it to `reports`, such as `{{"{unknown[0]}": "min"}}`.'
+            )
+        missing = [
+            metric.name
+            for metric in self.config.reports
+            if metric.selectable and not metric.name.endswith(".*") and metric.name not in report
+        ]
+        if missing:
+            raise ConfigError(
+                f"every report has what a search could select by, but `{missing[0]}` is not in "
+                f"{list(report)} of `{function}`."
+            )
+        return {str(name): self._number(str(name), value) for name, value in report.items()}
+
+    def _number(self, name: str, value: Any) -> float:
+        try:
+            number = float(value) if isinstance(value, SupportsFloat) else None
+        except (TypeError, ValueError, RuntimeError):  # an array of several numbers, for one
+            number = None
+        if number is None:
+            raise ConfigError(
+                f"a metric is a number, but `{self.config.function}` reported `{name}` as "
+                f"{value!r:.100}."
+            )
+        if not math.isfinite(number):
+            raise DivergedError(
+                f"a metric is finite, but `{self.config.function}` reported `{name}` as {number}."
+            )
+        return number
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "passes": self._passes,
+            "last": dict(self._last),
+            "ended": self._has_ended,
+        }
+        if hasattr(self._running, "state_dict"):
+            state["objective"] = self._running.state_dict()
+            _refuse_unplain(state["objective"], self.config.function)
+        elif self._state is not None:
+            state["objective"] = self._state
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._passes = int(state["passes"])
+        self._last = dict(state["last"])
+        self._has_ended = bool(state["ended"])
+        self._state = state.get("objective")
+        self._running = self._reports = None
+
+    def final_module(self) -> nn.Module:
+        raise ConfigError("an objective has no model to keep. Keep another arm's.")
+
+    def artifacts(self) -> Mapping[str, Columns]:
+        return {}
+
+
+def _found(path: str) -> Any:
+    """The objective at an import path."""
+    objective = import_path.find(path)
+    if not callable(objective):
+        raise ConfigError(f"an objective can be called, but `{path}` is {objective!r:.100}.")
+    return objective
+
+
+def _metric(name: str, direction: Any) -> Any:
+    """A metric from its short form; a built-in name keeps its unit and meaning."""
+    if direction not in _DIRECTIONS:
+        raise ValueError(
+            f"a metric is declared as `min`, `max` or `none`, but `{name}` is {direction!r}"
+        )
+    way = _DIRECTIONS[direction]
+    if name in schema.BUILT_IN and schema.lookup(name).direction is way:
+        return schema.lookup(name)
+    return Metric(name, way, "", 4, "reported by the objective")
+
+
+def _advances(objective: Any) -> Iterator[Any]:
+    while (report := objective.advance()) is not None:
+        yield report
+
+
+def _takes_report(objective: Any) -> bool:
+    try:
+        return "report" in inspect.signature(objective).parameters
+    except ValueError:  # written in C
+        return False
+
+
+class _Abandoned(BaseException):
+    """Nobody waits for the next report. Not an `Exception`, so that objectives let it through."""
+
+
+def _calls(objective: Any, values: dict[str, Any]) -> Iterator[Any]:
+    """What a function gives to `report`: it runs in a thread of its own, and waits at each call.
+
+    The thread and the one that asks for reports never run at the same time.
+    """
+    turns: SimpleQueue[bool] = SimpleQueue()
+    news: SimpleQueue[tuple[Any, BaseException | None, bool]] = SimpleQueue()
+    is_abandoned = False
+
+    def wait() -> None:
+        if is_abandoned or not turns.get():
+            raise _Abandoned
+
+    def report(metrics: Any) -> None:
+        news.put((metrics, None, False))
+        wait()
+
+    def run() -> None:
+        try:
+            wait()
+            news.put((objective(values, report), None, True))
+        except _Abandoned:
+            pass
+        except BaseException as error:  # whatever it is, the one that asks is to raise it
+            news.put((None, error, True))
+
+    threading.Thread(target=run, name="objective", daemon=True).start()
+    is_last = False
+    try:
+        while not is_last:
+            turns.put(True)
+            metrics, error, is_last = news.get()
+            if error is not None:
+                raise error
+            if not is_last or metrics is not None:
+                yield metrics
+    finally:
+        is_abandoned = True
+        turns.put(False)
+
+
+def _refuse_unplain(state: Any, function: str) -> None:
+    """Refuse now what could not be loaded later."""
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            _refuse_unplain(key, function)
+            _refuse_unplain(value, function)
+    elif isinstance(state, list | tuple):
+        for value in state:
+            _refuse_unplain(value, function)
+    elif not isinstance(state, bool | int | float | str | bytes | torch.Tensor | None):
+        raise CheckpointError(
+            "a state holds tensors, numbers, strings, and lists or dicts of them, but that of "
+            f"`{function}` holds a {type(state).__name__}."
+        )

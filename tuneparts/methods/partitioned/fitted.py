@@ -1,0 +1,376 @@
+"""Partitioned training of one's own net on one's own arrays, without a search around it.
+
+It has four forms. `published` is that of Mlodozeniec et al. (2023): single weights, one partition a
+pass, every other pass for the hypers. The others had better nets at the same passes on the one draw
+of the data that they were compared on (`searches/partition_forms.py`): `mixed` updates all
+partitions in each pass and spends a fifth of the passes on hypers, `joint` moves weights and hypers
+in every pass, and `released` ends a joint run by ordinary training of all weights on all data.
+"""
+
+import copy
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tuneparts.core import schema, seeding
+from tuneparts.core.config import parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.data.arrays import plain
+from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.target import from_anything as target_from
+from tuneparts.data.task import Task
+from tuneparts.hypers import Hypers, HypersConfig
+from tuneparts.hypers.affine import lila
+from tuneparts.hypers.dropout_slot import DropoutSlot
+from tuneparts.methods.partitioned.assign import roles_of
+from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
+from tuneparts.methods.partitioned.learner import PartitionedConfig, PartitionedLearner
+from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.models import surgery
+from tuneparts.models.given import GivenNet, modes_kept
+from tuneparts.models.survey import PROBE, check_logits, copied
+from tuneparts.training.learner import Context
+from tuneparts.training.progress import Report, run_through
+from tuneparts.training.release import ReleaseConfig
+from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.threads import threads_for
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Form = Literal["published", "mixed", "joint", "released"]
+_LARGEST = 100.0
+"""Pixels of images that are brighter than this were hardly scaled."""
+_TRAVEL = 18.0
+"""Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
+_MOTIONS = dict.fromkeys(lila.NAMES, 0.3)
+_STARTS: dict[str, Any] = {"affine": _MOTIONS, "noise": 0.1, "temperature": 1.0, **_MOTIONS}
+"""Where hypers start that are named without a value."""
+_STARTS |= {"flip": {"kind": "flip"}, "colour": {}, "mask": {}, "dropout": {}}
+
+
+@dataclass(frozen=True, repr=False)
+class Fitted:
+    """A trained net with what was learnt besides its weights."""
+
+    net: nn.Module
+    """The net that was given, trained; an ordinary net again, its layers in the modes in which they
+    were given. Its dropout layers drop out in training as before, at learnt rates where rates were
+    learnt."""
+    hypers: Mapping[str, float]
+    """Values at the end by name, `rotation`, `dropout.0`, ...: all that the run's hypers have, so
+    that `HypersConfig.at` can take them over. Those that were not learnt are as they were given:
+    motions that were not named at 0, and the net's own dropout rates."""
+    lml: float
+    """L_ML in nats where it was last known; NaN with a single chunk."""
+    history: list[Mapping[str, float]]
+    """What each interval reported; a retrained net goes on after the first run."""
+    learner: PartitionedLearner
+    """What `predict` predicts with."""
+    settings: Mapping[str, Any]
+    """The fields that were used, those chosen from the size of the data included; those of a second
+    run under `retrained`."""
+
+    @torch.no_grad()
+    def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
+        """Outputs (B, K) for inputs like those of training, averaged over augmentation samples.
+
+        Args:
+            inputs: as in training.
+            batch_size: inputs that go through the net at once; by the number of samples if None.
+        """
+        learner = self.learner
+        device = learner.context.device
+        generator = learner.generator("predict")
+        samples = learner.hypers.num_samples(training=False)
+        _check_scaled(plain(inputs), takes_tokens=learner.context.task.has_tokens)
+        x = torch.as_tensor(given_inputs(inputs))
+        with modes_kept(learner.net):
+            learner.net.eval()
+            batches = torch.split(x, batch_size or max(1, EVAL_BATCH // samples))
+            return torch.cat([learner.predict(part.to(device), generator) for part in batches])
+
+    def plot(self) -> "go.Figure":
+        """The hypers, and the loss, along the passes of the first run."""
+        from plotly.subplots import make_subplots
+
+        figure = make_subplots(1, 2, subplot_titles=("what was learnt", "loss"))
+        # A retrained net counts from 0 again.
+        ends = [row["cost/passes"] for row in self.history]
+        first = next((i for i in range(1, len(ends)) if ends[i] <= ends[i - 1]), len(ends))
+        lines = [(f"hyper/{name}", _with_unit(name, name, " ({})"), 1) for name in self.hypers]
+        lines += [("train/loss", "loss of weights", 2)]
+        lines += [("train/hyper_loss", "loss of hypers, unseen data", 2)]
+        for metric, words, panel in lines:
+            rows = [row for row in self.history[:first] if metric in row]
+            x, y = ([row[name] for row in rows] for name in ("cost/passes", metric))
+            if rows:
+                figure.add_scatter(x=x, y=y, name=words, mode="lines+markers", row=1, col=panel)
+        figure.update_xaxes(title_text="passes")
+        figure.update_yaxes(title_text="value", col=1)
+        figure.update_yaxes(title_text="nats", col=2)
+        return figure.update_layout(template="plotly_white", legend={"orientation": "h"})
+
+    def __repr__(self) -> str:
+        return f"Fitted({', '.join(f'{name} {value}' for name, value in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<th>{escape(name)}</th><td>{escape(value)}</td>" for name, value in self._facts())
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is worth a line: hypers with units, L_ML and how it was trained."""
+        facts = [(n, _with_unit(n, f"{value:.3g}", " {}")) for n, value in self.hypers.items()]
+        if not math.isnan(self.lml):
+            facts.append(("L_ML", f"{self.lml:,.1f} nats"))
+        facts.append(("passes", f"{self.history[-1]['cost/passes']:,.0f}" if self.history else "0"))
+        used = self.settings
+        facts += [("form", used["form"]), ("hyper_lr", f"{used['hyper_lr']:.3g}")]
+        return [*facts, ("batch_size", str(used["batch_size"]))]
+
+
+def fit(
+    net: nn.Module,
+    inputs: Arrays,
+    labels: Arrays,
+    *,
+    hypers: Any = (),
+    form: Form = "released",
+    retrain: bool = False,
+    target: Any = "classes",
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    report: Report | None = None,
+    **fields: Any,
+) -> Fitted:
+    """Train a net and learn its hypers in one run, on all the data.
+
+    Settings that are not given are chosen from the size of the data, and stand in `settings`. A net
+    whose passes are small trains on one thread (see `training.threads`).
+
+    Args:
+        net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
+            whatever mode its layers are in, which they have again afterwards.
+        inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
+            numbers, such as tokens, stay whole.
+        labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
+        hypers: what to learn: `"rotation"` or several such names, starting values by name as in
+            `{"rotation": 0.1}`, or fields of `HypersConfig`, where `affine` learns all six motions.
+        form: `released`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
+            its single weights dealt out instead of its units.
+        retrain: train the net once more from its start, as an ordinary one at the hypers found,
+            for the same passes again, its learning rate falling along a cosine.
+        target: `classes`, `binary`, `values`, a loss function, or a `Target`.
+        seed: of the chunks, the assignment, the batches and the augmentation.
+        device: where to train; the net's own if None.
+        report: called with the metrics of each interval; a terminal shows a bar if None.
+        fields: of `PartitionedConfig` or `ReleasedConfig`: `passes`, `proportions`, `release`...
+    """
+    aim = target_from(target)
+    x = plain(inputs)
+    _check_scaled(x, takes_tokens=True)
+    if x.ndim == 4 and x.dtype.kind == "f" and x.size and np.nanmax(x) > _LARGEST:
+        warnings.warn(
+            f"images are scaled as the net wants them, mostly to about 1, but these go up to "
+            f"{np.nanmax(x):.4g}. Use `images / {np.nanmax(x):.4g}` unless the net scales them.",
+            stacklevel=2,
+        )
+    task = given_task(given_examples(inputs, labels, aim), target=aim)
+    config, note = _configured(net, task, form, {**fields, "hypers": read_hypers(hypers)}, seed)
+    if retrain:
+        _check_retrainable(config, net, task)
+    start = copy.deepcopy(net) if retrain else None
+    at = device or next(iter(net.parameters())).device
+    context = Context(task=task, seed=seed, device=torch.device(at))
+    settings = {"form": form, "retrain": retrain, **_used(config), **note}
+    num = config.batch_size * config.hypers.samples
+    with modes_kept(net), threads_for([net], task.in_shape, num, context.device):
+        learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
+        history = run_through(learner, what=form, passes=config.passes, report=report)
+        found = _values(learner.hypers)
+        learner.finish()
+        if start is not None:
+            again = _ordinary(config, start, found)
+            settings["retrained"] = _used(again)
+            learner = PartitionedLearner(again, context)
+            history += run_through(learner, what="retrained", passes=again.passes, report=report)
+            net.load_state_dict(learner.merged().state_dict())
+        if surgery.find(net, DropoutSlot) and not learner.hypers.acts_at_slots():
+            surgery.replace(
+                net,
+                DropoutSlot,
+                lambda _, slot: nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p)),
+            )
+    known = [row["lml/total"] for row in history if "lml/total" in row]
+    return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
+
+
+def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a run on so many examples; those that are given stay as they are.
+
+    Example:
+        >>> found = settings_of("joint", 1400, {"batch_size": 100})
+        >>> found["passes"], found["hyper_lr"], found["hyper_share"]
+        (2400, 0.0075, 0.2)
+    """
+    if form not in get_args(Form):
+        raise UnknownNameError("form of partitioned training", form, get_args(Form))
+    found = dict(fields)
+    if form == "mixed":
+        found.setdefault("hyper_every", 4)
+    elif form != "published" and "hyper_every" not in fields:
+        found.setdefault("hyper_share", 0.2)
+    size = found.setdefault("batch_size", min(num_examples, 50) if num_examples < 10_000 else 128)
+    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("passes", 1))):
+        return found  # the config refuses it, with the reason
+    passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // size)))
+    found.setdefault("interval", max(1, passes // 20))
+    optimiser = found.setdefault("optimiser", {"lr": 3e-3})
+    searched = passes
+    if form == "released":
+        late = {"lr": 1e-3, **dict(optimiser), "schedule": "cosine"}
+        late["lr"] /= 2
+        release = {"optimiser": late, **dict(found.get("release", {}))}
+        found["release"] = parse(ReleaseConfig, release)
+        searched = found["release"].start(passes)
+    every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
+    found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
+    return found
+
+
+def read_hypers(given: Any) -> dict[str, Any]:
+    """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
+
+    The name of a motion (`rotation`, `shear`, ...) learns that motion, and no other that is not
+    named.
+
+    Example:
+        >>> read_hypers("rotation")["affine"]["rotation"]
+        0.3
+        >>> read_hypers({"rotation": 0.1, "samples": 2})["affine"]["shear"]
+        0.0
+    """
+    if isinstance(given, HypersConfig):
+        return {**given.model_dump(exclude_unset=True), **given.parts}
+    if not isinstance(given, Mapping):
+        names = [given] if isinstance(given, str) else given or ()
+        for name in names:
+            if name not in _STARTS:
+                raise UnknownNameError("hyper", name, list(_STARTS))
+        given = {name: _STARTS[name] for name in names}
+    found = {name: value for name, value in given.items() if name not in lila.NAMES}
+    motions = {name: value for name, value in given.items() if name in lila.NAMES}
+    if motions and found.get("affine") is not None:
+        raise ConfigError(
+            f"`affine` beside {', '.join(motions)}: motions are named by themselves or inside "
+            "`affine`. Put them into `affine`."
+        )
+    if motions:
+        found["affine"] = {**dict.fromkeys(lila.NAMES, 0.0), **motions}
+    is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
+    if is_random and not {"samples", "eval_samples"} & set(found):
+        found |= {"samples": 4, "eval_samples": 8}
+    return found
+
+
+def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
+    """Refuse bytes, and images of other whole numbers where the net takes real ones."""
+    name = "images" if x.ndim > 2 else "inputs"
+    is_unscaled = x.dtype.kind in "iu" and name == "images" and not takes_tokens
+    if x.dtype == np.uint8 or is_unscaled:
+        raise ConfigError(
+            f"inputs {x.shape} of type {x.dtype}: the net takes them scaled as it wants them. Use "
+            f"`{name} / 255`, or, where they are tokens in training too, `{name}.astype(int)`."
+        )
+
+
+def _configured(
+    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
+) -> tuple[PartitionedConfig, dict[str, str]]:
+    """The config of the first run; a note where the net decided on it.
+
+    A copy of the net is run and differentiated on a few examples, so that one that cannot be
+    partitioned is refused.
+    """
+    kind = ReleasedConfig if form == "released" else PartitionedConfig
+    chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
+    chosen["net"] = GivenNet(net.train)
+    config = parse(kind, chosen)
+    if config.defaults == "seed":
+        raise ConfigError(
+            "`defaults` = `seed`: a net that was built elsewhere cannot be drawn again from the "
+            "seed. Use `initial`."
+        )
+    if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ConfigError(f"{type(net).__name__}: `fit` trains in one process. Use `net.module`.")
+    x, num_held = torch.as_tensor(task.train.inputs[:PROBE]), config.num_extractor_layers
+    trial = copied(net).cpu()
+    try:
+        check_logits(trial, x, task.num_outputs, are_classes=task.num_classes > 0)
+        check_lent(trial, x, list(roles_of(trial, num_held=num_held)))
+        with seeding.isolated(0, "probe"):
+            copied(trial).train()(x).sum().backward()
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever somebody else's forward raises
+        raise ConfigError(
+            f"{type(net).__name__} cannot be trained on inputs {tuple(x.shape)}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
+        return config, {}
+    shares = config.parameter_proportions or config.proportions
+    dealt: dict[str, Any] = {"scheme": "node", "num_held": num_held, "example": x[:1]}
+    try:
+        check_mixable(Partitioned(trial, proportions=shares, seed=seed, **dealt), x)
+    except Exception as error:
+        return config, {"note": f"single weights are dealt out: {error}"}
+    return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
+
+
+def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) -> None:
+    """Refuse hypers that a second run could not take over, before the first one."""
+    hypers = config.hypers.build(
+        learnable=False, net=copied(net), in_shape=task.in_shape, num_outputs=task.num_outputs
+    )
+    try:
+        config.hypers.at(_values(hypers))
+    except ConfigError as error:
+        raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
+
+
+def _ordinary(
+    config: PartitionedConfig, net: nn.Module, found: Mapping[str, float]
+) -> PartitionedConfig:
+    """Standard training at the hypers found: partitioned training with one chunk."""
+    same = ("passes", "interval", "batch_size", "runtime", "train_on")
+    fields = {name: getattr(config, name) for name in same} | {
+        "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
+        "hypers": config.hypers.at(found),
+        "proportions": (1.0,),
+        "net": GivenNet(net.train),
+    }
+    return parse(PartitionedConfig, fields)
+
+
+def _used(config: PartitionedConfig) -> dict[str, Any]:
+    used = [n for n in type(config).model_fields if n not in {"net", "method", "train_on"}]
+    return {name: getattr(config, name) for name in used}
+
+
+def _values(hypers: Hypers) -> dict[str, float]:
+    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
+
+
+def _with_unit(hyper: str, text: str, place: str) -> str:
+    unit = schema.lookup(f"hyper/{hyper}").unit
+    return text + place.format(unit) if unit else text

@@ -1,0 +1,155 @@
+"""What a net must not do, because it would carry data past the partitions: seen by running it.
+
+Hypers are judged by chunks that a subnetwork never saw. A net can undo that in three ways that no
+shape of any tensor shows: by a buffer of its own that remembers a batch, by weights that it reads
+past the layers that hold them, and, in a mixed batch, by mixing rows of different levels. Each
+check takes a few inputs and leaves what it looks at as it is.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned.node import MixedBatch
+from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.models.reweighted import reweighted, under_all_names
+from tuneparts.models.survey import copied, is_lent
+
+_ROWS = 3
+"""Examples of each level. An odd number, so that a net that swaps neighbours crosses levels."""
+_TOLERANCE = 1e-4
+"""Of the largest output: what mixes rows differs by far more. Gradients must be exactly zero."""
+_INPUTS = "the inputs"
+_CAUSE = (
+    "The net mixes the rows of a batch, or reads a weight outside of its layer's call. Set `mixed` "
+    "to false."
+)
+
+
+def check_buffers(net: nn.Module, x: Tensor) -> None:
+    """Refuse a net that changes buffers of its own when it is called.
+
+    Running statistics of norms are kept apart for each subnetwork, and may change.
+    """
+    own = {
+        name
+        for layer, module in net.named_modules()
+        if not isinstance(module, _NormBase)
+        for name, _ in module.named_buffers(layer, recurse=False)
+    }
+    if not own:
+        return
+    called = copied(net).train()
+    with seeding.isolated(0, "probe"), torch.no_grad():
+        called(x)
+    before, after = (dict(one.named_buffers()) for one in (net, called))
+    changed = [name for name in after if name in own and not torch.equal(after[name], before[name])]
+    if changed:
+        raise ConfigError(
+            "a chunk that judges a subnetwork must leave no trace in it, but a forward pass "
+            f"changes the buffer `{changed[0]}`, which all subnetworks read. Keep statistics in "
+            "torch's own norms, or take the update out of the forward pass."
+        )
+
+
+def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
+    """Refuse a net that reads the parameters of these names past the layers that hold them."""
+
+    def works(names: Sequence[str]) -> bool:
+        return is_lent(net, x, names, lambda net, lent: reweighted(net, under_all_names(net, lent)))
+
+    if not works(names):
+        wrong = [name for name in names if not works([name])] or names
+        raise ConfigError(
+            "a net must use its parameters through the layers that hold them, but other values in "
+            f"{', '.join(f'`{name}`' for name in wrong)} do not change its outputs as they should. "
+            "Keep layers as attributes or in an nn.ModuleList, and without hooks."
+        )
+
+
+def check_mixable(parts: Partitioned, x: Tensor) -> None:
+    """Refuse a net, under the node scheme, in which levels of a mixed batch reach each other.
+
+    A copy at other weights is run, in float64 where its forward takes that: each example's output
+    must be that of its own subnetwork, and the loss of a level must depend on no partition and on
+    no examples but its own.
+    """
+    try:
+        _check_levels(_stirred(parts).double(), x.double() if x.is_floating_point() else x)
+    except ConfigError:
+        raise
+    except Exception:  # a forward that makes tensors of its own in float32
+        _check_levels(_stirred(parts), x)
+
+
+@torch.no_grad()
+def _stirred(parts: Partitioned) -> Partitioned:
+    """A copy at other weights: one that starts at zero would hide what it leads to."""
+    generator = torch.Generator().manual_seed(0)
+    other = copied(parts)
+    assert isinstance(other, Partitioned)
+    for name, role in parts.roles.items():
+        if role is Role.HELD:
+            continue
+        values = other.net.get_parameter(name) if role is Role.ENTRIES else other.parts_of(name)
+        is_matrix = role is Role.ENTRIES and values.dim() > 1
+        scale = max(1, values[0].numel()) ** -0.5 if is_matrix else 0.1
+        values.add_(scale * torch.randn(values.shape, generator=generator).to(values))
+    return other
+
+
+def _check_levels(parts: Partitioned, x: Tensor) -> None:
+    levels_N = torch.tensor(parts.filled, device=x.device).repeat_interleave(_ROWS)
+    x = x[torch.arange(len(levels_N), device=x.device) % len(x)]
+    with seeding.alone([x.device] if x.device.type == "cuda" else []):
+        torch.manual_seed(0)
+        _check_outputs(parts, levels_N, x)
+        _check_gradients(parts, levels_N, x)
+
+
+@torch.no_grad()
+def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
+    parts.net.eval()
+    outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
+    for level in parts.filled:
+        rows_N = levels_N == level
+        alone = parts.run(parts.view(level), x[rows_N])
+        bound = _TOLERANCE * float(alone.abs().max())
+        if not torch.allclose(outputs_NK[rows_N], alone, rtol=0, atol=bound, equal_nan=True):
+            raise ConfigError(
+                "an example of a mixed batch must have the output of its own subnetwork, but that "
+                f"of subnetwork {level} is another beside other levels. {_CAUSE}"
+            )
+
+
+def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
+    parts.net.train()  # some nets mix rows in training alone
+    batch = MixedBatch(parts, levels_N)
+    leaves = dict(batch.named_leaves)
+    if x.is_floating_point():
+        leaves[_INPUTS] = x = x.clone().requires_grad_()
+    outputs_NK = batch.run(x.clone())
+    seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
+    products_NK = outputs_NK * seen.to(outputs_NK)
+    for level in parts.filled:
+        loss = products_NK[levels_N == level].sum()
+        grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
+        for name, grad in zip(leaves, grads, strict=True):
+            if grad is None:
+                continue
+            if parts.roles.get(name) is Role.ENTRIES:
+                others = grad[parts.map_of(name) != level]
+            else:  # rows of levels
+                rows = levels_N if name == _INPUTS else torch.arange(1, len(grad) + 1)
+                others = grad[rows.to(grad.device) != level]
+            if others.any():
+                raise ConfigError(
+                    "the loss of an example in a mixed batch must depend on the weights and inputs "
+                    f"of its own level alone, but that of level {level} depends on "
+                    f"{name if name == _INPUTS else f'`{name}`'} of others. {_CAUSE}"
+                )

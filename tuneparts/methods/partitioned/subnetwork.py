@@ -1,0 +1,412 @@
+"""Subnetworks: the forward views of one net with partitions 1..k (Mlodozeniec et al. 2023).
+
+Subnetwork k reads the weights of partitions 1..k and default values everywhere else. It is run
+through the net's own forward, whatever that is; the net itself holds the weights.
+
+Shapes: n entries of a parameter, m of them owned by one partition, C partitions.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from tuneparts.core import seeding
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.partitioned.assign import (
+    Role,
+    checked_proportions,
+    order_of,
+    random_labels,
+    roles_of,
+)
+from tuneparts.methods.partitioned.wiring import Wiring
+from tuneparts.models.reweighted import reweighted, tied_names
+
+Scheme = Literal["random", "node"]
+Defaults = Literal["zero", "initial"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one partition owns of one parameter."""
+
+    name: str
+    flat_n: Tensor
+    """The memory that holds the values."""
+    index_m: Tensor | None
+    """Owned positions, int32; None for all of them."""
+
+    def gather(self, dense: Tensor) -> Tensor:
+        """The owned entries (m,) of a tensor that has the parameter's shape."""
+        flat_n = dense.reshape(-1)
+        return flat_n if self.index_m is None else flat_n.index_select(0, self.index_m)
+
+    def scatter(self, values_m: Tensor) -> None:
+        """Write the owned entries; every other keeps its bits."""
+        if self.index_m is not None:
+            self.flat_n.scatter_(0, self.index_m.long(), values_m)
+        elif values_m.data_ptr() != self.flat_n.data_ptr():
+            self.flat_n.copy_(values_m)
+
+
+@dataclass(frozen=True)
+class View:
+    """One subnetwork as tensors that stand in for the net's own."""
+
+    level: int
+    tensors: dict[str, Tensor]
+    leaves: list[Tensor]
+    """What a weight step differentiates by: one per share of partition `level`, in order."""
+
+
+class Partitioned(nn.Module):
+    """A net whose weights are dealt out to C partitions.
+
+    Calling it runs subnetwork C, that is all weights. The random scheme deals out any weights; the
+    node scheme needs linear and convolutional layers, norms and scalars.
+
+    Args:
+        net: at its initial values; its linear and convolutional weights stay in place and train.
+        proportions: share of the weights per partition; a partition with share 0 owns nothing.
+        seed: draws the assignment.
+        scheme: "random" deals out entries, "node" units.
+        defaults: what a subnetwork reads for partitions beyond its own: zeros, or the initial
+            values, which deep nets without norms need.
+        rebuild: makes the net again at its initial values; then no second copy of them is kept.
+        num_held: leading layers that belong to no partition, such as a feature extractor that is
+            learnt as a hyper.
+        example: one input (1, ...); only the node scheme needs it, to see which unit feeds which.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        proportions: Sequence[float],
+        seed: int,
+        scheme: Scheme = "random",
+        defaults: Defaults = "zero",
+        rebuild: Callable[[], nn.Module] | None = None,
+        num_held: int = 0,
+        example: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.proportions = checked_proportions(proportions)
+        self.num_partitions = len(self.proportions)
+        self.roles = roles_of(net, num_held=num_held)
+        self.wiring: Wiring | None = None
+        self._defaults = defaults
+        self._rebuild = rebuild if defaults == "initial" else None
+        self._tied = tied_names(net)
+        if scheme == "node":
+            self.wiring = self._wired(example, seed)
+        # A plain dict, since finding a parameter by its dotted name at each step takes long.
+        self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
+        for name, role in self.roles.items():
+            if role is Role.ENTRIES:
+                self._deal_out(name, seed)
+            elif role is not Role.HELD:
+                self._stack(name, role)
+        self.normed = [n for n, m in net.named_modules() if _has_statistics(m)]
+        """Norms that keep running statistics, by name."""
+        for name in self.normed:
+            self._separate_statistics(name)
+        self._index()
+        self.unmixable = self._find_unmixable()
+        """A weight that is not of one layer alone, whose gradients no layer can take apart."""
+        for k in self.filled:
+            if not self.shares(k):
+                raise ConfigError(
+                    f"every partition with a positive proportion must own weights, but partition "
+                    f"{k} of proportions {self.proportions} owns none of this small net. Use fewer "
+                    "partitions or a larger net."
+                )
+
+    @property
+    def filled(self) -> list[int]:
+        """The partitions that own weights."""
+        return [k for k, share in enumerate(self.proportions, start=1) if share > 0]
+
+    def _find_unmixable(self) -> str | None:
+        if self._tied:
+            return next(iter(self._tied))
+        seen = self.wiring.layers if self.wiring is not None else {}
+        return next(
+            (
+                name
+                for name, role in self.roles.items()
+                if role is Role.ENTRIES and name.rpartition(".")[0] not in seen
+            ),
+            None,
+        )
+
+    def held(self) -> list[nn.Parameter]:
+        """Parameters of no partition that still require gradients."""
+        return [
+            p
+            for name, p in self.net.named_parameters()
+            if self.roles[name] is Role.HELD and p.requires_grad
+        ]
+
+    def map_of(self, name: str) -> Tensor:
+        """The partition of each entry of a weight, uint8, in the weight's shape."""
+        return self._named("map", name)
+
+    def order_of(self, name: str) -> tuple[Tensor, tuple[int, ...]]:
+        """The entries of a weight sorted by partition, and where each partition starts."""
+        return self._named("order", name), self._offsets[name]
+
+    def parts_of(self, name: str) -> Tensor:
+        """The factors or summands (C, ...) of an affine parameter, one row per partition."""
+        return self._named("parts", name)
+
+    def shares(self, k: int) -> list[Share]:
+        """What partition k owns, in the order of the net's parameters."""
+        if k not in self.filled:
+            return []
+        shares = []
+        for name, role in self.roles.items():
+            if role is Role.ENTRIES:
+                flat_n = self._own[name].detach().view(-1)
+                offsets = self._offsets[name]
+                start, end = offsets[k - 1], offsets[k]
+                if start == end:
+                    continue
+                whole = end - start == len(flat_n)
+                order_n = self._named("order", name)
+                shares.append(Share(name, flat_n, None if whole else order_n[start:end]))
+            elif role is not Role.HELD:
+                row = self.parts_of(name).detach()[k - 1]
+                shares.append(Share(name, row.view(-1), None))
+        return shares
+
+    def view(self, level: int, *, trainable: bool = False) -> View:
+        """Subnetwork `level` (0..C) as tensors.
+
+        Args:
+            level: how many partitions are active.
+            trainable: make what partition `level` owns differentiable, and nothing else.
+                Otherwise only held parameters are.
+        """
+        if not 0 <= level <= self.num_partitions:
+            raise ConfigError(
+                f"subnetworks are numbered 0 to {self.num_partitions}, but got {level}."
+            )
+        level = self.same_as(level)
+        leaves: list[Tensor] = []
+        tensors: dict[str, Tensor] = {}
+        initial = self.initial_net(level)
+        for name, role in self.roles.items():
+            if role is Role.HELD:
+                parameter = self._own[name]
+                tensors[name] = parameter.detach() if trainable else parameter
+            elif role is Role.ENTRIES:
+                tensors[name] = self._entries(name, level, initial)
+                if trainable and self._offsets[name][level - 1] < self._offsets[name][level]:
+                    leaves.append(tensors[name].requires_grad_())
+            else:
+                tensors[name], leaf = self._combined(name, level, trainable=trainable)
+                if trainable:
+                    leaves.append(leaf)
+        for name, further in self._tied.items():
+            tensors |= dict.fromkeys(further, tensors[name])
+        if level:
+            for name in self.normed:
+                for statistic in STATISTICS:
+                    tensors[f"{name}.{statistic}"] = self.statistic_of(statistic, name)[level - 1]
+        return View(level, tensors, leaves)
+
+    def same_as(self, level: int) -> int:
+        """The last subnetwork up to `level` that owns weights; an empty partition adds nothing."""
+        return max((k for k in self.filled if k <= level), default=0)
+
+    def initial_net(self, level: int) -> nn.Module | None:
+        """The net made again, where subnetwork `level` reads initial values that are not kept."""
+        return self._rebuild() if self._rebuild and level < self.filled[-1] else None
+
+    def default_of(self, name: str, initial: nn.Module | None) -> Tensor | None:
+        """What subnetworks read in a weight for later partitions; None for zeros.
+
+        Args:
+            name: of the weight.
+            initial: from `initial_net`.
+        """
+        if self._defaults == "zero":
+            return None
+        kept = self._named("default", name) if initial is None else initial.get_parameter(name)
+        return kept.detach().to(self._own[name].device)
+
+    def statistic_of(self, statistic: str, name: str) -> Tensor:
+        """A statistic (C, ...) of a norm, one row per partition."""
+        return self._named(statistic, name)
+
+    def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
+        """The net's own forward with a view's tensors in place of its own.
+
+        Args:
+            view: from `view`.
+            x: a batch of inputs.
+            learns_statistics: whether norms with running statistics use and track the batch's; only
+                weight steps may, since hyper steps would leak their chunk into a subnetwork.
+        """
+        net = reweighted(self.net, view.tensors)
+        if not learns_statistics:
+            for name in self.normed:
+                net.get_submodule(name).training = False
+        return net(x)
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether norms keep running statistics, a set for each subnetwork."""
+        return bool(self.normed)
+
+    @torch.no_grad()
+    def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
+        """A view whose norms have plain means over some inputs in place of running statistics.
+
+        Running statistics of a subnetwork move in steps of its own partition only, and lag behind
+        weights of earlier ones. The net's own are left as they are.
+
+        Args:
+            view: of a subnetwork from 1 on; everything but its norms runs in evaluation mode.
+            predict: calls the net that it is given on inputs that the subnetwork may see.
+        """
+        tensors = dict(view.tensors)
+        for name in self.normed:
+            for statistic in STATISTICS:
+                key = f"{name}.{statistic}"
+                tensors[key] = torch.zeros_like(tensors[key])
+        net = reweighted(self.net, tensors).eval()
+        for name in self.normed:
+            norm = net.get_submodule(name)
+            assert isinstance(norm, _NormBase)
+            norm.training = True
+            norm.momentum = None  # a cumulative average
+        predict(net)
+        return View(view.level, tensors, [])
+
+    def forward(self, x: Tensor, level: int | None = None) -> Any:
+        """What subnetwork `level` makes of a batch; all partitions are active if None."""
+        view = self.view(self.num_partitions if level is None else level)
+        return self.run(view, x, learns_statistics=False)
+
+    @torch.no_grad()
+    def merged(self, into: nn.Module | None = None) -> nn.Module:
+        """Write all that subnetwork C reads into an ordinary net, and return that net.
+
+        Args:
+            into: a net of the same kind; None for the partitioned net itself.
+        """
+        net = self.net if into is None else into
+        tensors = self.view(self.num_partitions).tensors
+        for name, own in [*net.named_parameters(), *net.named_buffers()]:
+            if name in tensors and tensors[name].data_ptr() != own.data_ptr():
+                own.copy_(tensors[name])
+        return net
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module; the maps come with the state."""
+        result = super().load_state_dict(*args, **kwargs)
+        self._index()
+        return result
+
+    def _wired(self, example: Tensor | None, seed: int) -> Wiring:
+        if example is None:
+            raise ConfigError(
+                "the node scheme looks at which unit feeds which, but got no `example` input. Pass "
+                "one batch of inputs."
+            )
+        if self._defaults != "zero":
+            raise ConfigError(
+                f"a masked unit must contribute nothing, so the node scheme has zero defaults, but "
+                f"got defaults={self._defaults!r}. Use zero defaults or the random scheme."
+            )
+        return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
+
+    def _deal_out(self, name: str, seed: int) -> None:
+        parameter = self._own[name]
+        parameter.data = parameter.data.contiguous()
+        if self.wiring is not None:
+            # A tied weight joins units at each of its places; the latest of them owns it.
+            labels = self.wiring.labels_of(name, parameter.shape)
+            for other in self._tied.get(name, ()):
+                labels = torch.maximum(labels, self.wiring.labels_of(other, parameter.shape))
+        else:
+            generator = seeding.torch_generator(seed, "assign", name)
+            labels = random_labels(parameter.numel(), self.proportions, generator=generator)
+        self.register_buffer(_key("map", name), labels.view(parameter.shape).to(parameter.device))
+        if self._defaults == "initial" and self._rebuild is None:
+            self.register_buffer(_key("default", name), parameter.detach().clone())
+
+    def _stack(self, name: str, role: Role) -> None:
+        """One factor or summand per partition; all subnetworks start as the net's own layer."""
+        own = self._own[name].detach()
+        neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
+        rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
+        self.register_parameter(_key("parts", name), nn.Parameter(rows))
+
+    def _separate_statistics(self, name: str) -> None:
+        for statistic in STATISTICS:
+            own = self.net.get_buffer(f"{name}.{statistic}")
+            rows = torch.stack([own] * self.num_partitions)
+            self.register_buffer(_key(statistic, name), rows)
+
+    def _index(self) -> None:
+        """Derive what gathers and scatters from the maps."""
+        self._offsets: dict[str, tuple[int, ...]] = {}
+        for name, role in self.roles.items():
+            if role is Role.ENTRIES:
+                labels_n = self.map_of(name).view(-1)
+                order_n, self._offsets[name] = order_of(labels_n, self.num_partitions)
+                self.register_buffer(_key("order", name), order_n, persistent=False)
+
+    def _entries(self, name: str, level: int, initial: nn.Module | None) -> Tensor:
+        weight = self._own[name].detach()
+        start = self._offsets[name][level]
+        if start == weight.numel():
+            return weight  # every entry is active: the weight itself, without a copy
+        effective = weight.clone()
+        later = self._named("order", name)[start:].long()
+        default = self.default_of(name, initial)
+        if default is None:
+            values = effective.new_zeros(len(later))  # faster than scattering a scalar
+        else:
+            values = default.reshape(-1).index_select(0, later)
+        effective.view(-1).scatter_(0, later, values)
+        return effective
+
+    def _combined(self, name: str, level: int, *, trainable: bool) -> tuple[Tensor, Tensor]:
+        """Product or sum of the first `level` parts, and the last of them as a leaf."""
+        parts = self.parts_of(name).detach()
+        is_product = self.roles[name] is Role.PRODUCT
+        if level == 0:
+            neutral = torch.ones_like(parts[0]) if is_product else torch.zeros_like(parts[0])
+            return neutral, neutral
+        leaf = parts[level - 1].requires_grad_() if trainable else parts[level - 1]
+        if level == 1:
+            return leaf, leaf
+        before = parts[: level - 1]
+        return (before.prod(0) * leaf if is_product else before.sum(0) + leaf), leaf
+
+    def _named(self, kind: str, name: str) -> Tensor:
+        tensor: Tensor = getattr(self, _key(kind, name))
+        return tensor
+
+
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    return isinstance(module, _NormBase) and module.running_mean is not None
+
+
+@functools.cache
+def _key(kind: str, name: str) -> str:
+    """A buffer or parameter name for a tensor of the net; torch allows no dots in it."""
+    return f"{kind}:{name}".replace(".", "/")

@@ -1,0 +1,419 @@
+"""PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
+
+The net is an ordinary one in all stages; deviations stand beside it from the first pass on, so that
+the state has one form. Each round trains, then fixes a share of the weights to a few values. After
+the last round every covered weight is fixed and no training follows.
+"""
+
+import logging
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.core.errors import ConfigError
+from tuneparts.data.batches import Batches
+from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.methods.pwfn import codefile, fixing, pretraining
+from tuneparts.methods.pwfn import sigma as deviations
+from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, cover, ensemble_logits
+from tuneparts.methods.pwfn.quantisers import Channels, Free, Uniform, channels_of
+from tuneparts.methods.pwfn.threshold import Clustering
+from tuneparts.models.survey import PROBE
+from tuneparts.training import passes
+from tuneparts.training.artifacts import Columns
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import Step
+from tuneparts.training.optimisers import set_lr
+from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.scores import evaluate
+from tuneparts.training.step import gradients, loss_on
+from tuneparts.training.supervised import SupervisedLearner
+
+_log = logging.getLogger(__name__)
+_INERT = 0.01
+"""An exposure below which deviations stay where they started."""
+
+
+class PwfnLearner(
+    SupervisedLearner,
+    parts=("net", "gaussians", "optimiser", "_batches", "_augmentation", "_noise"),
+    values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
+):
+    """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
+
+    config: PwfnConfig
+
+    def __init__(self, config: PwfnConfig, context: Context) -> None:
+        super().__init__(config, context)
+        in_shape = context.task.in_shape
+        if config.augmentation != FixedConfig() and len(in_shape) != 3:
+            raise ConfigError(
+                f"`augmentation` acts on images (C, H, W), but inputs have shape {in_shape}. "
+                "Leave it out."
+            )
+        if config.pretrained is not None:
+            codefile.load(config.pretrained, self.net)
+        probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
+        names, self.left_out = cover(self.net, probe)
+        self.gaussians = Gaussians(self.net, names)
+        self.rounds = config.rounds()
+        self._batches = Batches(
+            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
+        )
+        self._augmentation = self.generator("augment")
+        self._noise = self.generator("weight noise")
+        self._num_rounds_done = 0
+        self._last_fixing: dict[str, float] = {}
+        self._is_gaussian = False
+        self._start: dict[str, Tensor] = {}
+        self._centres_K: Tensor | None = None
+        self._reach_N = self.gaussians.sigma.new_zeros(0)
+        self._alpha = config.strength()
+        self._warn_of_no_effect()
+        self.optimiser = self._pretraining()
+        if not self.rounds.pretrain_end:
+            self._end_pretraining()
+
+    def step(self) -> Step:
+        if self.config.shares_pretraining and not self._is_gaussian:
+            loss = self._shared_pretraining()
+            self._end_stages(self.rounds.pretrain_end)
+            self._weight_steps += self.rounds.pretrain_end - 1  # the loop counts a step as one
+            return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
+        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
+        self._end_stages(self.passes + 1)
+        return Step(passes=1, losses={"train/loss": loss})
+
+    def evaluate(self) -> dict[str, float]:
+        size = codefile.measure(self._stored())
+        metrics = super().evaluate() | {
+            "size/unique_weights": float(size.num_unique),
+            "size/entropy": size.entropy,
+            "size/entropy_nonzero": size.entropy_nonzero,
+            "size/sparsity": size.sparsity,
+            "fixing/rounds": float(self._num_rounds_done),
+            "fixing/fraction": self.gaussians.fixed.double().mean().item(),
+            **self._last_fixing,
+        }
+        finetune = self.config.finetune
+        if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
+            metrics["fixing/exposure"] = self.config.exposure(
+                alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
+            )
+        if self.finished:
+            metrics["size/coded_bytes"] = self._num_bytes()
+            if self.config.ensemble:
+                metrics |= self._ensemble_scores()
+        return metrics
+
+    @cached_property
+    def _channels(self) -> Channels:
+        return channels_of(self.gaussians, self.net)
+
+    def _stored(self) -> Tensor:
+        """What a file holds of each weight (N,): its value, or its integer."""
+        mu_N, quantiser = self.gaussians.means(), self.config.quantiser
+        if isinstance(quantiser, Uniform) and self._num_rounds_done:
+            return quantiser.codes(mu_N, self._channels)[0]
+        return mu_N
+
+    def _num_bytes(self) -> float:
+        """Bytes of the net as a file; where nothing is fixed, of its tensors as they are."""
+        quantiser = self.config.quantiser
+        if isinstance(quantiser, Free):
+            return float(codefile.num_plain_bytes(self.net))
+        if not isinstance(quantiser, Uniform):
+            return float(len(codefile.encode(self.net, self.gaussians.names)))
+        coded = deepcopy(self.net)
+        same = Gaussians(coded, self.gaussians.names)
+        same.write(self._stored(), same.sigma, same.fixed)
+        scales = 4 * len(self._channels.is_bias_G)
+        return float(len(codefile.encode(coded, self.gaussians.names)) + scales)
+
+    def artifacts(self) -> Mapping[str, Columns]:
+        """Return the table of means against deviations at the start and at the end."""
+        if not self._start:
+            return {}
+        end = deviations.snapshot(self.gaussians, self.context.seed)
+        return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.optimiser = self._finetuning() if state["is_gaussian"] else self._pretraining()
+        super().restore(state)
+        self._after_fixing()
+
+    def _warn_of_no_effect(self) -> None:
+        config = self.config
+        if not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
+            return
+        exposure = config.exposure(alpha=self._alpha, steps=self.rounds.num_fixing)
+        if 0 < exposure < _INERT:
+            _log.warning(
+                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
+                "`sigma.exposure`, such as 1, instead of `sigma.alpha`.",
+                self.rounds.num_fixing,
+                exposure,
+            )
+
+    def _shared_pretraining(self) -> Tensor:
+        """Pretrain at once, or load what another trial of this seed pretrained."""
+        whole = self.config.model_dump(mode="json")
+        used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
+        facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
+        context = self.context
+        path = pretraining.file_of(facts, context.task, context.seed, context.device)
+        state = pretraining.shared(path, self._pretrain)
+        passes.ran_elsewhere()
+        self.net.load_state_dict(state["net"])
+        self._batches.load_state_dict(state["batches"])
+        self._augmentation.set_state(state["augmentation"])
+        return torch.tensor(float(state["loss"]))
+
+    def _pretrain(self) -> dict[str, Any]:
+        losses = [self._pretraining_step(number) for number in range(self.rounds.pretrain_end)]
+        return {
+            "net": self.net.state_dict(),
+            "batches": self._batches.state_dict(),
+            "augmentation": self._augmentation.get_state(),
+            "loss": torch.stack(losses).double().mean().item(),
+        }
+
+    def _pretraining_step(self, number: int) -> Tensor:
+        progress = number / self.rounds.pretrain_end
+        set_lr(self.optimiser, self.config.optimiser.lr_at(progress))
+        loss = self._backward()
+        self.optimiser.step()
+        return loss
+
+    def _gaussian_step(self) -> Tensor:
+        config = self.config
+        after = self.passes - self.rounds.pretrain_end
+        progress = after / (config.passes - self.rounds.pretrain_end)
+        set_lr(self.optimiser, config.finetune.lr_at(progress))
+        if config.quantiser.uses_sigma:
+            loss = self._sampled_backward()
+        elif isinstance(config.quantiser, Uniform) and config.quantiser.aware:
+            loss = self._straight_through(config.quantiser)
+        else:
+            loss = self._backward()
+            self._pull_means(loss)
+            self.gaussians.mask_gradients()
+            self._clip()
+        self.optimiser.step()
+        if config.habits == "careful":
+            self.gaussians.restore_fixed()
+        else:
+            self.gaussians.keep_above_floor()
+        return loss
+
+    def _sampled_backward(self) -> Tensor:
+        """Leave the gradients of a draw, and the pull, in means and deviations."""
+        draw = self.gaussians.draw(self._noise)
+        loss = self._backward(draw.values)
+        self.gaussians.take_gradients(draw)
+        if self.passes < self.rounds.warmup_end:
+            self._rest_means()
+        is_careful = self.config.habits == "careful"
+        # Before the pull: a strong one would otherwise shrink the gradient of the loss.
+        scale = self._clip_all_but_deviations() if is_careful else 1.0
+        deviations.pull(
+            self.gaussians, self._reach_N, draw.eps_N,
+            alpha=self._alpha, form=self.config.sigma.form, scale=scale,
+        )  # fmt: skip
+        if not is_careful:
+            self._clip()
+        return loss
+
+    def _clip_all_but_deviations(self) -> Tensor:
+        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
+
+        The pull reads and writes these anyway.
+        """
+        others = [p for p in self.net.parameters() if p.grad is not None]
+        grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        torch.nn.utils.clip_grads_with_norm_(others, self.config.clip, norm)
+        return (self.config.clip / (norm + 1e-6)).clamp(max=1.0)  # as `clip_grad_norm_` has it
+
+    def _straight_through(self, quantiser: Uniform) -> Tensor:
+        """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
+        rounded_N = quantiser.rounded(self.gaussians.means(), self._channels)
+        values = {
+            name: part.clone().requires_grad_(self.gaussians.mus[name].requires_grad)
+            for name, part in self.gaussians.parts(rounded_N).items()
+        }
+        loss = self._backward(values)
+        for name, value in values.items():
+            self.gaussians.mus[name].grad = value.grad
+        self._clip()
+        return loss
+
+    def _clip(self) -> None:
+        moving = [*self.net.parameters(), self.gaussians.sigma]
+        torch.nn.utils.clip_grad_norm_(moving, self.config.clip)
+
+    def _backward(self, values: dict[str, Tensor] | None = None) -> Tensor:
+        """Leave the gradients of a batch's loss in the net, and in what it is lent."""
+        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
+        x = self.config.augmentation(x, self._augmentation)
+        lent = values or {}
+        loss = loss_on(
+            (x, y_B),
+            net=Lent(self.net, lent) if lent else self.net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._augmentation,
+        )
+        gradients(loss, [*lent.values(), *self.net.parameters()])
+        return loss.detach()
+
+    def _pull_means(self, loss: Tensor) -> None:
+        """Add the gradient of the quantiser's own term of the loss, once there are centres."""
+        if self._centres_K is not None:
+            free_R = self.gaussians.means()[~self.gaussians.fixed]
+            slope_R = self.config.quantiser.pull(free_R, self._centres_K, loss)
+            self.gaussians.add_gradients(slope_R)
+
+    def _rest_means(self) -> None:
+        """Remove all gradients but those of deviations, for the warm-up."""
+        # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum included.
+        for parameter in self.net.parameters():
+            parameter.grad = None
+
+    def _end_stages(self, passes: int) -> None:
+        """End pretraining, and any rounds, that end after this many passes."""
+        if not self._is_gaussian and passes >= self.rounds.pretrain_end:
+            self._end_pretraining()
+        while self._is_gaussian and self._num_rounds_done < len(self.rounds.ends):
+            if passes < self.rounds.ends[self._num_rounds_done]:
+                break
+            self._fix()
+
+    def _end_pretraining(self) -> None:
+        """Turn weights into Gaussians, and start with a new optimiser."""
+        if self.config.quantiser.uses_sigma:
+            deviations.initialise(self.gaussians, self.config.sigma.start)
+            self._start = deviations.snapshot(self.gaussians, self.context.seed)
+        self._is_gaussian = True
+        self._after_fixing()
+        self.optimiser = self._finetuning()
+
+    def _fix(self) -> None:
+        """End a round: let the quantiser fix weights, and start with a new optimiser."""
+        config, number = self.config, self._num_rounds_done
+        before = self._val_accuracy()
+        mu_N, sigma_N = self.gaussians.means(), self.gaussians.sigma.detach().clone()
+        fixed_N = self.gaussians.fixed.clone()
+        free_sigma = sigma_N[~fixed_N]
+        order = self.generator(f"permute sigma {number}")
+        if isinstance(config.quantiser, Uniform):
+            rounded_N = config.quantiser.rounded(mu_N, self._channels)
+            result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
+        else:
+            result = config.quantiser.fix(
+                mu_N,
+                deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
+                fixed_N,
+                num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
+                rounds_left=len(config.fractions) - number - 1,
+            )
+        # Of the free weights the quantiser may have seen a control; they keep their own deviations.
+        sigma_N = torch.where(result.fixed_N, result.sigma_N, sigma_N)
+        self.gaussians.write(result.mu_N, sigma_N, result.fixed_N)
+        self._num_rounds_done += 1
+        self._after_fixing()
+        self.optimiser = self._finetuning()
+        if config.recalibrate:
+            self._recalibrate()
+        self._last_fixing = _sigma_quantiles(free_sigma) if config.quantiser.uses_sigma else {}
+        if before is not None:
+            after = self._val_accuracy()
+            assert after is not None  # as it was before
+            self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
+
+    def _after_fixing(self) -> None:
+        """Compute what changes with each round only: the reach of the pulls."""
+        quantiser = self.config.quantiser
+        if quantiser.uses_sigma and self._is_gaussian:
+            keeps_pulling = self.config.habits == "released"
+            self._reach_N = deviations.reach(
+                self.gaussians, self.config.sigma.cutoff, fixed_too=keeps_pulling
+            )
+        if quantiser.pulls and self._num_rounds_done:
+            self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
+
+    def _pretraining(self) -> torch.optim.Optimizer:
+        return self.config.optimiser.build(self.net)
+
+    def _finetuning(self) -> torch.optim.Optimizer:
+        moving = {"net": self.net}
+        if self.config.quantiser.uses_sigma:
+            moving["gaussians"] = self.gaussians
+        return self.config.finetune.build(nn.ModuleDict(moving))
+
+    def _recalibrate(self) -> None:
+        """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
+        stream = Batches(
+            len(self.train_data),
+            self.config.batch_size,
+            seed=self.context.seed,
+            stream=("recalibrate", self._num_rounds_done),
+            replacement=False,
+        )
+        augmentation = self.generator(f"recalibrate {self._num_rounds_done}")
+        recalibrate(
+            self.net,
+            (self.train_data.take(stream.next())[0] for _ in range(self.config.recalibrate)),
+            lambda x: self.hypers.predict(
+                self.net,
+                self.config.augmentation(x, augmentation),
+                generator=augmentation,
+                training=True,
+            ),
+        )
+
+    def _val_accuracy(self) -> float | None:
+        if self._val is None or not len(self._val):
+            return None
+        return self.score(self._val, "val").get("val/accuracy")
+
+    def _ensemble_scores(self) -> dict[str, float]:
+        """Score the mean prediction over draws of the weights on test data."""
+        drawn = Sampled(self.net, self.gaussians, self.generator("ensemble"))
+        augmentation = self.generator("evaluate ensemble")
+
+        def predict(x: Tensor) -> Tensor:
+            return self.hypers.predict(drawn, x, generator=augmentation, training=False)
+
+        self.net.eval()
+        scores = evaluate(
+            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble),
+            self._test,
+            "test",
+            target=self.target,
+        )
+        self.net.train()
+        return {
+            "test/ensemble_accuracy": scores["test/accuracy"],
+            "test/ensemble_nll": scores["test/nll"],
+            "test/ensemble_ece": scores["test/ece"],
+        }
+
+
+def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
+    """Compute the 10th, 50th and 90th percentile of the free weights' deviations."""
+    if not len(sigma):
+        return {}
+    sorted_ = sigma.sort().values
+    found = {
+        percent: sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
+        for percent in (10, 50, 90)
+    }
+    by_name = {f"fixing/sigma.p{percent}": value for percent, value in found.items()}
+    return by_name | {"fixing/spread": found[90] / max(found[10], FLOOR)}

@@ -1,0 +1,251 @@
+"""Standard deviations of weights (Subia-Waud & Dasmahapatra 2023).
+
+Start (appendix, equations 8 and 9): a weight that lies on a power of two need not move and starts
+with no noise; one at 4/3 of a power of two is relatively furthest from both neighbours and starts
+with most. With the mantissa m = |mu| / 2^floor(log2 |mu|) in [1, 2), the product of the relative
+distances is r = (2 - m)(m - 1) / m^2: zero at m = 1, and at most 1/8, at m = 4/3.
+
+Growth: a regulariser pulls deviations up to a cutoff S. Weights whose noise hurts the loss resist
+it, so that sigma becomes a budget for how far each weight may move. On a locally quadratic loss
+with curvature h, the squared form settles at S * kappa / (kappa + h), kappa = alpha * sqrt(2 / pi).
+
+Shapes: N all weights of a net, S weights shown of a layer.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from torch import Tensor
+
+from tuneparts.core import seeding
+from tuneparts.core.config import Config
+from tuneparts.methods.pwfn.gaussian import BLOCK, FLOOR, Gaussians
+from tuneparts.training.artifacts import Columns
+
+SCALE = 0.0025
+"""Third quartile of the initial standard deviations of a tensor."""
+CEILING = 0.05
+"""Largest initial standard deviation."""
+MAX_SHOWN = 500
+"""Most weights of a layer in a snapshot; smaller layers are shown whole."""
+
+StartForm = Literal["product", "upper"]
+"""What the third quartile is taken of: the `product` of both relative distances, as in the authors'
+code, or the distance to the `upper` power of two, as printed in the appendix."""
+
+PullForm = Literal["squared", "hinge"]
+"""`squared`: sum of |eps| / 2 * relu(S - sigma)^2, as in the authors' code; `hinge`: sum of
+relu(S - sigma), a constant pull below the cutoff S."""
+
+Control = Literal["learnt", "permuted", "constant"]
+"""`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
+
+
+class SigmaConfig(Config):
+    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
+
+    start: StartForm | float = "product"
+    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
+    alpha: float = Field(default=2.0**-11, ge=0)
+    """Strength of the pull that makes deviations grow; more of it compresses more."""
+    exposure: float | None = Field(default=None, gt=0)
+    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
+    alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
+    cutoff: float = Field(default=0.05, gt=0)
+    """S: deviations at or above it are not pulled."""
+    form: PullForm = "squared"
+    """`squared` pulls deviations the more, the further below the cutoff; `hinge` all alike."""
+    control: Control = "learnt"
+    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+
+    @model_validator(mode="after")
+    def _check_one_strength(self) -> Self:
+        if self.exposure is not None and "alpha" in self.model_fields_set:
+            raise ValueError(
+                "alpha follows from `exposure`: give one of them, but got "
+                f"{self.alpha} and {self.exposure}"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_follows(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = handler(self)
+        if self.exposure is not None:
+            tree.pop("alpha", None)
+        return tree
+
+
+def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
+    """Compute initial standard deviations of one tensor of means, within [2^-30, 0.05].
+
+    Zeros are on the grid already: they take the floor and do not count in the quartile.
+    """
+    # From the mantissa instead of logarithms: in the released code a weight of exactly 0 gives
+    # 0 / 0 and makes its whole tensor NaN.
+    mantissa = 2 * torch.frexp(mu.detach().abs()).mantissa
+    product = (2 - mantissa) * (mantissa - 1) / mantissa.square()
+    is_zero = mu == 0
+    product = torch.where(is_zero, 0.0, product)
+    upper = torch.where(mantissa == 1, 0.0, (2 - mantissa) / mantissa)
+    quartile = _third_quartile((product if form == "product" else upper)[~is_zero])
+    # A tensor that lies on powers of two almost everywhere has no scale of its own; 1/8 is the
+    # most that r can be.
+    spread = quartile if quartile > 0 else 1 / 8
+    return (SCALE * product / spread).clamp(FLOOR, CEILING)
+
+
+@torch.no_grad()
+def initialise(gaussians: Gaussians, start: StartForm | float = "product") -> None:
+    """Set every standard deviation in place, by form or all to one number.
+
+    Example:
+        >>> from torch import nn
+        >>> gaussians = Gaussians(nn.Linear(2, 3), ["weight"])
+        >>> initialise(gaussians, 0.01)
+        >>> round(gaussians.sigma.max().item(), 4)
+        0.01
+    """
+    for name, part in gaussians.parts(gaussians.sigma).items():
+        if isinstance(start, str):
+            part.copy_(initial(gaussians.mus[name], start))
+        else:
+            part.fill_(max(start, FLOOR))
+
+
+def _third_quartile(values: Tensor) -> float:
+    """Interpolate the third quartile linearly, as `torch.quantile` does up to 2^24 elements."""
+    if not values.numel():
+        return 0.0
+    position = 0.75 * (values.numel() - 1)
+    below = int(position)
+    low = values.kthvalue(below + 1).values.item()
+    if position == below:
+        return low
+    high = values.kthvalue(below + 2).values.item()
+    return low + (high - low) * (position - below)
+
+
+def reach(gaussians: Gaussians, cutoff: float, *, fixed_too: bool = False) -> Tensor:
+    """Make the vector (N,) that `pull` takes: S where a weight is pulled, and -inf elsewhere.
+
+    Biases and fixed weights are not pulled. It changes when weights are fixed.
+
+    Args:
+        gaussians: the distributions.
+        cutoff: S.
+        fixed_too: whether to pull fixed weights as well.
+    """
+    is_pulled_N = gaussians.fixed.logical_not() | fixed_too
+    for name, part in gaussians.parts(is_pulled_N).items():
+        if is_bias(name):
+            part.fill_(False)
+    nothing = torch.full_like(gaussians.sigma, -math.inf)
+    return nothing.masked_fill_(is_pulled_N, cutoff).detach()
+
+
+@torch.no_grad()
+def pull(
+    gaussians: Gaussians,
+    reach_N: Tensor,
+    eps_N: Tensor,
+    *,
+    alpha: float,
+    form: PullForm = "squared",
+    scale: Tensor | float = 1.0,
+) -> None:
+    """Add the regulariser's gradient to that of the deviations.
+
+    Args:
+        gaussians: whose deviations have a gradient.
+        reach_N: from `reach`.
+        eps_N: the draw that the gradient is of; it is overwritten.
+        alpha: strength of the regulariser.
+        form: how the pull depends on the distance to the cutoff.
+        scale: what to multiply the gradient by before.
+    """
+    # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
+    # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
+    # cache: the time of each line is that of reading memory.
+    assert gaussians.sigma.grad is not None
+    block = BLOCK if eps_N.device.type == "cpu" else len(eps_N)
+    vectors = (gaussians.sigma.grad, gaussians.sigma.detach(), reach_N, eps_N)
+    pieces = (torch.split(vector, block) for vector in vectors)
+    for grad, sigma, most, eps in zip(*pieces, strict=True):
+        short = (most - sigma).clamp_(min=0)
+        grad.mul_(scale)
+        if form == "hinge":
+            grad.sub_(short.sign_(), alpha=alpha)
+        else:
+            grad.addcmul_(short, eps.abs_(), value=-alpha)
+
+
+def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
+    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
+
+    It makes runs of different lengths comparable: on a small data set the same alpha leaves
+    standard deviations where they started.
+    """
+    mean_abs_eps = math.sqrt(2 / math.pi)
+    return lr / (1 - momentum) * alpha * mean_abs_eps * steps
+
+
+def controlled(
+    sigma_N: Tensor, fixed_N: Tensor, control: Control, generator: torch.Generator
+) -> Tensor:
+    """Replace the free weights' deviations (N,) by those that clustering is shown.
+
+    The controls test whether it matters which weight has which deviation. If position-specific
+    deviations are what makes the method work, permuting them (the same histogram at other places)
+    or giving all of them one value must cost accuracy.
+    """
+    free = (~fixed_N).nonzero().squeeze(1)
+    if control == "learnt" or not len(free):
+        return sigma_N
+    shown_N = sigma_N.clone()
+    if control == "constant":
+        shown_N[free] = sigma_N[free].median()
+    else:
+        order = torch.randperm(len(free), generator=generator, device=generator.device)
+        shown_N[free] = sigma_N[free[order.to(free.device)]]
+    return shown_N
+
+
+def snapshot(gaussians: Gaussians, seed: int) -> dict[str, Tensor]:
+    """Take means and deviations of a few weights of each layer, always the same ones.
+
+    Returns:
+        (2, S) for each weight tensor: means, then deviations; on the CPU.
+    """
+    taken = {}
+    for name, part in gaussians.parts(gaussians.sigma.detach()).items():
+        if is_bias(name):
+            continue
+        layer = name.removesuffix(".weight")
+        mu, sigma = gaussians.mus[name].detach().flatten(), part.flatten()
+        order = torch.randperm(len(mu), generator=seeding.torch_generator(seed, "shown", layer))
+        places = order[:MAX_SHOWN].sort().values.to(mu.device)
+        taken[layer] = torch.stack([mu[places], sigma[places]]).cpu()
+    return taken
+
+
+def is_bias(name: str) -> bool:
+    """Whether a parameter is a bias, by the name that torch gives it in any layer."""
+    return "bias" in name.rpartition(".")[2]
+
+
+def columns(moments: Mapping[str, Mapping[str, Tensor]]) -> Columns:
+    """Turn snapshots by moment into the columns of a table: layer, moment, mu, sigma."""
+    layer: list[str] = []
+    moment: list[str] = []
+    mu: list[float] = []
+    sigma: list[float] = []
+    for when, taken in moments.items():
+        for name, (mu_S, sigma_S) in taken.items():
+            layer += [name] * len(mu_S)
+            moment += [when] * len(mu_S)
+            mu += mu_S.tolist()
+            sigma += sigma_S.tolist()
+    return {"layer": layer, "moment": moment, "mu": mu, "sigma": sigma}

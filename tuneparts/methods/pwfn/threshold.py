@@ -1,0 +1,331 @@
+"""Clustering by a threshold: the authors' rule, in time linear in the number of weights.
+
+The centre that captures most weights within delta standard deviations takes them all, then the
+next, while any captures anything; then sums of more powers of two are allowed, or delta grows
+(Subia-Waud & Dasmahapatra 2023, released code).
+
+The centres that capture one weight are neighbours on the grid, an interval. So weights are
+counted by interval, and the greedy choice runs on the counts alone: no matrix of all distances.
+
+Shapes: N weights, R those that remain, K centres, U intervals that occur.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.pwfn.centres import grid_integers
+
+SIGMA_FLOOR = 2.0**-20
+"""Distances divide by at least this: a fixed weight may have a deviation of exactly 0."""
+_CHUNK = 1 << 17
+"""Weights per block of work: float64 copies of so many stay in the cache."""
+_MAX_TABLE = 1 << 22
+"""Largest lookup table: grid points, or pairs of centres."""
+_INT = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FixingStage:
+    """How many weights one setting of order and threshold fixed."""
+
+    order: int
+    delta: float
+    num_fixed: int
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """All weights after a round; entries that are not fixed are unchanged."""
+
+    mu_N: Tensor
+    sigma_N: Tensor
+    """A fixed weight gets the standard deviation of all means that its centre took together."""
+    fixed_N: Tensor
+    stages: tuple[FixingStage, ...]
+
+
+def cluster(
+    mu_N: Tensor,
+    sigma_N: Tensor,
+    num_to_fix: int,
+    *,
+    bits: int = 7,
+    max_order: int = 4,
+    delta: float = 1.0,
+    growth: float = 2.0,
+    zero_rule: bool = True,
+) -> Clustering:
+    """Fix exactly `num_to_fix` weights.
+
+    Args:
+        mu_N: means, any floating type and device.
+        sigma_N: the scale of each weight's distance to a centre c: |c - mu| / sigma.
+        num_to_fix: how many; the last cluster is cut off by distance, then by index.
+        bits: the grid is 2^-bits fine.
+        max_order: most powers of two in a sum.
+        delta: the first threshold.
+        growth: factor by which the threshold grows.
+        zero_rule: weights below 2^-bits are at no distance from 0.
+
+    Example:
+        >>> import torch
+        >>> mu = torch.tensor([0.26, 0.24, 0.51, -0.9])
+        >>> found = cluster(mu, torch.full((4,), 0.02), 3)
+        >>> found.mu_N.tolist()
+        [0.25, 0.25, 0.5, -0.8999999761581421]
+        >>> found.fixed_N.tolist()
+        [True, True, True, False]
+    """
+    check(mu_N, sigma_N, num_to_fix, delta=delta, growth=growth)
+    state = _Round.start(mu_N, sigma_N)
+    stages: list[FixingStage] = []
+    order, quota, odd = 1, num_to_fix, True
+    while quota:
+        largest = state.mu_R.abs().max().item()
+        grid = _Grid.build(bits, order, largest, mu_N.device)
+        num_fixed = state.run_stage(grid, delta, quota, zero_rule=zero_rule)
+        stages.append(FixingStage(order, delta, num_fixed))
+        quota -= num_fixed
+        # As in the authors' code, order and delta grow in turn; delta alone at the highest order.
+        if odd and order < max_order:
+            order += 1
+        else:
+            delta *= growth
+        odd = not odd
+    return Clustering(state.out_mu_N, state.out_sigma_N, state.fixed_N, tuple(stages))
+
+
+def check(mu_N: Tensor, sigma_N: Tensor, num_to_fix: int, *, delta: float, growth: float) -> None:
+    """Refuse arguments with which clustering would be undefined or never end."""
+    if mu_N.ndim != 1 or mu_N.shape != sigma_N.shape:
+        raise ConfigError(
+            "means and deviations are vectors of one length, but got shapes "
+            f"{tuple(mu_N.shape)} and {tuple(sigma_N.shape)}."
+        )
+    if not 0 <= num_to_fix <= len(mu_N):
+        raise ConfigError(
+            f"`0 <= num_to_fix <= {len(mu_N)}` must hold, but got {num_to_fix}. "
+            "A round cannot fix more weights than there are."
+        )
+    if growth <= 1 or delta <= 0:
+        raise ConfigError(
+            f"`growth > 1` and `delta > 0` must hold, but got {growth} and {delta}: "
+            "clustering would never end."
+        )
+    if not (torch.isfinite(mu_N).all() and torch.isfinite(sigma_N).all()):
+        raise ConfigError(
+            "means and deviations must be finite. The net has diverged: lower the learning rate."
+        )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Centres in units of 2^-bits, with the number of centres at or below each grid point."""
+
+    bits: int
+    integers: list[int]
+    values_K: Tensor
+    """The centres, float64."""
+    zero: int
+    """Index of the centre 0."""
+    top: int
+    upto: Tensor
+    """Entry n + top + 1 counts the centres at or below n, for n in [-top - 1, top]: int32."""
+
+    @staticmethod
+    def build(bits: int, order: int, largest: float, device: torch.device) -> "_Grid":
+        if math.ldexp(largest, bits + 1) > _MAX_TABLE:
+            raise ConfigError(
+                f"weights must stay below {_MAX_TABLE // 2 ** (bits + 1)} on a grid of {bits} "
+                f"fractional bits, but the largest is {largest}. The net has diverged: lower the "
+                "learning rate, or decay its weights."
+            )
+        integers = grid_integers(bits, order, largest)
+        top = int(integers[-1])
+        points = torch.arange(-top - 1, top + 1)
+        upto = torch.searchsorted(integers, points, right=True)
+        return _Grid(
+            bits=bits,
+            integers=integers.tolist(),
+            values_K=(integers.double() / 2**bits).to(device),
+            zero=len(integers) // 2,
+            top=top,
+            upto=upto.int().to(device),
+        )
+
+    def intervals(self, mu: Tensor, sigma: Tensor, delta: float, *, zero_rule: bool) -> Tensor:
+        """Encode each weight's interval [lo, hi) of centres as lo * (K + 1) + hi; 0 if empty."""
+        scale = 2.0**self.bits  # exact, so that quotients in these units are the same bits
+        m, s = mu.double() * scale, sigma.double() * scale
+        reach = delta * s
+        high, low = m + reach, m - reach
+        last, first = high.floor(), low.ceil()
+        # The sums are rounded; where a grid point is close, the quotient itself decides.
+        slack = (m.abs() + reach + 1) * 2.0**-45
+        for end, edge, step in ((high, last, -1), (low, first, 1)):
+            point = end.round()
+            close = ((end - point).abs() <= slack).nonzero().squeeze(1)
+            if len(close):
+                near = point[close]
+                is_captured = (near - m[close]).abs() / s[close] <= delta
+                edge[close] = torch.where(is_captured, near, near + step)
+        upper = self._count_upto(last)
+        lower = self._count_upto(first - 1)
+        if zero_rule:
+            near_zero = m.abs() < 1
+            upper = torch.where(near_zero, upper.clamp(min=self.zero + 1), upper)
+            lower = torch.where(near_zero, lower.clamp(max=self.zero), lower)
+        is_empty = lower >= upper
+        # Pairs of so many centres that int32 cannot hold them are rare, and cost a conversion.
+        if (len(self.integers) + 1) ** 2 > 2**31 - 1:
+            lower = lower.long()
+        return (lower * (len(self.integers) + 1) + upper).masked_fill_(is_empty, 0)
+
+    def _count_upto(self, point: Tensor) -> Tensor:
+        index = point.clamp_(-self.top - 1, self.top).add_(self.top + 1)
+        return self.upto[index.int()]
+
+
+@dataclass
+class _Round:
+    """The weights that are not taken yet, and the result so far."""
+
+    mu_R: Tensor
+    sigma_R: Tensor
+    index_R: Tensor
+    """Positions of the remaining weights in the whole vector."""
+    out_mu_N: Tensor
+    out_sigma_N: Tensor
+    fixed_N: Tensor
+
+    @staticmethod
+    def start(mu_N: Tensor, sigma_N: Tensor) -> "_Round":
+        return _Round(
+            mu_R=mu_N.detach(),
+            sigma_R=sigma_N.detach().clamp(min=SIGMA_FLOOR),
+            index_R=torch.arange(len(mu_N), device=mu_N.device),
+            out_mu_N=mu_N.detach().clone(),
+            out_sigma_N=sigma_N.detach().clone(),
+            fixed_N=torch.zeros_like(mu_N, dtype=torch.bool),
+        )
+
+    def run_stage(self, grid: _Grid, delta: float, quota: int, *, zero_rule: bool) -> int:
+        """Fix at most `quota` weights at this order and threshold; return how many were fixed."""
+        num_centres = len(grid.integers)
+        cell_R = torch.cat(
+            [
+                grid.intervals(mu, sigma, delta, zero_rule=zero_rule)
+                for mu, sigma in zip(
+                    torch.split(self.mu_R, _CHUNK), torch.split(self.sigma_R, _CHUNK), strict=True
+                )
+            ]
+        )
+        cells_U, counts_U, rank_R = _histogram(cell_R, (num_centres + 1) ** 2)
+        picks = _pick(cells_U, counts_U, num_centres=num_centres, quota=quota)
+        target_R = torch.from_numpy(picks.target_U).to(cell_R.device)[rank_R]
+        if picks.surplus:
+            self._cut_off(grid, target_R, picks, zero_rule=zero_rule)
+        return self._fix(grid, target_R)
+
+    def _cut_off(self, grid: _Grid, target_R: Tensor, picks: "_Picks", *, zero_rule: bool) -> None:
+        """Release the furthest of the last cluster, so that exactly the quota is fixed."""
+        members = (target_R == picks.last).nonzero().squeeze(1)
+        mu, sigma = self.mu_R[members].double(), self.sigma_R[members].double()
+        distance = (grid.values_K[picks.last] - mu).abs() / sigma
+        if zero_rule and picks.last == grid.zero:
+            distance[mu.abs() < 2.0**-grid.bits] = 0
+        kept = smallest(distance, len(members) - picks.surplus)
+        target_R[members[~kept]] = -1
+
+    def _fix(self, grid: _Grid, target_R: Tensor) -> int:
+        is_taken_R = target_R >= 0
+        taken = is_taken_R.nonzero().squeeze(1)
+        if not len(taken):
+            return 0
+        centre = target_R[taken].long()
+        sigma_K = _spread(self.mu_R[taken].double() - grid.values_K[centre], centre, grid.values_K)
+        where = self.index_R[taken]
+        self.out_mu_N[where] = grid.values_K.to(self.out_mu_N.dtype)[centre]
+        self.out_sigma_N[where] = sigma_K.to(self.out_sigma_N.dtype)[centre]
+        self.fixed_N[where] = True
+        rest = (~is_taken_R).nonzero().squeeze(1)
+        self.mu_R, self.sigma_R = self.mu_R[rest], self.sigma_R[rest]
+        self.index_R = self.index_R[rest]
+        return len(taken)
+
+
+def _spread(offset: Tensor, centre: Tensor, values_K: Tensor) -> Tensor:
+    """Compute the population standard deviation of the offsets from each centre: float64 (K,)."""
+    num = len(values_K)
+    count_K = torch.bincount(centre, minlength=num).clamp(min=1)
+    mean_K = torch.bincount(centre, weights=offset, minlength=num) / count_K
+    squares = (offset - mean_K[centre]).square_()
+    return (torch.bincount(centre, weights=squares, minlength=num) / count_K).sqrt()
+
+
+def _histogram(cell_R: Tensor, num_cells: int) -> tuple[_INT, _INT, Tensor]:
+    """List the intervals that occur (U,), how often (U,), and the rank of each weight's (R,)."""
+    if num_cells > _MAX_TABLE:
+        cells_U, rank_R, counts_U = torch.unique(cell_R, return_inverse=True, return_counts=True)
+        return cells_U.cpu().numpy().astype(np.int64), counts_U.cpu().numpy(), rank_R
+    counts = torch.bincount(cell_R, minlength=num_cells)
+    cells_U = counts.nonzero().squeeze(1)
+    rank = torch.zeros(num_cells, dtype=torch.int32, device=cell_R.device)
+    rank[cells_U] = torch.arange(len(cells_U), dtype=torch.int32, device=cell_R.device)
+    return cells_U.cpu().numpy(), counts[cells_U].cpu().numpy(), rank[cell_R]
+
+
+@dataclass(frozen=True)
+class _Picks:
+    """Target centre of each interval."""
+
+    target_U: npt.NDArray[np.int32]
+    """Index of the centre; -1 for none."""
+    last: int
+    """The centre that was picked last."""
+    surplus: int
+    """By how many weights the last pick exceeds the quota."""
+
+
+def _pick(cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int) -> _Picks:
+    """Greedily pick the centre that captures most, while there is one and the quota lasts."""
+    low_U, high_U = np.divmod(cells_U, num_centres + 1)
+    edges = np.bincount(low_U, weights=counts_U, minlength=num_centres + 1) - np.bincount(
+        high_U, weights=counts_U, minlength=num_centres + 1
+    )
+    captured_K = np.cumsum(edges)[:num_centres].astype(np.int64)
+    target_U = np.full(len(cells_U), -1, dtype=np.int32)
+    is_open_U = low_U < high_U
+    last, surplus = -1, 0
+    while quota > 0:
+        last = int(captured_K.argmax())  # the first of equals: the most negative centre
+        if captured_K[last] <= 0:
+            break
+        chosen = np.flatnonzero(is_open_U & (low_U <= last) & (high_U > last))
+        num = int(counts_U[chosen].sum())
+        target_U[chosen] = last
+        is_open_U[chosen] = False
+        edges = np.bincount(
+            low_U[chosen], weights=counts_U[chosen], minlength=num_centres + 1
+        ) - np.bincount(high_U[chosen], weights=counts_U[chosen], minlength=num_centres + 1)
+        captured_K -= np.cumsum(edges)[:num_centres].astype(np.int64)
+        surplus = max(0, num - quota)
+        quota -= num
+    return _Picks(target_U, last, surplus)
+
+
+def smallest(values_N: Tensor, num: int) -> Tensor:
+    """Mask exactly `num` entries (N,): the smallest, and of equal ones the first."""
+    if num <= 0:
+        return torch.zeros_like(values_N, dtype=torch.bool)
+    limit = values_N.kthvalue(num).values
+    chosen_N = values_N < limit
+    ties = (values_N == limit).nonzero().squeeze(1)
+    chosen_N[ties[: num - int(chosen_N.sum())]] = True
+    return chosen_N

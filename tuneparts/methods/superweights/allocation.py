@@ -1,0 +1,294 @@
+"""Templates for every cluster within a budget, and weights of many shapes from one chain of them.
+
+Chain (Teterwak et al. 2024): the shapes of a cluster are sorted from small to large. The first slot
+is the smallest layer; each later slot holds what is missing to the next shape: new input columns
+for the rows that are there, then new output rows over the full width. A layer is put together from
+the slots up to its own shape.
+
+Legend: U uses, O rows (outputs), I columns (inputs), A kernel area, D size of a slot.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights.similarity import Labels, members_of
+
+ChainKind = Literal["growth", "envelope"]
+"""Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has
+fewer, as the authors do; `envelope` grows the running maximum instead and crops at the end, so that
+every layer is the top left corner of one large weight."""
+Shape = tuple[int, int]
+"""(outputs, inputs)"""
+MAX_TEMPLATES = 8
+"""Most templates of a slot in the released code."""
+
+
+class ShortBudgetError(ConfigError):
+    """A budget that cannot hold one template for each slot."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One slot of a chain: how much of the weight so far is kept, and how much is added."""
+
+    rows: int
+    columns: int
+    new_rows: int
+    new_columns: int
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the weight after the slot is added."""
+        return self.rows + self.new_rows, self.columns + self.new_columns
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of (output, input) pairs in the slot: new columns first, then new rows."""
+        return self.rows * self.new_columns + self.new_rows * self.shape[1]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The slots of a cluster, and the last slot that each shape needs."""
+
+    area: int
+    slots: tuple[Growth, ...]
+    last_slot: dict[Shape, int]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of weights of one template of each slot."""
+        return [slot.num_pairs * self.area for slot in self.slots]
+
+
+def build_chain(shapes: Iterable[Shape], area: int, kind: ChainKind) -> Chain:
+    """Build the chain through these shapes; equal sizes are ordered by outputs.
+
+    Args:
+        shapes: the shapes of the layers of a cluster, in any order, with repetitions.
+        area: weights per pair of channels.
+        kind: crop on the way (`growth`) or at the end (`envelope`).
+
+    Example:
+        >>> build_chain([(2, 2), (3, 2)], area=9, kind="growth").sizes  # 2 x 2, then one row
+        [36, 18]
+    """
+    slots: list[Growth] = []
+    last_slot: dict[Shape, int] = {}
+    rows = columns = 0
+    for shape in sorted(set(shapes), key=lambda s: (s[0] * s[1], s)):
+        num_out, num_in = shape
+        if kind == "envelope":
+            num_out, num_in = max(rows, num_out), max(columns, num_in)
+        kept = min(rows, num_out), min(columns, num_in)
+        slot = Growth(*kept, num_out - kept[0], num_in - kept[1])
+        if slot.num_pairs:
+            slots.append(slot)
+            rows, columns = slot.shape
+        last_slot[shape] = len(slots) - 1
+    return Chain(area, tuple(slots), last_slot)
+
+
+def assemble(chain: Chain, parts_UD: Sequence[Tensor], shape: Shape) -> Tensor:
+    """Assemble weights (U, O, I, A) of one shape from flat SuperWeights of slots 0 to its last.
+
+    Args:
+        chain: the chain of the cluster.
+        parts_UD: (U, D) for each slot that the shape needs.
+        shape: one of the chain's shapes.
+    """
+    area = chain.area
+    weight_UOIA = parts_UD[0].reshape(-1, *chain.slots[0].shape, area)
+    for slot, part_UD in zip(chain.slots[1:], parts_UD[1:], strict=False):
+        weight_UOIA = weight_UOIA[:, : slot.rows, : slot.columns]
+        split = slot.rows * slot.new_columns * area
+        if slot.new_columns:
+            beside = part_UD[:, :split].reshape(-1, slot.rows, slot.new_columns, area)
+            weight_UOIA = torch.cat([weight_UOIA, beside], dim=2)
+        if slot.new_rows:
+            below = part_UD[:, split:].reshape(-1, slot.new_rows, slot.shape[1], area)
+            weight_UOIA = torch.cat([weight_UOIA, below], dim=1)
+    return weight_UOIA[:, : shape[0], : shape[1]]
+
+
+def disassemble(chain: Chain, gradient_UOIA: Tensor) -> list[Tensor]:
+    """Take gradients of weights apart into those (U, D) of each slot: the adjoint of `assemble`.
+
+    Weights that are cropped away on the way have gradient zero.
+    """
+    num_uses, num_out, num_in, _ = gradient_UOIA.shape
+    slots = chain.slots[: chain.last_slot[num_out, num_in] + 1]
+    parts = []
+    for slot in reversed(slots):
+        grown = _padded(gradient_UOIA, slot.shape)
+        beside = grown[:, : slot.rows, slot.columns :].reshape(num_uses, -1)
+        below = grown[:, slot.rows :].reshape(num_uses, -1)
+        parts.append(torch.cat([beside, below], dim=1))
+        gradient_UOIA = grown[:, : slot.rows, : slot.columns]
+    return parts[::-1]
+
+
+def _padded(x_UOIA: Tensor, shape: Shape) -> Tensor:
+    below, beside = shape[0] - x_UOIA.shape[1], shape[1] - x_UOIA.shape[2]
+    return F.pad(x_UOIA, (0, 0, 0, beside, 0, below)) if below or beside else x_UOIA
+
+
+def split_budget(
+    sizes: Sequence[int],
+    uses: Sequence[int],
+    *,
+    budget: int,
+    max_templates: int = MAX_TEMPLATES,
+) -> list[int]:
+    """Choose the number of templates of each slot; their weights sum to at most `budget`.
+
+    Every slot needs one template. What is left is dealt out in rounds, first to slots with more
+    uses than templates, then to all (the default of Teterwak et al. 2024, as released).
+
+    Args:
+        sizes: weights of one template of each slot; earlier slots are served first.
+        uses: number of layers that use each slot.
+        budget: weights of all templates together.
+        max_templates: most templates of one slot.
+
+    Example:
+        >>> split_budget([10, 10], [1, 2], budget=30)  # the second slot has two users
+        [1, 2]
+    """
+    # The released code exceeds a budget that is too small for one template a slot.
+    least = sum(sizes)
+    if budget < least:
+        raise ShortBudgetError(
+            f"the budget must hold one template for each of {len(sizes)} slots, which takes "
+            f"{least} weights, but is {budget}. Raise it, use fewer clusters, or let clusters be "
+            "merged (`when_short`)."
+        )
+    templates = [1] * len(sizes)
+    left = budget - least
+    for needs_users in (True, False):
+        for already in range(1, max_templates):
+            for slot, size in enumerate(sizes):
+                is_wanted = uses[slot] > already if needs_users else templates[slot] < max_templates
+                if is_wanted and size <= left:
+                    templates[slot] += 1
+                    left -= size
+    return templates
+
+
+@dataclass(frozen=True)
+class LayerCluster:
+    """Layers that draw from the same templates."""
+
+    layers: tuple[int, ...]
+    """Positions in the plan's layers, by last slot, then in the order of the plan."""
+    last_slots: tuple[int, ...]
+    """Last slot that each of these layers uses; the users of slot j are therefore the last ones."""
+    chain: Chain
+    templates: tuple[int, ...]
+    """Number of templates of each slot."""
+
+    def users(self, slot: int) -> tuple[int, ...]:
+        """List the positions of the layers that use a slot."""
+        return tuple(
+            position
+            for position, last in zip(self.layers, self.last_slots, strict=True)
+            if last >= slot
+        )
+
+
+@dataclass(frozen=True)
+class SharingPlan:
+    """The whole allocation: layers, their clusters, and the templates of each cluster's slots."""
+
+    layers: tuple[Layer, ...]
+    labels: tuple[int, ...]
+    clusters: tuple[LayerCluster, ...]
+
+    @property
+    def num_weights(self) -> int:
+        """Number of weights of all templates."""
+        return sum(
+            count * size
+            for cluster in self.clusters
+            for count, size in zip(cluster.templates, cluster.chain.sizes, strict=True)
+        )
+
+    @property
+    def slots(self) -> list[tuple[int, int]]:
+        """(cluster, slot) of every slot, in the order of templates."""
+        return [(c, j) for c, x in enumerate(self.clusters) for j in range(len(x.templates))]
+
+
+def make_plan(
+    layers: Sequence[Layer],
+    labels: Labels,
+    *,
+    budget: int,
+    max_templates: int = MAX_TEMPLATES,
+    chain: ChainKind = "growth",
+) -> SharingPlan:
+    """Build the chains of the clusters and deal the budget out to their slots.
+
+    Args:
+        layers: the layers of all members.
+        labels: cluster of each layer; a cluster holds one kind of layer.
+        budget: weights of all templates together; refused when below `least_weights`.
+        max_templates: most templates of one slot.
+        chain: how shapes of a cluster are put together.
+
+    Example:
+        >>> from tuneparts.methods.superweights.clusters import Layer
+        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
+        >>> make_plan(layers, [0, 0], budget=24).num_weights  # two templates of 4 x 3
+        24
+    """
+    grown = _chains(layers, labels, chain)
+    sizes = [size for c, _ in grown for size in c.sizes]
+    uses = [
+        sum(c.last_slot[_pair(layers[p])] >= slot for p in positions)
+        for c, positions in grown
+        for slot in range(len(c.slots))
+    ]
+    counts = iter(split_budget(sizes, uses, budget=budget, max_templates=max_templates))
+    clusters = []
+    for c, positions in grown:
+        last = {p: c.last_slot[_pair(layers[p])] for p in positions}
+        # Layers of one last slot may differ in shape in an envelope chain; keep shapes together.
+        order = sorted(positions, key=lambda p, last=last: (last[p], _pair(layers[p]), p))  # type: ignore[misc]
+        clusters.append(
+            LayerCluster(
+                layers=tuple(order),
+                last_slots=tuple(last[p] for p in order),
+                chain=c,
+                templates=tuple(next(counts) for _ in c.slots),
+            )
+        )
+    return SharingPlan(tuple(layers), tuple(labels), tuple(clusters))
+
+
+def least_weights(layers: Sequence[Layer], labels: Labels, chain: ChainKind = "growth") -> int:
+    """Compute the smallest budget that these clusters take: one template for every slot."""
+    return sum(sum(c.sizes) for c, _ in _chains(layers, labels, chain))
+
+
+def _chains(
+    layers: Sequence[Layer], labels: Labels, kind: ChainKind
+) -> list[tuple[Chain, list[int]]]:
+    return [
+        (
+            build_chain([_pair(layers[p]) for p in positions], layers[positions[0]].area, kind),
+            positions,
+        )
+        for positions in members_of(labels).values()
+    ]
+
+
+def _pair(layer: Layer) -> tuple[int, int]:
+    return layer.num_out, layer.num_in

@@ -1,0 +1,381 @@
+"""SuperWeight networks: several nets whose layers share templates (Teterwak et al. 2024).
+
+A run has stages. Search with hard sharing, compare the layers' gradients, form clusters and start
+anew; train with tied coefficients, compare the gradients of their uses, untie what conflicts, and
+train to the end. Nothing but the grouping moves from the search to the training.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from tuneparts.core import seeding
+from tuneparts.core.config import Config
+from tuneparts.methods.superweights import clusters, released, similarity, ties
+from tuneparts.methods.superweights.allocation import (
+    MAX_TEMPLATES,
+    ChainKind,
+    SharingPlan,
+    least_weights,
+    make_plan,
+)
+from tuneparts.methods.superweights.bank import Initialisation, TemplateBank
+from tuneparts.methods.superweights.clusters import Layer, layers_of
+from tuneparts.methods.superweights.members import SuperweightMembers
+from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
+from tuneparts.methods.superweights.stages import SharingStage, StagesConfig, Timetable, timetable
+from tuneparts.methods.superweights.ties import Ties
+from tuneparts.models import Net
+from tuneparts.models.sizes import count_flops
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.loop import Step
+from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+
+
+class AllocationConfig(Config):
+    """Number of template weights, and how layers are put together from them."""
+
+    budget: int | None = Field(default=None, gt=0)
+    """Weights of all templates; None for `relative` times the largest member's."""
+    relative: float = Field(default=1.0, gt=0)
+    """Budget as a multiple of the weights that the largest member's shared layers have alone."""
+    when_short: Literal["refuse", "merge"] = "refuse"
+    """If the budget cannot hold one template for each slot of the bins: `refuse` the config, or
+    `merge` neighbouring bins until it can."""
+    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
+    """Most templates of one slot."""
+    chain: ChainKind = "growth"
+    """Crop weights on the way from shape to shape, or at the end."""
+    initialisation: Initialisation = "own"
+    """Scale at which templates start."""
+
+
+class SharingConfig(Config):
+    """Rules by which layers share templates and coefficients."""
+
+    num_bins: int | None = Field(default=4, ge=1)
+    """Bins of relative depth that clusters start as; None for one per layer of a member."""
+    clusters: Literal["depth", "gradient", "random"] = "gradient"
+    """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
+    that gradients give: the control."""
+    scope: Literal["all", "reference", "released"] = "all"
+    """Compare the layers of all members, or those of the first, whom the others follow by
+    similarity; `released` does the latter, and unties, by the rules of the authors' code."""
+    tau: float = 0.1
+    """Layers with a larger gradient cosine share templates. Lowered until the budget fits."""
+    coefficients: Literal["private", "mapped", "shared"] = "mapped"
+    """At the start each use has its own (`private`), those of a layer of the first member
+    (`mapped`), or all uses of a slot have the same (`shared`)."""
+    beta: float | None = 0.9
+    """Uses with a larger cosine stay tied; None never unties."""
+
+
+class SuperweightsConfig(MembersConfig):
+    """Several nets from one budget; a single member makes it parameter allocation search.
+
+    Example:
+        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
+        >>> config.timetable.search
+        20
+    """
+
+    method: Literal["superweights"] = "superweights"
+    members: tuple[Net, ...] = Field(
+        default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
+        min_length=1,
+        validate_default=True,
+    )
+    """The nets, of any width, depth and family; the first one is the reference."""
+    allocation: AllocationConfig = AllocationConfig()
+    sharing: SharingConfig = SharingConfig()
+    stages: StagesConfig = StagesConfig()
+
+    @model_validator(mode="after")
+    def _check_time_to_train(self) -> Self:
+        times = self.timetable
+        if times.compare_uses >= self.passes:
+            raise ValueError(
+                f"the stages before the last must leave it a pass, but take {times.compare_uses} "
+                f"of {self.passes} passes; give more passes, or shorten `stages`"
+            )
+        return self
+
+    @property
+    def timetable(self) -> Timetable:
+        """Passes at which the stages of this run end."""
+        sharing = self.sharing
+        has_ties = sharing.coefficients == "shared" or (
+            sharing.coefficients == "mapped" and len(self.members) > 1
+        )
+        return timetable(
+            self.passes,
+            search=self.stages.search,
+            untie=self.stages.untie,
+            analysis=self.stages.analysis,
+            learns=sharing.clusters != "depth",
+            compares_one_batch=sharing.scope == "released",
+            unties=has_ties and sharing.beta is not None,
+        )
+
+    def build(self, context: Context) -> Learner:
+        return SuperweightsLearner(self, context)
+
+
+_log = logging.getLogger(__name__)
+
+_TAU_STEP = 0.05
+"""By how much tau is lowered until clusters fit the budget."""
+_DRAWS = 50
+"""Random clusters that are tried at one tau before it is lowered."""
+
+
+class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
+    """Trains members that share templates through all stages."""
+
+    config: SuperweightsConfig
+    model: SuperweightMembers
+
+    def __init__(self, config: SuperweightsConfig, context: Context) -> None:
+        super().__init__(config, context)
+        self.timetable = config.timetable
+        self._layers = self._read_layers()
+        self.budget = config.allocation.budget or int(
+            config.allocation.relative * clusters.largest_member(self._layers)
+        )
+        self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
+        if config.allocation.when_short == "merge":
+            self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
+        self._found: dict[str, float] = {}
+        self._sums = GradientSums(context.device)
+        plan = self._plan(self._bins)
+        if self.stage is SharingStage.SEARCH:
+            self._install(plan, ties.shared(plan))
+        else:
+            self._install(plan, self._first_ties(plan, {}))
+
+    @property
+    def stage(self) -> SharingStage:
+        """Stage of the next pass."""
+        return self.timetable.at(self.passes)
+
+    @property
+    def schedule_progress(self) -> float:
+        return self.timetable.progress(self.passes)
+
+    def step(self) -> Step:
+        stage = self.stage
+        if stage not in {SharingStage.COMPARE_LAYERS, SharingStage.COMPARE_USES}:
+            return super().step()
+        loss = self._compare()
+        if (
+            stage is SharingStage.COMPARE_LAYERS
+            and self.passes + 1 == self.timetable.compare_layers
+        ):
+            self._form_clusters()
+        if stage is SharingStage.COMPARE_USES and self.passes + 1 == self.timetable.compare_uses:
+            self._untie()
+        return Step(passes=1, losses={"train/loss": loss})
+
+    def evaluate(self) -> dict[str, float]:
+        plan = self.model.bank.plan
+        counts = [count for cluster in plan.clusters for count in cluster.templates]
+        metrics = super().evaluate() | {
+            "size/templates": float(plan.num_weights),
+            "superweights/bins": float(len(set(self._bins))),
+            "superweights/clusters": float(len(plan.clusters)),
+            "superweights/trained": float(self.timetable.trained),
+            "superweights/vectors": float(self.model.bank.num_vectors),
+            "superweights/templates": sum(counts) / len(counts),
+            **self._found,
+        }
+        if self.finished:
+            metrics |= {f"superweights/cluster.{k}": float(v) for k, v in self._membership()}
+        return metrics
+
+    def _membership(self) -> list[tuple[str, int]]:
+        """List (member_layer, cluster), with layers counted from 0 within a member."""
+        plan = self.model.bank.plan
+        counted: dict[int, int] = {}
+        rows = []
+        for layer, label in zip(plan.layers, plan.labels, strict=True):
+            number = counted[layer.member] = counted.get(layer.member, -1) + 1
+            rows.append((f"{layer.member}_{number}", label))
+        return rows
+
+    # Building
+
+    def _read_layers(self) -> list[Layer]:
+        task = self.context.task
+        with seeding.isolated(self.context.seed, "init", "shapes"):
+            nets = [net.build(task.in_shape, task.num_outputs) for net in self.config.members]
+        self._flops = [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
+        return [layer for m, net in enumerate(nets) for layer in self.shared_layers(net, m)]
+
+    def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:
+        """List the layers of a member that share weights."""
+        return layers_of(net, member)
+
+    def _least(self, labels: Labels) -> int:
+        return least_weights(self._layers, labels, self.config.allocation.chain)
+
+    def _plan(self, labels: Labels) -> SharingPlan:
+        allocation = self.config.allocation
+        return make_plan(
+            self._layers,
+            labels,
+            budget=self.budget,
+            max_templates=allocation.max_templates,
+            chain=allocation.chain,
+        )
+
+    def _first_ties(self, plan: SharingPlan, similarities: Mapping[int, Similarity]) -> Ties:
+        match self.config.sharing.coefficients:
+            case "private":
+                return ties.private(plan)
+            case "shared":
+                return ties.shared(plan)
+            case "mapped" if similarities and self.config.sharing.scope == "released":
+                return ties.mapped(plan, released.leaders(self._layers, self._bins, similarities))
+            case "mapped" if similarities:
+                return ties.mapped(
+                    plan, ties.partners_by_similarity(plan, self._bins, similarities)
+                )
+            case "mapped":
+                return ties.mapped(plan, ties.partners_by_place(plan))
+
+    def _install(self, plan: SharingPlan, tied: Ties, *, stream: str = "start") -> None:
+        """Make new members and a new optimiser; search and training draw from different streams."""
+        task, seed = self.context.task, self.context.seed
+        nets = []
+        for member, config in enumerate(self.config.members):
+            with seeding.isolated(seed, "init", stream, member):
+                nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
+        bank = TemplateBank(
+            plan,
+            tied,
+            initialisation=self.config.allocation.initialisation,
+            generator=seeding.torch_generator(seed, "init", stream, "templates"),
+        )
+        self.model = SuperweightMembers(nets, bank, self._flops).to(self.context.device)
+        self._make_optimiser()
+
+    def _make_optimiser(self) -> None:
+        """Make the optimiser; coefficients are not decayed."""
+        # Templates are decayed once, however many layers use them: they are parameters, and the
+        # weights composed from them are not.
+        bank = self.model.bank
+        decayed = nn.ModuleList([self.model.nets, bank.templates_KD])
+        self.optimiser = self.new_optimiser(decayed)
+        self.optimiser.add_param_group(
+            {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
+        )
+
+    # Comparing gradients
+
+    def _compare(self) -> Tensor:
+        """Add one batch to the gradient sums, alternately to two halves; return its mean loss."""
+        loss, gradients = self.model.layer_gradients(
+            *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
+        )
+        self._sums.add(gradients, half=self.passes % 2)
+        return loss
+
+    def _form_clusters(self) -> None:
+        total, halves = self._sums.take()
+        similarities = similarity.layer_similarities(total, self._bins)
+        labels, tau = self._fitting_clusters(similarities)
+        if tau < self.config.sharing.tau:
+            _log.warning(
+                "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights",
+                tau,
+                self.config.sharing.tau,
+                self.budget,
+            )
+        self._found = {
+            "superweights/tau_asked": self.config.sharing.tau,
+            "superweights/tau": tau,
+            **similarity.metrics(
+                similarities, [similarity.layer_similarities(half, self._bins) for half in halves]
+            ),
+        }
+        plan = self._plan(labels)
+        self._install(plan, self._first_ties(plan, similarities), stream="anew")
+
+    def _fitting_clusters(self, similarities: dict[int, Similarity]) -> tuple[Labels, float]:
+        """Find clusters at the largest threshold, from tau downwards, that the budget allows."""
+        sharing = self.config.sharing
+        generator = seeding.numpy_generator(self.context.seed, "clusters")
+        tau = sharing.tau
+        while tau > -1 - _TAU_STEP:
+            labels = self._split(similarities, tau)
+            drawn = [labels]
+            if sharing.clusters == "random" and self._least(labels) <= self.budget:
+                # Other layers of the same numbers need other weights: the first draw that fits.
+                drawn = [clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
+            for candidate in drawn:
+                if self._least(candidate) <= self.budget:
+                    return candidate, tau
+            tau -= _TAU_STEP
+        return self._bins, tau
+
+    def _split(self, similarities: dict[int, Similarity], tau: float) -> Labels:
+        match self.config.sharing.scope:
+            case "all":
+                return clusters.split_by_similarity(self._bins, similarities, tau)
+            case "reference":
+                return clusters.split_by_reference(self._layers, self._bins, similarities, tau)
+            case "released":
+                return released.split(self._layers, self._bins, similarities, tau)
+
+    def _untie(self) -> None:
+        total, _ = self._sums.take()
+        bank = self.model.bank
+        sent = bank.coefficient_gradients(total)
+        beta = self.config.sharing.beta
+        assert beta is not None  # there is no such stage without it
+        is_released = self.config.sharing.scope == "released"
+        new_ties, origins = ties.split(
+            bank.ties,
+            [similarity.row_cosines(rows) for rows in sent],
+            beta,
+            released.relabelled if is_released else similarity.group,
+        )
+        old, old_rows = self.optimiser, list(bank.coefficients_RK)
+        indices = bank.retie(new_ties, origins)
+        self._make_optimiser()
+        moved = dict(zip(bank.coefficients_RK, zip(old_rows, indices, strict=True), strict=True))
+        for group in self.optimiser.param_groups:
+            for parameter in group["params"]:
+                source, index_R = moved.get(parameter, (parameter, None))
+                if source in old.state:
+                    self.optimiser.state[parameter] = _rows(old.state[source], source, index_R)
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        bank = self.model.bank
+        return super().state_dict() | {
+            "stage": str(self.stage),
+            "labels": list(bank.plan.labels),
+            "ties": [list(rows) for rows in bank.ties],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._install(
+            self._plan([int(label) for label in state["labels"]]),
+            [[int(row) for row in rows] for rows in state["ties"]],
+        )
+        super().restore(state)
+
+
+def _rows(state: Mapping[str, Any], source: Tensor, index_R: Tensor | None) -> dict[str, Any]:
+    """Copy the optimiser state of a parameter, row by row from where its new rows come from."""
+    return {
+        name: value[index_R].clone()
+        if index_R is not None and isinstance(value, Tensor) and value.shape == source.shape
+        else value
+        for name, value in state.items()
+    }

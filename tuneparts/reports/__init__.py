@@ -1,1 +1,0 @@
-"""Frames in, tables and figures out: what a search found, with its uncertainty."""

@@ -1,0 +1,366 @@
+"""What a run has found: frames, the table, the answer, figures, the report and its nets."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tuneparts.core import atomic, settings
+from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
+from tuneparts.results.describing import metadata
+from tuneparts.search import frames, runs
+from tuneparts.search.journal import TrialId, TrialRecord, records
+
+if TYPE_CHECKING:  # slow to import, and not every reader needs them
+    from plotly.graph_objects import Figure
+    from torch import nn
+
+    from tuneparts.results.compare import Comparison, Decision
+    from tuneparts.results.run_data import RunData
+    from tuneparts.search.spec import Search
+    from tuneparts.training.learner import Learner
+
+LONGEST_DESCRIPTION = 7000
+"""Characters of a description; MLflow keeps 8,000 of a tag."""
+
+
+def load(name: str | None = None) -> "Results":
+    """Read the results of a run, finished or not.
+
+    Args:
+        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest of
+            all. Or the folder of published results. A run of which no trial ever ran is found by
+            its full name only.
+    """
+    from tuneparts.results.published import Published, is_published
+
+    if name is not None and is_published(name):
+        return Published(Path(name))
+    return Results(runs.named(settings.current().results_dir, name, begun=True))
+
+
+class Results:
+    """What a run has found so far. Every part is computed once, when it is first asked for.
+
+    A run that goes on needs a new object: this one shows the journal as it was first read.
+    """
+
+    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
+        self.run, self._has_run = run, has_run
+
+    @property
+    def name(self) -> str:
+        """Of the run."""
+        return self.run.name
+
+    @property
+    def search(self) -> "Search":
+        """The resolved search, as it was when the run began, or was last extended."""
+        return self.run.search
+
+    @property
+    def search_facts(self) -> dict[str, Any]:
+        """The resolved search as plain values, without its classes."""
+        found: dict[str, Any] = self.run.card["search"]
+        return found
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial; see `frames.trials`."""
+        return self.data.trials
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per trial, metric and step; see `frames.steps`."""
+        return self.data.steps
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per arm: costs, counts, and the mean and standard error of each score."""
+        return self.data.summary
+
+    @property
+    def selected(self) -> pd.DataFrame:
+        """The trial that stands for each arm and seed, chosen by the search's metric."""
+        return self.data.selected
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `search.drawn`."""
+        return self.data.drawn
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """The trials on the Pareto front of their arm and seed; none where there is one objective.
+
+        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
+        """
+        from tuneparts.results import fronts
+
+        if not self.search.objectives:
+            return pd.DataFrame()
+        known = fronts.members(self.trials, self.data.metadata)
+        return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
+
+    @property
+    def answer(self) -> str:
+        """The search's question, answered in one sentence."""
+        return self.data.answer
+
+    @cached_property
+    def parent_run_id(self) -> str:
+        """MLflow's id of the whole run; empty while the store has not answered."""
+        return self._tracked[0]
+
+    @property
+    def run_ids(self) -> dict[TrialId, str]:
+        """MLflow's id of each trial that the store has."""
+        return self._tracked[1]
+
+    @cached_property
+    def _tracked(self) -> tuple[str, dict[TrialId, str]]:
+        from tuneparts.tracking import record
+
+        known = record.load(self.run.folder)
+        return ("", {}) if known is None else (known.parent or "", known.trials)
+
+    @cached_property
+    def data(self) -> "RunData":
+        """Everything that tables, figures and the page are made from."""
+        from tuneparts.results import sample_grid
+        from tuneparts.results.run_data import RunData
+        from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.drawn import drawn
+        from tuneparts.search.storage import Folder
+
+        journal = self.run.folder / "journal.jsonl"
+        data = RunData(
+            metadata(self.run, self.parent_run_id),
+            frames.trials(journal, self.run_ids),
+            frames.steps(journal),
+            schedules=frames.schedules(journal),
+            drawn=drawn(self.search, journal),
+            find=ArtifactStore(Folder(self.run.storage)).find,
+        )
+        if "samples" not in data.metadata.figures:
+            return data
+        grids, note = sample_grid.of(self.search, data.selected, has_run=self._has_run)
+        return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+
+    def compare(
+        self,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        *,
+        against: str | None = None,
+        metric: str = "test/accuracy",
+        within: float | None = None,
+        at: str | None = None,
+    ) -> "list[Comparison]":
+        """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+
+        Args:
+            pairs: the comparisons; they are adjusted for each other.
+            against: compare this arm with every rival instead, that is, not with the tuning of
+                arms. Without either, it is the contrast that the search declares, or the arm with
+                the best validation score.
+            metric: by which arms are compared.
+            within: margin of equivalence, in units of the metric; that of the search when None.
+            at: a cost on the way instead of the end, as in `weight_steps=1200`; trials are selected
+                by what validation said there.
+        """
+        from tuneparts.results import compare
+
+        metadata = self.data.metadata
+        within = metadata.within if within is None else within
+        if pairs is None:
+            pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
+            if against is not None or pairs is None:
+                first = against or self.best_arm()
+                rivals = [arm.name for arm in metadata.arms if arm.competes]
+                pairs = [(first, name) for name in rivals if name != first]
+        elif against is not None:
+            raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
+        if not pairs:
+            raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
+        selected = self.data_at(at, metric=metric).selected
+        return compare.compare(selected, metadata, pairs, metric=metric, within=within)
+
+    def data_at(self, at: str | None, *, metric: str) -> "RunData":
+        """The frames of the run at its end, or as it stood at a cost.
+
+        Args:
+            at: as in `compare`.
+            metric: what is asked about; refused where trials do not report it on the way.
+        """
+        if at is None:
+            return self.data
+        from tuneparts.results.on_the_way import at_cost, parse
+
+        return at_cost(self.data, *parse(at), needs=metric)
+
+    def decide(
+        self,
+        pair: tuple[str, str],
+        *,
+        within: float | None = None,
+        metric: str = "test/accuracy",
+    ) -> "Decision":
+        """What the replicates that two arms share allow to say, however often one looks.
+
+        Args:
+            pair: two arms; the verdict is on the first.
+            within: margin of equivalence.
+            metric: by which they are compared.
+        """
+        from tuneparts.results.compare import decision
+
+        return decision(self.data.selected, self.data.metadata, pair, metric=metric, within=within)
+
+    def best_arm(self) -> str:
+        """The arm whose selected trials have the best mean score by the search's metric.
+
+        Test scores have no say. An arm without the metric, such as one that trains on all the
+        data, cannot be the best.
+
+        Raises:
+            DataMissingError: No arm has the metric yet.
+        """
+        metric = self.data.metadata.metric
+        arms = self.data.verdict(metric).ranked
+        if not arms:
+            raise DataMissingError(
+                f"the best arm is the one with the best {metric}, but no finished "
+                f"trial of {self.name} has reported it. Name an arm."
+            )
+        return arms[0]
+
+    def selected_trial(self, arm: str, seed: int | None = None) -> TrialId:
+        """The trial that stands for an arm; of its first seed unless told otherwise.
+
+        Raises:
+            UnknownNameError: The arm has no selected trial.
+        """
+        rows = self.selected if seed is None else self.selected[self.selected["seed"] == seed]
+        own = rows[rows["arm"] == arm]
+        if own.empty:
+            raise UnknownNameError("arm with a finished trial", arm, rows["arm"].unique())
+        return TrialId.parse(str(own.iloc[0]["trial"]))
+
+    def best(self, arm: str) -> pd.DataFrame:
+        """The selected trial of each seed of an arm: its config, scores and hypers.
+
+        Raises:
+            UnknownNameError: The arm has no selected trial.
+        """
+        self.selected_trial(arm)  # refuses a name that is not there
+        return self.selected[self.selected["arm"] == arm].set_index("seed")
+
+    def figure(self, request: str) -> "Figure":
+        """A figure of the report, such as `accuracy` or `accuracy:val/nll`.
+
+        Raises:
+            DataMissingError: The run has nothing that the figure could show.
+        """
+        from tuneparts.results.figures.drawing import Note
+        from tuneparts.results.figures.gallery import draw
+
+        drawing = draw(request, self.data)
+        if isinstance(drawing, Note):
+            raise DataMissingError(f"`{request}` cannot be drawn: {drawing.text}")
+        return drawing.figure
+
+    def report(self) -> Path:
+        """Write the report; returns the path of its page."""
+        return self.write_report()["report.html"]
+
+    def net(self, arm: str, seed: int | None = None) -> "nn.Module":
+        """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
+
+        Args:
+            arm: Its name.
+            seed: Which replicate; the first when None.
+        """
+        return self.learner(self.selected_trial(arm, seed)).final_module()
+
+    def keep_model(self, trial: TrialId) -> str:
+        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI.
+
+        Raises:
+            DataMissingError: MLflow does not know the trial yet, or its last state is gone.
+        """
+        import numpy as np
+
+        from tuneparts.executors.worker import trial_data
+        from tuneparts.tracking import models, store
+
+        uri = store.resolve(settings.current().tracking_uri)
+        run_id = self.run_ids.get(trial)
+        if run_id is None:
+            raise DataMissingError(
+                f"a model belongs to the MLflow run of its trial, but {trial} has none in the "
+                f"store yet. Send it with `tuneparts sync {self.run.name}`."
+            )
+        found = models.logged(uri, run_id)
+        if found is not None:
+            return found
+        code = self.run.folder / "code"
+        with self.run.code.importable():
+            module = self.learner(trial).final_module()  # an objective has none, and says so
+            task = trial_data(self.search, trial, self._record(trial).config)
+            example = np.asarray(task.test.inputs[:4])
+            brought = sorted(code.iterdir()) if code.is_dir() else []
+            return models.log(uri, run_id, module, example, code=brought)
+
+    def learner(self, trial: TrialId) -> "Learner":
+        """A trial's learner in its last state, on the CPU.
+
+        Raises:
+            DataMissingError: The run has no such trial, or its checkpoint is gone.
+        """
+        from tuneparts.executors.worker import restore_learner
+
+        config = self._record(trial).config
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, config)
+
+    def _record(self, trial: TrialId) -> TrialRecord:
+        record = records(self.run.folder / "journal.jsonl").get(trial)
+        if record is None:
+            raise DataMissingError(
+                f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
+            )
+        return record
+
+    def write_report(self) -> dict[str, Path]:
+        """Write page, tables and figures into the run's folder `report`; returns their paths."""
+        from tuneparts.results import static_export
+        from tuneparts.results.write import write
+
+        folder = atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
+        return write(self.data, folder) | static_export.write(folder)
+
+    def export(self, to: str, out: Path | None = None) -> list[Path]:
+        """Write the run for other programs; see `tuneparts.results.export`.
+
+        Args:
+            to: optuna, csv, parquet or results.
+            out: File, or folder of the files; in the run's folder `export` when None.
+        """
+        from tuneparts.results.export import export
+
+        return export(self, to, out)
+
+    def description(self) -> str:
+        """The answer and as many tables in Markdown as MLflow takes."""
+        from tuneparts.results import rendering
+
+        text = self.answer
+        for table in self.data.tables:
+            longer = f"{text}\n\n{rendering.to_markdown([table])}"
+            if len(longer) > LONGEST_DESCRIPTION:
+                return text
+            text = longer
+        return text

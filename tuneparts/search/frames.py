@@ -1,0 +1,213 @@
+"""The journal of a run as two data frames: one row per trial, one row per step.
+
+Tables, figures and verdicts are made from these frames. The journal has every number of the run,
+so they do not depend on MLflow: it may be away, or have got only a part so far.
+
+Example:
+    >>> from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
+    >>> path, trial = Path("journal.jsonl"), TrialId(arm="random", seed=0, index=0)
+    >>> journal = Journal(path)
+    >>> journal.append(TrialStarted(trial, config={"method": "standard"}, time=1.0))
+    True
+    >>> journal.append(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
+    True
+    >>> journal.close()
+    >>> trials(path).groupby("arm")["val/accuracy"].max().to_dict()
+    {'random': 0.75}
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tuneparts.core import redaction, schema
+from tuneparts.search.journal import Stops, TrialId, TrialRecord, records, stops
+
+TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
+SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
+STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
+QUEUED = "queued"
+"""Outcome of a trial that waits for its first worker."""
+NOT_STARTED = "not started"
+"""Outcome of a trial that no worker had taken up when its replicate was stopped."""
+RUNNING = "running"
+"""Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
+
+
+def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
+    """One row per trial, sorted by arm, seed and index.
+
+    Besides `TRIAL_COLUMNS` there is a column `param.<path>` for each value of the config, and a
+    column for each metric, under its schema name, with the value at the last step that has it.
+    Secrets in configs are masked: frames are written to files that people share.
+
+    Args:
+        journal: The file `journal.jsonl` of a run.
+        run_ids: The MLflow run of each trial; the column `run_id` is empty for the others.
+    """
+    redactor = redaction.of_process()
+    stopped = stops(journal)
+    rows = [
+        _trial_row(trial, record, (run_ids or {}).get(trial, ""), redactor, stopped)
+        for trial, record in _sorted(journal)
+    ]
+    params = sorted({name for row in rows for name in row if name.startswith("param.")})
+    metrics = sorted({name for row in rows for name in row} - {*TRIAL_COLUMNS, *params})
+    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *params, *metrics])
+    return frame.assign(start=_times(frame["start"]), end=_times(frame["end"]))
+
+
+def steps(journal: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+    """One row per trial, metric and step, sorted by them.
+
+    A number of the config that changed during the trial, as populations do it, is a metric too:
+    `config/optimiser.lr`, with the value under which each step was made.
+
+    Args:
+        journal: The file `journal.jsonl` of a run.
+        metrics: Schema names to read; all when None.
+    """
+    wanted = None if metrics is None else set(metrics)
+    rows = [
+        (str(trial), trial.arm, trial.seed, trial.index, name, row.step, row.time, float(value))
+        for trial, record in _sorted(journal)
+        for row in record.rows.values()
+        for name, value in {**row.metrics, **_changed_numbers(record, row.step)}.items()
+        if _is_known(name) and (wanted is None or name in wanted)
+    ]
+    frame = pd.DataFrame(rows, columns=STEP_COLUMNS)
+    order = ["arm", "seed", "index", "metric", "step"]
+    return frame.assign(time=_times(frame["time"])).sort_values(order, ignore_index=True)
+
+
+def schedules(journal: Path) -> pd.DataFrame:
+    """The values under which the weights of each trial were trained, where they changed.
+
+    A trial that copied another's state was trained under the other's values before that. One row
+    per trial, stretch of passes and value; `passes` is where the stretch begins, and `trained_as`
+    the trial that its weights belonged to then.
+
+    Args:
+        journal: The file `journal.jsonl` of a run.
+    """
+    found = dict(_sorted(journal))
+    redactor = redaction.of_process()
+    changed: dict[str, list[str]] = {}
+    for trial, record in found.items():
+        known = changed.setdefault(trial.arm, [])
+        known += [path for path in _changed_paths(record) if path not in known]
+    rows = [
+        (str(trial), trial.arm, trial.seed, trial.index, passes, str(source), path, leaves[path])
+        for trial in found
+        if changed[trial.arm]
+        for passes, source, config in _lineage(found, trial)
+        for leaves in [flat(redactor.tree(config))]
+        for path in changed[trial.arm]
+        if path in leaves
+    ]
+    return pd.DataFrame(rows, columns=SCHEDULE_COLUMNS)
+
+
+def _lineage(
+    found: Mapping[TrialId, TrialRecord], trial: TrialId, before: float = math.inf
+) -> list[tuple[int, TrialId, Mapping[str, Any]]]:
+    """Where each stretch of a trial's weights began, as which trial, and at which config."""
+    stretches: list[tuple[int, TrialId, Mapping[str, Any]]] = []
+    starts = found[trial].starts if trial in found else {}
+    for passes in sorted((passes for passes in starts if passes < before), reverse=True):
+        start = starts[passes]
+        stretches.insert(0, (passes, trial, start.config))
+        if start.donor is not None:
+            return [*_lineage(found, TrialId.parse(start.donor), passes), *stretches]
+    return stretches
+
+
+def _changed_paths(record: TrialRecord) -> list[str]:
+    """The paths of a config whose values were not always the same."""
+    if len(record.starts) < 2:
+        return []
+    configs = [flat(config) for config in record.configs]
+    return [path for path in configs[0] if len({repr(one.get(path)) for one in configs}) > 1]
+
+
+def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
+    """The changed numbers of the config under which a step was made, as metrics."""
+    paths = _changed_paths(record)
+    begun = [passes for passes in record.starts if passes < step]
+    if not paths or not begun:
+        return {}
+    leaves = flat(record.starts[max(begun)].config)
+    numbers = {path: leaves.get(path) for path in paths}
+    return {
+        f"config/{path}": float(value)
+        for path, value in numbers.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of a config by their path, joined with dots; a list is a leaf.
+
+    Example:
+        >>> flat({"net": {"name": "mlp", "widths": [8, 8]}})
+        {'net.name': 'mlp', 'net.widths': [8, 8]}
+    """
+    leaves: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
+
+
+def _sorted(journal: Path) -> list[tuple[TrialId, TrialRecord]]:
+    """A run that has just been created has no journal yet, and so no trials."""
+    return sorted(records(journal).items()) if journal.exists() else []
+
+
+def _trial_row(
+    trial: TrialId,
+    record: TrialRecord,
+    run_id: str,
+    redactor: redaction.Redactor,
+    stopped: Stops,
+) -> dict[str, Any]:
+    last: dict[str, float] = {}
+    # A metric need not be in every row (test scores come at the end), so the newest of each.
+    for step in sorted(record.rows):
+        last |= record.rows[step].metrics
+    return {
+        "run_id": run_id,
+        "trial": str(trial),
+        "arm": trial.arm,
+        "seed": trial.seed,
+        "index": trial.index,
+        "outcome": _outcome(record, is_stopped=(trial.arm, trial.seed) in stopped),
+        "error": redactor.text(record.end.message) if record.end else "",
+        "start": record.start,
+        "end": record.end.time if record.end else None,
+        **{f"param.{path}": leaf for path, leaf in flat(redactor.tree(record.config)).items()},
+        **{name: float(value) for name, value in last.items() if _is_known(name)},
+    }
+
+
+def _outcome(record: TrialRecord, *, is_stopped: bool) -> str:
+    if record.end is not None:
+        return record.end.outcome
+    if record.start is not None:
+        return RUNNING
+    return NOT_STARTED if is_stopped else QUEUED
+
+
+def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":
+    """Seconds since 1970 as times in UTC, to the millisecond, which is what MLflow keeps."""
+    return pd.to_datetime((1000 * seconds.astype(float)).round(), unit="ms", utc=True)
+
+
+def _is_known(metric: str) -> bool:
+    """Whether the schema has the metric; how an unknown one is shown would be a guess."""
+    return schema.find(metric) is not None

@@ -1,0 +1,178 @@
+"""The file of a journal: appended to by one driver, read by anybody."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from tuneparts.core import atomic
+from tuneparts.core.errors import DataError, StorageError
+from tuneparts.search.journal.events import Event, Stops, TrialId
+from tuneparts.search.journal.lines import VERSION, decode, encode, is_header
+from tuneparts.search.journal.record import TrialRecord, take
+
+_SECONDS_BETWEEN_SYNCS = 1.0
+"""How old an event may be before it is on the disk, besides the moments when it must be."""
+
+
+class Journal:
+    """An append-only file of events, and the state that they add up to.
+
+    Example:
+        >>> import tempfile
+        >>> from tuneparts.search.journal import Row
+        >>> journal = Journal(Path(tempfile.mkdtemp()) / "journal.jsonl")
+        >>> trial = TrialId("none", 0, 0)
+        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=0.0))
+        True
+        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=9.0))  # known already
+        False
+        >>> journal.trials[trial].last.step
+        100
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = atomic.inside(path.parent, path)
+        self.trials: dict[TrialId, TrialRecord] = {}
+        self.stops: Stops = {}
+        self.events: list[Event] = []
+        if path.exists():
+            self._drop_torn_tail()
+        for event in read(path) if path.exists() else ():
+            self._apply(event)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: a line that a full disk refused must not be written by a later close.
+        self._file = path.open("ab", buffering=0)
+        self._synced_at = time.monotonic()
+        self._is_synced = True
+        if path.stat().st_size == 0:
+            self._write(json.dumps({"kind": "version", "version": VERSION}).encode() + b"\n")
+
+    def append(self, event: Event) -> bool:
+        """Write an event unless the journal has it already; returns whether it was written.
+
+        It then survives the death of this process, and after a second at most, or after `sync`,
+        that of the machine.
+
+        Raises:
+            StorageError: The disk did not take the line. The journal is then closed for good; a
+                new one made from the file lacks this event.
+        """
+        if not self._apply(event):
+            return False
+        self._write(encode(event).encode() + b"\n")
+        if time.monotonic() - self._synced_at > _SECONDS_BETWEEN_SYNCS:
+            self.sync()
+        return True
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all events are on the disk."""
+        return self._is_synced
+
+    def sync(self) -> None:
+        """Wait until all events are on the disk, where a power cut does not take them.
+
+        Called before anything is done that cannot be undone should they be lost: a round that
+        builds on them is started, or checkpoints that could report them again are removed.
+
+        Raises:
+            StorageError: As of `append`.
+        """
+        if self._is_synced:
+            return
+        try:
+            if os.fstat(self._file.fileno()).st_nlink == 0:
+                self._file.close()
+                raise StorageError(
+                    f"an event is on disk before anyone hears of it, but {self.path} was removed "
+                    "while the search was running. What MLflow has of it stays; start it anew."
+                )
+            os.fsync(self._file.fileno())
+        except (OSError, ValueError) as error:
+            self._refuse(str(error))
+        self._is_synced = True
+        self._synced_at = time.monotonic()
+
+    def _write(self, line: bytes) -> None:
+        """Hand a line to the operating system, so that it survives the death of this process."""
+        try:
+            written = self._file.write(line)
+            reason = None if written == len(line) else "the disk took half a line"
+        except (OSError, ValueError) as error:  # ValueError: closed by an earlier failure
+            reason = str(error)
+        if reason is not None:
+            self._refuse(reason)
+        self._is_synced = False
+
+    def _refuse(self, reason: str) -> NoReturn:
+        self._file.close()
+        raise StorageError(
+            f"an event is on disk before anyone hears of it, but {self.path} cannot be "
+            f"written: {reason}. Make space, then run `tuneparts resume`; nothing is lost."
+        )
+
+    def close(self) -> None:
+        """Wait until every event is on the disk, and close the file."""
+        if not self._file.closed:
+            self.sync()
+            self._file.close()
+
+    def _apply(self, event: Event) -> bool:
+        is_news = take(event, self.trials, self.stops)
+        if is_news:
+            self.events.append(event)
+        return is_news
+
+    def _drop_torn_tail(self) -> None:
+        """Cut off half a line that a crash left at the end; nobody was told of it."""
+        with self.path.open("ab") as file:
+            content = self.path.read_bytes()
+            length = content.rfind(b"\n") + 1
+            if length < len(content):
+                # In place: writing the file anew would lose all of it if the disk is still full.
+                file.truncate(length)
+
+
+def read(path: Path) -> Iterator[Event]:
+    """Read the events of a journal file, oldest first; half a line at its end is left out.
+
+    Raises:
+        DataError: A line is damaged, or the file is of another version of the format.
+    """
+    with atomic.inside(path.parent, path).open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.endswith(b"\n"):
+                return
+            try:
+                line = raw.decode()
+                if not is_header(line):
+                    yield decode(line)
+            except DataError as error:
+                raise DataError(f"{path}: {error}") from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise DataError(
+                    f"every line of a journal is one event, but line {number} of {path} is not "
+                    f"({error}). Restore the file, or start the search anew."
+                ) from None
+
+
+def records(path: Path) -> dict[TrialId, TrialRecord]:
+    """What a journal file knows of each trial, for readers; the file is left as it is."""
+    found: dict[TrialId, TrialRecord] = {}
+    for event in read(path):
+        take(event, found, {})
+    return found
+
+
+def stops(path: Path) -> Stops:
+    """How replicates were stopped; the other lines of the file are not even parsed."""
+    found: Stops = {}
+    if path.exists():
+        with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    take(decode(line), {}, found)
+    return found
