@@ -32,15 +32,15 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "development" / "capabilities.md"
 TEXT = PAGE.read_text("utf-8")
 REGISTERED: dict[str, Iterable[str]] = {
-    "method": catalog.METHODS,
+    "method": catalog.METHODS.known,
     "net": NETS,
     "data": sets.SETS,
-    "target": Target.known,
-    "hyper": {*BUILT_IN, *KINDS},
-    "algorithm": Algorithm.known,
+    "target": Target.registry.known,
+    "hyper": {*BUILT_IN, *KINDS.known},
+    "algorithm": Algorithm.registry.known,
     "sampler": SAMPLERS,
-    "dimension": Dimension.known,
-    "selection": Selection.known,
+    "dimension": Dimension.registry.known,
+    "selection": Selection.registry.known,
     "figure": FIGURES,
     "setting": re.findall(
         r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "core" / "settings.py").read_text()

@@ -18,7 +18,7 @@ def test_every_public_name_is_there_and_known_to_type_checkers() -> None:
     assert typed == {(home, name) for name, home in tuneparts._HOME_OF.items()}
     for name in tuneparts.__all__:
         assert getattr(tuneparts, name)
-    for path in catalog.METHODS.values():
+    for path in catalog.METHODS.known.values():
         assert path.partition(":")[2] in tuneparts.__all__, "a search file needs it"
 
 

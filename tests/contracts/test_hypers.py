@@ -4,7 +4,7 @@ from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
 from tuneparts.hypers.concrete import DropoutConfig, MaskConfig
 from tuneparts.hypers.config import BUILT_IN
 from tuneparts.hypers.flip import Flip
-from tuneparts.hypers.kinds import KINDS, hyper_class
+from tuneparts.hypers.kinds import KINDS
 from tuneparts.hypers.label_smoothing import LabelSmoothing
 from tuneparts.hypers.pixels import ColourConfig, InputNoise
 from tuneparts.hypers.temperature import Temperature
@@ -73,4 +73,4 @@ class TestWeightPrior(HyperContract):
 def test_no_built_in_hyper_is_left_out() -> None:
     tested = {type(cls.hyper) for cls in HyperContract.__subclasses__() if hasattr(cls, "hyper")}
     known = {cls for classes in BUILT_IN.values() for cls in classes}
-    assert known | {hyper_class(kind) for kind in KINDS} <= tested
+    assert known | {KINDS.find(kind) for kind in KINDS.known} <= tested

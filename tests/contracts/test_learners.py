@@ -17,7 +17,7 @@ class TestCatalog(LearnerContract):
     # A cache of nets without weights, and what the last round sent.
     recomputed = frozenset({"_skeletons", "_broadcast"})
 
-    @pytest.fixture(autouse=True, params=catalog.METHODS)
+    @pytest.fixture(autouse=True, params=catalog.METHODS.known)
     def method(self, request: pytest.FixtureRequest) -> str:
         name: str = request.param
         self.config = catalog.config_class(name)()  # type: ignore[misc]

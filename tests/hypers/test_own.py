@@ -143,7 +143,7 @@ class TestConfig:
         assert parse(HypersConfig, {"p": {"kind": "prior"}}).parts["p"] == Prior()
         Point.name = "weight_decay"
         with pytest.raises(ConfigError, match=r"`weight_decay` is tuneparts\.augment"):
-            kinds.kinds()
+            kinds.KINDS.names()
 
     def test_values_that_are_not_there_leave_it_out(self) -> None:
         assert HypersConfig(prior=None) == HypersConfig()

@@ -15,7 +15,7 @@ from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import MethodConfig
 
 
-@pytest.mark.parametrize("name", list(catalog.METHODS))
+@pytest.mark.parametrize("name", list(catalog.METHODS.known))
 def test_the_name_in_a_config_leads_back_to_its_class(name: str) -> None:
     config = catalog.config_class(name)()
     assert config.model_dump(mode="json")["method"] == name
@@ -107,7 +107,7 @@ def installed(monkeypatch):
 
 def test_an_installed_package_gives_a_name_to_its_method(installed) -> None:
     installed(ours=f"{__name__}:Mine", mine=f"{__name__}:Word")
-    assert catalog.methods()["ours"] == f"{__name__}:Mine"
+    assert catalog.METHODS.names()["ours"] == f"{__name__}:Mine"
     arm = parse(Arm, {"name": "a", "config": {"method": "ours", "passes": 8}})
     assert arm.config == Mine(passes=8)
     assert Arm(name="mine", config=Word()).config.method == "mine"
@@ -116,4 +116,4 @@ def test_an_installed_package_gives_a_name_to_its_method(installed) -> None:
 def test_an_entry_point_with_a_taken_name_is_refused(installed) -> None:
     installed(standard=f"{__name__}:Mine")
     with pytest.raises(ConfigError, match=r"`standard` is tuneparts.*Mine.*Rename"):
-        catalog.methods()
+        catalog.METHODS.names()

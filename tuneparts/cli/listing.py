@@ -31,7 +31,7 @@ def methods(
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.methods import catalog
 
-    known = catalog.methods()
+    known = catalog.METHODS.names()
     if name is None:
         rows = [
             {"method": one, "what it is": _sentence(*path.split(":")), "config": path}

@@ -16,7 +16,7 @@ def _searches(incomplete: str) -> list[str]:
 def _methods(incomplete: str) -> list[str]:
     from tuneparts.methods import catalog
 
-    return [name for name in catalog.methods() if name.startswith(incomplete)]
+    return [name for name in catalog.METHODS.names() if name.startswith(incomplete)]
 
 
 def _runs(incomplete: str) -> list[str]:

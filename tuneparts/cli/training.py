@@ -32,8 +32,8 @@ def fit(
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.methods import catalog
 
-    if ":" not in method and method not in catalog.methods():
-        raise UnknownNameError("method", method, catalog.methods())
+    if ":" not in method and method not in catalog.METHODS.names():
+        raise UnknownNameError("method", method, catalog.METHODS.names())
     own, of_data = split_changes(changes or [], method)
     from tuneparts.data import sets
 

@@ -6,8 +6,7 @@ A config travels as JSON. What cannot be written as JSON is named `package.modul
 import inspect
 import re
 import sys
-from collections.abc import Mapping
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,6 @@ _CURE = (
 )
 _MAIN = ("__main__", "__mp_main__")
 """How a script is called in the process that runs it, and in worker processes of a pool."""
-
-
-def with_installed(noun: str, ours: Mapping[str, str], *, group: str) -> dict[str, str]:
-    """Name -> import path of our own parts, and of those that installed packages name.
-
-    Args:
-        noun: what an error message calls a part.
-        ours: those of this package.
-        group: of the entry points by which a package gives names to its own.
-
-    Raises:
-        ConfigError: Two parts have one name.
-    """
-    found = dict(ours)
-    for point in metadata.entry_points(group=group):
-        if found.setdefault(point.name, point.value) != point.value:
-            package = point.dist.name if point.dist is not None else "a package"
-            raise ConfigError(
-                f"every {noun} has a name of its own, but `{point.name}` is {found[point.name]}, "
-                f"and {point.value} of {package} too. Rename the entry point, or uninstall the "
-                "package."
-            )
-    return found
 
 
 def of(thing: Any) -> str:

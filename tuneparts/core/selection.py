@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from tuneparts.core.named import Named
+from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric, best_index, objective_metric
 
 Rows = Mapping[int, Mapping[str, float]]
@@ -20,11 +20,13 @@ class Selection(Named):
     A subclass defines `choose` and `words`. It is given no test scores.
     """
 
-    noun = "a selection"
-    known: ClassVar = {
-        "best": "tuneparts.core.selection:Best",
-        "within": "tuneparts.core.selection:Within",
-    }
+    registry = Registry(
+        "selection",
+        {
+            "best": "tuneparts.core.selection:Best",
+            "within": "tuneparts.core.selection:Within",
+        },
+    )
 
     is_lasting: ClassVar[bool] = False
     """Whether a trial that is neither chosen nor in the Pareto front of those that finished is not

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
+from tuneparts.core.registry import Registry
 from tuneparts.data import image_folder, tables
 from tuneparts.data.arrays import checked_inputs, plain, stacked
 from tuneparts.data.source import Parts, Request
@@ -42,7 +43,7 @@ def installed() -> dict[str, str]:
     Raises:
         ConfigError: Two packages give one name to different data.
     """
-    return import_path.with_installed("data set", {}, group=GROUP)
+    return Registry("data set", {}, group=GROUP).names()
 
 
 def function(path: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 from tuneparts.core import import_path
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.core.named import Named
+from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.arrays import checked_labels
 
@@ -46,13 +46,15 @@ class Target(Named):
         ['val/mae', 'test/mae']
     """
 
-    noun = "a target"
-    known: ClassVar = {
-        "classes": "tuneparts.data.target:Classes",
-        "binary": "tuneparts.data.target:Binary",
-        "values": "tuneparts.data.target:Values",
-        "own_loss": "tuneparts.data.target:OwnLoss",
-    }
+    registry = Registry(
+        "target",
+        {
+            "classes": "tuneparts.data.target:Classes",
+            "binary": "tuneparts.data.target:Binary",
+            "values": "tuneparts.data.target:Values",
+            "own_loss": "tuneparts.data.target:OwnLoss",
+        },
+    )
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """What `scores` returns, by name without `val/` or `test/`. Searches select by the first one
     unless they say otherwise, and reports are about it."""

@@ -28,7 +28,7 @@ from tuneparts.hypers.concrete import ConcreteDropout, DropoutConfig, MaskConfig
 from tuneparts.hypers.found import placed
 from tuneparts.hypers.hyper import Hyper, Part, Place, Shapes
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.hypers.kinds import hyper_class, kind_of
+from tuneparts.hypers.kinds import KINDS
 from tuneparts.hypers.not_learnable import refuse_learning, refuse_outside_likelihood
 from tuneparts.hypers.pixels import ColourConfig, InputNoise
 from tuneparts.hypers.temperature import Temperature
@@ -149,7 +149,7 @@ class HypersConfig(Config):
                 found[key] = value
             elif isinstance(value, Mapping) and "kind" in value:
                 fields = {field: one for field, one in value.items() if field != "kind"}
-                made = hyper_class(value["kind"])
+                made = KINDS.find(value["kind"], Hyper)
                 # A field of its own may be called `kind` as well.
                 found[key] = parse(made, value if "kind" in made.model_fields else fields)
             elif isinstance(value, type) and issubclass(value, Hyper):
@@ -174,7 +174,7 @@ class HypersConfig(Config):
         tree: dict[str, Any] = handler(self)
         for name, hyper in self.own.items():
             if name in tree:
-                tree[name] = {"kind": kind_of(hyper), **tree[name]}
+                tree[name] = {"kind": KINDS.name_of(type(hyper)), **tree[name]}
         return tree
 
     @field_validator("frozen")
@@ -206,7 +206,7 @@ class HypersConfig(Config):
                     "a hyper's name is a lower-case word that nothing else here has, but got "
                     f"`{name}` for {type(hyper).__name__}. Choose another name."
                 )
-            kind_of(hyper)  # refuses a class that no worker could import
+            KINDS.name_of(type(hyper))  # refuses a class that no worker could import
         counts = Counter(self.metrics())
         for metric, count in counts.items():
             is_built_in = metric.name in schema.BUILT_IN

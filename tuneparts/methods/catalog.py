@@ -1,93 +1,69 @@
 """The names of our own methods, and how any method's config class is found.
 
-A method is named by a word of `METHODS`, by the name of an entry point of an installed package, or
-by the import path of its config class, `package.module:ConfigClass`. The name stands in the field
-`method` of the config, so that a config that was written as JSON finds its class again, in this
-process or in a worker.
+The name stands in the field `method` of the config, so that a config that was written as JSON finds
+its class again, in this process or in a worker.
 """
 
 from typing import TYPE_CHECKING
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.registry import Registry
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need it
     from tuneparts.training.learner import MethodConfig
 
-METHODS: dict[str, str] = {
-    "standard": "tuneparts.methods.baselines.standard:StandardConfig",
-    "augerino": "tuneparts.methods.baselines.augerino:AugerinoConfig",
-    "validation": "tuneparts.methods.baselines.validation:ValidationConfig",
-    "laplace": "tuneparts.methods.baselines.laplace:LaplaceConfig",
-    "last_layer": "tuneparts.methods.baselines.last_layer:LastLayerConfig",
-    "posthoc_laplace": "tuneparts.methods.baselines.posthoc:PosthocConfig",
-    "partitioned": "tuneparts.methods.partitioned.learner:PartitionedConfig",
-    "released": "tuneparts.methods.partitioned.released:ReleasedConfig",
-    "federated": "tuneparts.methods.federated.learner:FederatedConfig",
-    "fedavg": "tuneparts.methods.federated.learner:FedAvgConfig",
-    "pwfn": "tuneparts.methods.pwfn.config:PwfnConfig",
-    "superweights": "tuneparts.methods.superweights.learner:SuperweightsConfig",
-    "ssn": "tuneparts.methods.superweights.ssn:SsnConfig",
-    "deep_ensemble": "tuneparts.methods.ensembles.deep:DeepEnsembleConfig",
-    "batch_ensemble": "tuneparts.methods.ensembles.batch_ensemble:BatchEnsembleConfig",
-    "mimo": "tuneparts.methods.ensembles.mimo:MimoConfig",
-    "slimmable": "tuneparts.methods.ensembles.slimmable:SlimmableConfig",
-    "universally_slimmable": ("tuneparts.methods.ensembles.slimmable:UniversallySlimmableConfig"),
-    "msdnet": "tuneparts.methods.ensembles.msdnet:MsdNetConfig",
-    "hne": "tuneparts.methods.ensembles.hne:HneConfig",
-}
-"""Name -> import path; nothing is imported until a method is asked for."""
-
-
-GROUP = "tuneparts.methods"
-"""The entry points by which an installed package gives names to methods of its own."""
-
-
-def methods() -> dict[str, str]:
-    """List the import path of every method that has a name: ours, and those of installed packages.
-
-    Raises:
-        ConfigError: Two methods have one name.
-    """
-    return import_path.with_installed("method", METHODS, group=GROUP)
+METHODS = Registry(
+    "method",
+    {
+        "standard": "tuneparts.methods.baselines.standard:StandardConfig",
+        "augerino": "tuneparts.methods.baselines.augerino:AugerinoConfig",
+        "validation": "tuneparts.methods.baselines.validation:ValidationConfig",
+        "laplace": "tuneparts.methods.baselines.laplace:LaplaceConfig",
+        "last_layer": "tuneparts.methods.baselines.last_layer:LastLayerConfig",
+        "posthoc_laplace": "tuneparts.methods.baselines.posthoc:PosthocConfig",
+        "partitioned": "tuneparts.methods.partitioned.learner:PartitionedConfig",
+        "released": "tuneparts.methods.partitioned.released:ReleasedConfig",
+        "federated": "tuneparts.methods.federated.learner:FederatedConfig",
+        "fedavg": "tuneparts.methods.federated.learner:FedAvgConfig",
+        "pwfn": "tuneparts.methods.pwfn.config:PwfnConfig",
+        "superweights": "tuneparts.methods.superweights.learner:SuperweightsConfig",
+        "ssn": "tuneparts.methods.superweights.ssn:SsnConfig",
+        "deep_ensemble": "tuneparts.methods.ensembles.deep:DeepEnsembleConfig",
+        "batch_ensemble": "tuneparts.methods.ensembles.batch_ensemble:BatchEnsembleConfig",
+        "mimo": "tuneparts.methods.ensembles.mimo:MimoConfig",
+        "slimmable": "tuneparts.methods.ensembles.slimmable:SlimmableConfig",
+        "universally_slimmable": (
+            "tuneparts.methods.ensembles.slimmable:UniversallySlimmableConfig"
+        ),
+        "msdnet": "tuneparts.methods.ensembles.msdnet:MsdNetConfig",
+        "hne": "tuneparts.methods.ensembles.hne:HneConfig",
+    },
+    group="tuneparts.methods",
+)
+"""Nothing is imported until a method is asked for."""
 
 
 def config_class(name: str) -> "type[MethodConfig]":
     """The config class of a method.
 
     Args:
-        name: a name of `methods()`, or `package.module:ConfigClass`.
+        name: a name of `METHODS`, or `package.module:ConfigClass`.
 
     Raises:
         UnknownNameError: for a word that is no method's name; it lists them.
         ConfigError: for an import path that leads to no config class of a method.
 
     Example:
-        >>> from tuneparts import catalog
+        >>> from tuneparts.methods import catalog
         >>> catalog.config_class("standard")(passes=10).passes
         10
         >>> catalog.config_class("tuneparts.testing.null:NullConfig").__name__
         'NullConfig'
     """
-    path = METHODS.get(name, name)
-    if ":" not in path:
-        known = methods()
-        if name not in known:
-            raise UnknownNameError("method", name, known)
-        path = known[name]
-    try:
-        found = import_path.find(path)
-    except ConfigError as error:
-        raise ConfigError(
-            f"a method's import path reads `package.module:ConfigClass`, and {error}"
-        ) from error
     from tuneparts.training.learner import MethodConfig
 
-    if not (isinstance(found, type) and issubclass(found, MethodConfig)):
-        raise ConfigError(
-            f"a method's import path leads to a subclass of MethodConfig, but `{name}` leads to "
-            f"{found!r}."
-        )
+    found: type[MethodConfig] = METHODS.find(name, MethodConfig)
     return found
 
 
@@ -108,14 +84,11 @@ def check(config: "MethodConfig") -> None:
         found = import_path.of(config_class(name))
     except (ConfigError, UnknownNameError) as error:
         raise ConfigError(
-            f"a worker finds a config's class by its field `method`, but for {cls.__name__}: "
-            f"{error} {_CURE}"
+            f"method `{name}` of {cls.__name__}: a worker finds a config's class by its field "
+            f"`method`, and {error} {_HELP}"
         ) from error
     if found != path:
-        raise ConfigError(
-            f"every method has a name of its own, but `{name}` of {path} is {found} already. "
-            f"{_CURE}"
-        )
+        raise ConfigError(f"method `{name}` of {path} is the name of {found}. {_HELP}")
 
 
-_CURE = "Leave the field `method` out of the class: it is then the class's import path."
+_HELP = "Leave the field `method` out of the class: it is then the class's import path."

@@ -128,7 +128,7 @@ def check_inputs(config: BaseModel, task: Task) -> None:
 def check_target(task: Task) -> None:
     """Try a target of somebody else's on a few labels; ours are tested elsewhere."""
     target = task.target
-    if target.kind in Target.known and target.kind != "own_loss":
+    if target.kind in Target.registry.known and target.kind != "own_loss":
         return
     name = f"`{getattr(target, 'function', target.kind)}`"
     y = torch.as_tensor(task.train.labels[:PROBE].copy())

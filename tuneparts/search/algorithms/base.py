@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.core.named import Named
+from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
@@ -50,19 +50,21 @@ class Algorithm(Named):
         5
     """
 
-    noun = "an algorithm"
-    known: ClassVar = {
-        "fixed": "tuneparts.search.algorithms.plain:Fixed",
-        "random": "tuneparts.search.algorithms.plain:RandomSearch",
-        "grid": "tuneparts.search.algorithms.plain:GridSearch",
-        "optuna": "tuneparts.search.algorithms.sampler:Optuna",
-        "tpe": "tuneparts.search.algorithms.sampler:Tpe",
-        "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
-        "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
-        "asha": "tuneparts.search.algorithms.asha:Asha",
-        "pruned": "tuneparts.search.algorithms.pruned:Pruned",
-        "pbt": "tuneparts.search.algorithms.pbt:Pbt",
-    }
+    registry = Registry(
+        "algorithm",
+        {
+            "fixed": "tuneparts.search.algorithms.plain:Fixed",
+            "random": "tuneparts.search.algorithms.plain:RandomSearch",
+            "grid": "tuneparts.search.algorithms.plain:GridSearch",
+            "optuna": "tuneparts.search.algorithms.sampler:Optuna",
+            "tpe": "tuneparts.search.algorithms.sampler:Tpe",
+            "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
+            "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
+            "asha": "tuneparts.search.algorithms.asha:Asha",
+            "pruned": "tuneparts.search.algorithms.pruned:Pruned",
+            "pbt": "tuneparts.search.algorithms.pbt:Pbt",
+        },
+    )
 
     is_adaptive: ClassVar[bool]
     """Whether results decide what is tried next; then trials are not draws from one distribution,

@@ -3,11 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tuneparts.core.named import Named
+from tuneparts.core.registry import Named, Registry
 
 if TYPE_CHECKING:  # half a second that a search without Optuna need not pay
     from optuna.distributions import BaseDistribution
@@ -45,14 +45,16 @@ class Dimension(Named):
         10
     """
 
-    noun = "a dimension"
-    known: ClassVar = {
-        "uniform": "tuneparts.search.space.ranges:Uniform",
-        "int": "tuneparts.search.space.ranges:Int",
-        "normal": "tuneparts.search.space.normal:Normal",
-        "log_normal": "tuneparts.search.space.normal:LogNormal",
-        "choice": "tuneparts.search.space.choice:Choice",
-    }
+    registry = Registry(
+        "dimension",
+        {
+            "uniform": "tuneparts.search.space.ranges:Uniform",
+            "int": "tuneparts.search.space.ranges:Int",
+            "normal": "tuneparts.search.space.normal:Normal",
+            "log_normal": "tuneparts.search.space.normal:LogNormal",
+            "choice": "tuneparts.search.space.choice:Choice",
+        },
+    )
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Value:

@@ -1,0 +1,135 @@
+"""The one way in which parts of a search are named: methods, nets, data, hypers, algorithms, ...
+
+A part is named by a short name of ours, by the name of an entry point of an installed package, or
+by its import path, `package.module:Name`. Nothing is imported until it is asked for.
+"""
+
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, ClassVar, Self
+
+from pydantic import field_validator
+
+from tuneparts.core import import_path
+from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The names of one kind of part.
+
+    Example:
+        >>> shapes = Registry("shape", {"point": "fractions:Fraction"})
+        >>> shapes.find("point").__name__, shapes.find("decimal:Decimal").__name__
+        ('Fraction', 'Decimal')
+        >>> shapes.name_of(shapes.find("point"))
+        'point'
+    """
+
+    noun: str
+    """What an error message calls a part."""
+    known: Mapping[str, str]
+    """Short name -> import path, of our own parts."""
+    group: str = ""
+    """Of the entry points by which an installed package gives names to parts of its own."""
+
+    def names(self) -> dict[str, str]:
+        """Name -> import path of our own parts and of those of installed packages.
+
+        Raises:
+            ConfigError: Two parts have one name.
+        """
+        found = dict(self.known)
+        for point in metadata.entry_points(group=self.group) if self.group else ():
+            if found.setdefault(point.name, point.value) != point.value:
+                package = point.dist.name if point.dist is not None else "a package"
+                raise ConfigError(
+                    f"entry point `{point.name}` of {package}: the {self.noun} of this name is "
+                    f"{found[point.name]}, not {point.value}. Rename the entry point, or uninstall "
+                    "the package."
+                )
+        return found
+
+    def name_of(self, part: Any) -> str:
+        """The short name of one of our own parts; the import path of any other.
+
+        Raises:
+            ConfigError: Another process could not import it.
+        """
+        path = import_path.of(part)
+        return next((name for name, target in self.known.items() if target == path), path)
+
+    def path_of(self, name: object) -> str:
+        """The import path behind a name.
+
+        Raises:
+            UnknownNameError: There is no such name; it lists those that there are.
+        """
+        path = self.known.get(str(name), str(name))
+        if ":" in path:
+            return path
+        known = self.names()
+        if path not in known:
+            raise UnknownNameError(self.noun, path, known)
+        return known[path]
+
+    def find(self, name: object, base: type | None = None) -> Any:
+        """Import the part behind a name.
+
+        Args:
+            name: a short name or an import path.
+            base: the class that it must be a complete subclass of.
+
+        Raises:
+            UnknownNameError: as of `path_of`.
+            ConfigError: The import path leads to nothing, or to something else.
+        """
+        found = import_path.find(self.path_of(name))
+        if base is None:
+            return found
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise ConfigError(
+                f"{self.noun} `{name}` is {found!r:.100}, not a subclass of {base.__name__}."
+            )
+        if missing := sorted(getattr(found, "__abstractmethods__", ())):
+            raise ConfigError(
+                f"{self.noun} `{name}` does not define {', '.join(missing)}. The docstring of "
+                f"{base.__name__} says what each is for."
+            )
+        return found
+
+
+class Named(Config, ABC):
+    """A part of a search that is an object in Python, and in JSON its fields with a `kind`.
+
+    The kind is filled in by the class itself, so a class needs no registration; but an import must
+    find it: it stands at the top of a module, not inside a function.
+    """
+
+    registry: ClassVar[Registry]
+
+    kind: str = ""
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _fill_kind(cls, value: Any) -> str:
+        own = cls.registry.name_of(cls)
+        if value not in ("", own):
+            raise ValueError(f"the kind of {cls.__name__} is `{own}`, but got {value!r:.100}")
+        return own
+
+    @classmethod
+    def made_from(cls, value: Any) -> Any:
+        """An object from its JSON; anything that is no mapping is returned as it is."""
+        return (
+            parse(cls.class_of(value.get("kind")), value) if isinstance(value, Mapping) else value
+        )
+
+    @classmethod
+    def class_of(cls, kind: object) -> type[Self]:
+        """The class that a kind names; see `Registry.find` for what is refused."""
+        found: type[Self] = cls.registry.find(kind, cls)
+        return found
