@@ -40,10 +40,10 @@ def test_an_unknown_word_lists_the_known_ones() -> None:
         ("tuneparts.testing.null:NoConfig", "NoConfig"),
         ("tuneparts.testing.null:NullLearner", "subclass of MethodConfig"),
         ("json:dumps", "subclass of MethodConfig"),
-        (":NullConfig", "package.module:ConfigClass"),
-        (".null:NullConfig", "package.module:ConfigClass"),
-        ("tuneparts.testing.null:", "package.module:ConfigClass"),
-        ("a\0b:C", "package.module:ConfigClass"),
+        (":NullConfig", "package.module:Name"),
+        (".null:NullConfig", "package.module:Name"),
+        ("tuneparts.testing.null:", "package.module:Name"),
+        ("a\0b:C", "package.module:Name"),
     ],
 )
 def test_a_path_that_leads_to_no_method_is_refused(path: str, message: str) -> None:
@@ -85,7 +85,7 @@ def test_a_class_that_a_worker_cannot_import_is_refused() -> None:
 
 
 def test_two_methods_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`standard` of .*:Twin is tuneparts.* already.*Leave"):
+    with pytest.raises(ValueError, match=r"`standard` of .*:Twin is the name of tuneparts.*Leave"):
         Arm(name="mine", config=Twin())
 
 
@@ -99,7 +99,9 @@ def installed(monkeypatch):
     """Pretends that a package with entry points is installed."""
 
     def install(**points: str) -> None:
-        made = [metadata.EntryPoint(name, path, catalog.GROUP) for name, path in points.items()]
+        made = [
+            metadata.EntryPoint(name, path, catalog.METHODS.group) for name, path in points.items()
+        ]
         monkeypatch.setattr(metadata, "entry_points", lambda group: made)
 
     return install
@@ -115,5 +117,5 @@ def test_an_installed_package_gives_a_name_to_its_method(installed) -> None:
 
 def test_an_entry_point_with_a_taken_name_is_refused(installed) -> None:
     installed(standard=f"{__name__}:Mine")
-    with pytest.raises(ConfigError, match=r"`standard` is tuneparts.*Mine.*Rename"):
+    with pytest.raises(ConfigError, match=r"`standard` of .*Mine.*Rename"):
         catalog.METHODS.names()
