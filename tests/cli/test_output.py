@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tuneparts
 from tuneparts import executors
-from tuneparts.cli import doctor, fields, opening, reading
+from tuneparts.cli import doctor, fields, reading, serving
 from tuneparts.cli.main import app
 from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.core.errors import ConfigError, PortError, UnknownNameError
@@ -216,8 +216,8 @@ def test_a_browser_is_led_to_a_page_by_a_private_file(
         seen.append((file.read_text(), file.stat().st_mode & 0o777, "token" in address))
 
     monkeypatch.setattr("webbrowser.open", browse)
-    monkeypatch.setattr(opening, "READ_BY_THEN", 0.0)
-    opening.open_now("http://127.0.0.1:1/?token=a&b=c")
+    monkeypatch.setattr(serving, "READ_BY_THEN", 0.0)
+    serving.open_now("http://127.0.0.1:1/?token=a&b=c")
     assert seen == [
         (
             '<meta http-equiv="refresh" content="0;url=http://127.0.0.1:1/?token=a&amp;b=c">',
@@ -226,4 +226,4 @@ def test_a_browser_is_led_to_a_page_by_a_private_file(
         )
     ]
     assert list(elsewhere.glob("*.html")) == []
-    assert not opening.answers("127.0.0.1", 9, patience=0.3)
+    assert not serving.answers("127.0.0.1", 9, patience=0.3)

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -246,7 +247,8 @@ def new(
             "Choose another."
         )
     path.parent.mkdir(exist_ok=True)
-    atomic.write_text(path, TEMPLATE.replace("NAME", name))
+    template = resources.files("tuneparts.cli").joinpath("new_search.txt").read_text("utf-8")
+    atomic.write_text(path, template.replace("NAME", name))
     console = terminal()
     for line in (
         f"{path} is written: a question, and three arms to answer it. Next:",
@@ -256,67 +258,3 @@ def new(
         "Its fields: tuneparts methods partitioned, tuneparts nets, tuneparts data digits",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-TEMPLATE = '''"""Does learning the rotation in one run beat searching for it?
-
-The first paragraph is the question; `tuneparts searches` lists it. What else a reader should know
-stands here.
-"""
-
-import math
-
-from tuneparts import (
-    Arm,
-    DataConfig,
-    PartitionedConfig,
-    RandomSearch,
-    Scale,
-    Search,
-    StandardConfig,
-    Uniform,
-)
-
-
-def search(scale: Scale) -> Search:
-    """Build the search at a scale: `smoke` takes seconds, `cpu` minutes, `paper` what it takes."""
-    # What all arms share, so that they differ in nothing but what is asked about. A pass is one
-    # forward and backward over one batch: the budget that does not depend on the machine.
-    passes = scale.pick(smoke=20, cpu=1000, paper=10_000)
-    shared = {
-        "passes": passes,
-        "interval": passes // 4,  # passes between two reports
-        "net": "digits_cnn",  # of `tuneparts nets`, or one of your own: "my_package.nets:build"
-        "batch_size": 50,
-        "optimiser": {"lr": 0.005},
-    }
-    augmented = {"affine": {"kind": "lila"}, "samples": 4}
-    return Search(
-        name="NAME",
-        question="Does learning the rotation in one run beat searching for it?",
-        scale=scale,
-        # A set of `tuneparts data`, folder:PATH, or a function of your own that returns arrays.
-        data=DataConfig(name="digits", rotated=True, num_val=300),
-        metric="val/accuracy",  # selects among the trials of an arm; never a test metric
-        passes=passes,  # an arm with another budget says why in its `budget_note`
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
-        arms=(
-            # One run, as it is; nothing is selected, so it trains on the validation data too.
-            Arm(name="none", config=StandardConfig(**shared, train_on="all")),
-            # Several runs of the same method; the space says what is drawn for each of them.
-            Arm(
-                name="random",
-                config=StandardConfig(**shared, hypers=augmented),
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=4, paper=100)),
-                space={"hypers.affine.rotation": Uniform(low=0.0, high=math.pi)},
-            ),
-            # One run that learns what the other searches for.
-            Arm(
-                name="partitioned",
-                config=PartitionedConfig(**shared, hypers=augmented, hyper_lr=36 / passes),
-            ),
-        ),
-        figures=("accuracy", "hypers", "samples"),
-    )
-'''
-"""A search that runs as it is, on data that is always there."""

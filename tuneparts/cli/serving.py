@@ -1,15 +1,22 @@
 """The verbs that serve pages: ui, dashboard."""
 
+import contextlib
+import html
 import importlib.util
 import os
+import socket
+import subprocess
 import sys
+import tempfile
+import time
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tuneparts
-from tuneparts.cli import opening, options
+from tuneparts.cli import options
 from tuneparts.core import binding, credentials, doorkeeper, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
@@ -49,7 +56,7 @@ def ui(
     if store.is_server(uri):
         print(f"The store is a server; open {redact(uri)}")
         if open_page:
-            opening.open_now(uri)
+            open_now(uri)
         return
     login, forced = credentials.tracking_login(), without_authentication
     server = serving.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
@@ -60,7 +67,7 @@ def ui(
     asks = "" if login is None else f", as {login.user}"
     print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
     if open_page:
-        opening.open_when_ready(address, where, port)
+        open_when_ready(address, where, port)
     serving.run(server)
 
 
@@ -75,7 +82,7 @@ def dashboard(
     address = f"http://{binding.LOOPBACK}:{port}/?token={token}"
     print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
     if open_page:
-        opening.open_when_ready(address, binding.LOOPBACK, port)
+        open_when_ready(address, binding.LOOPBACK, port)
     os.execve(words[0], words, {**os.environ, doorkeeper.VARIABLE: token})
 
 
@@ -94,3 +101,50 @@ def _command(port: int) -> list[str]:
     words = [f"--{name}={value}" for name, value in {**_OPTIONS, "server.port": port}.items()]
     words += [f"--server.allowedHosts={host}" for host in _HOSTS]
     return [sys.executable, "-m", "streamlit", "run", str(found), *words]
+
+
+_ADDRESS = "TUNEPARTS_OPEN"
+"""Names the address to open. It may carry a token, so it is on no command line, which other users
+could read; the browser is given a file that only this user can read."""
+PATIENCE = 120.0
+"""Seconds that a server may take to answer."""
+READ_BY_THEN = 30.0
+"""Seconds after which a browser has read the file."""
+
+
+def open_when_ready(address: str, host: str, port: int) -> None:
+    """Open a page as soon as somebody listens on the port; returns at once."""
+    subprocess.Popen(
+        [sys.executable, "-m", "tuneparts.cli.serving", host, str(port)],
+        env={**os.environ, _ADDRESS: address},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the server
+    )
+
+
+def open_now(address: str) -> None:
+    """Lead a browser to an address by way of a file, which is removed a little later."""
+    page = f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">'
+    handle, name = tempfile.mkstemp(suffix=".html", prefix="tuneparts-")  # readable by its owner
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(page)
+    try:
+        webbrowser.open(Path(name).as_uri())
+        time.sleep(READ_BY_THEN)
+    finally:
+        os.unlink(name)
+
+
+def answers(host: str, port: int, patience: float) -> bool:
+    """Wait until somebody listens on a port; returns whether somebody does."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+if __name__ == "__main__":  # the process of `open_when_ready`
+    if answers(sys.argv[1], int(sys.argv[2]), PATIENCE):
+        open_now(os.environ[_ADDRESS])

@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import tuneparts
 from tuneparts.cli import options
-from tuneparts.cli.output import Form, terminal, write
-from tuneparts.core.errors import UnknownNameError
+from tuneparts.cli.output import Form, records, terminal, write
+from tuneparts.core import redaction
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results.rendering import Table, show
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tuneparts.data.task import Task
 
 app = typer.Typer()
 
@@ -134,14 +141,64 @@ def compress(
     a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
     goes on where it was.
     """
-    from tuneparts.cli import compress as verb
+    from tuneparts.data.config import DataConfig
+    from tuneparts.methods import pwfn
+    from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
+    from tuneparts.methods.pwfn.config import PwfnConfig
+    from tuneparts.training.allocator import keep_freed_memory
+    from tuneparts.training.learner import available_device
 
-    verb.compress(
-        source,
-        out=out,
-        arm=arm,
-        data=data,
-        seed=seed,
-        changes=changes or [],
-        form=Form.of(as_json=as_json, as_csv=as_csv),
-    )
+    form = Form.of(as_json=as_json, as_csv=as_csv)
+    own, of_data = split_changes(changes or [], "pwfn")
+    console = terminal(form)
+    if not Path(source).is_file() and not source.startswith(TORCHVISION):
+        if data is not None or of_data:
+            raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
+        net, task, note = _of_run(source, arm, own)
+        console.print(note, highlight=False)
+    elif arm is not None:
+        raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
+    else:
+        config = DataConfig(name=data or "digits", num_val=0 if "num_val" in of_data else 100)
+        task = config.replaced(of_data).load()
+        if source.startswith(TORCHVISION):
+            net = torchvision_net(source)
+        else:
+            of_net = {key: own.pop(key) for key in list(own) if key.partition(".")[0] == "net"}
+            net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
+            pwfn.load(source, net)
+    keep_freed_memory()
+    small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)
+    on = f"on {'test' if len(task.test) else 'validation'} data"
+    scores = small.before.items()
+    rows: list[tuple[object, ...]] = [
+        *((f"{name} {on}", f"{value:.4f}", f"{small.after[name]:.4f}") for name, value in scores),
+        ("bytes", small.num_float_bytes, small.num_bytes),
+        ("distinct values", "", small.num_values),
+        ("bits per covered weight", 32, f"{small.entropy:.2f}"),
+        ("share of weights covered", "", f"{small.covered:.4f}"),
+    ]
+    made = Table.of_rows(["what", "before", "after"], rows, numbers=["before", "after"])
+    if form is not Form.TABLE:
+        write(form, "rows", records(made), file=str(out), left_out=small.left_out)
+        return
+    show(console, made)
+    for name, reason in small.left_out.items():
+        console.print(f"in float: {name} {reason}", highlight=False)
+    console.print(f'load it: tuneparts.methods.pwfn.load("{out}", net)', highlight=False)
+
+
+def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
+    """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
+    from tuneparts.training.supervised import SupervisedLearner
+
+    results = tuneparts.load(name)
+    trial = results.selected_trial(results.best_arm() if arm is None else arm)
+    learner = results.learner(trial)
+    if not isinstance(learner, SupervisedLearner):
+        raise ConfigError(f"{trial}: has no single net. Take another arm by `--arm`.")
+    note = f"the net of {redaction.redact(str(trial))}"
+    if learner.config.hypers != type(learner.config.hypers)():
+        note += "; its hypers act around it and are not part of the file"
+    own.setdefault("batch_size", learner.config.batch_size)
+    return learner.trained_net(), learner.context.task, note
