@@ -15,7 +15,7 @@ from tuneparts.methods.superweights import ties
 from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.bank import TemplateBank
 from tuneparts.methods.superweights.clusters import depth_bins, layers_of
-from tuneparts.methods.superweights.learner import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import WideResNet
 
 _NETS = {"wrn_28_2": WideResNet(depth=28, width=2), "wrn_16_2": WideResNet(depth=16, width=2)}

@@ -8,7 +8,7 @@ point that is tried first, a constraint, and accuracy weighed against size. Run 
 import tuneparts
 from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
 from tuneparts.core.selection import Within
-from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
+from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.search.algorithms import Optuna
 
 LIMIT = 20_000

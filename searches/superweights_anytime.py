@@ -7,7 +7,7 @@ methods that the paper compares with: Shapeshifter Networks, a net with exits, a
 
 from studies import rivals
 from studies.sharing import MIXED_EPOCHS, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """

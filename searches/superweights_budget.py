@@ -7,7 +7,7 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart, wide_resnets
-from tuneparts.methods.superweights.learner import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """

@@ -7,8 +7,8 @@ MIMO, which cannot stop, and slimmable nets. Independent members pay for every w
 from studies import rivals
 from studies.ensembles import PRIVATE, baseline_arms
 from studies.sharing import INITIALISATION, MIXED_EPOCHS, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.slimmable import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.methods.superweights.learner import SuperweightsConfig
+from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """

@@ -5,7 +5,7 @@ Parameter allocation search: the architecture stays, the number of weights is gi
 
 from studies import rivals
 from studies.sharing import INITIALISATION, Sharing, apart
-from tuneparts.methods.superweights.learner import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import WideResNet
 from tuneparts.search.spec import Arm, Scale, Search
 

@@ -28,15 +28,13 @@ if TYPE_CHECKING:
     from tuneparts.methods.baselines.posthoc import PosthocConfig as PosthocConfig
     from tuneparts.methods.baselines.standard import StandardConfig as StandardConfig
     from tuneparts.methods.baselines.validation import ValidationConfig as ValidationConfig
-    from tuneparts.methods.ensembles.batch_ensemble import (
-        BatchEnsembleConfig as BatchEnsembleConfig,
-    )
-    from tuneparts.methods.ensembles.deep import DeepEnsembleConfig as DeepEnsembleConfig
-    from tuneparts.methods.ensembles.hne import HneConfig as HneConfig
-    from tuneparts.methods.ensembles.mimo import MimoConfig as MimoConfig
-    from tuneparts.methods.ensembles.msdnet import MsdNetConfig as MsdNetConfig
-    from tuneparts.methods.ensembles.slimmable import SlimmableConfig as SlimmableConfig
-    from tuneparts.methods.ensembles.slimmable import (
+    from tuneparts.methods.ensembles.config import BatchEnsembleConfig as BatchEnsembleConfig
+    from tuneparts.methods.ensembles.config import DeepEnsembleConfig as DeepEnsembleConfig
+    from tuneparts.methods.ensembles.config import HneConfig as HneConfig
+    from tuneparts.methods.ensembles.config import MimoConfig as MimoConfig
+    from tuneparts.methods.ensembles.config import MsdNetConfig as MsdNetConfig
+    from tuneparts.methods.ensembles.config import SlimmableConfig as SlimmableConfig
+    from tuneparts.methods.ensembles.config import (
         UniversallySlimmableConfig as UniversallySlimmableConfig,
     )
     from tuneparts.methods.federated.learner import FedAvgConfig as FedAvgConfig
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
     from tuneparts.methods.partitioned.learner import PartitionedConfig as PartitionedConfig
     from tuneparts.methods.partitioned.released import ReleasedConfig as ReleasedConfig
     from tuneparts.methods.pwfn.config import PwfnConfig as PwfnConfig
-    from tuneparts.methods.superweights.learner import SuperweightsConfig as SuperweightsConfig
-    from tuneparts.methods.superweights.ssn import SsnConfig as SsnConfig
+    from tuneparts.methods.superweights.config import SsnConfig as SsnConfig
+    from tuneparts.methods.superweights.config import SuperweightsConfig as SuperweightsConfig
     from tuneparts.models import Own as Own
     from tuneparts.results.extending import extend as extend
     from tuneparts.results.results import Results as Results
@@ -95,12 +93,16 @@ _HOMES = {
     "tuneparts.methods.baselines.validation": ("ValidationConfig",),
     "tuneparts.data.config": ("DataConfig",),
     "tuneparts.data.target": ("Binary", "Classes", "OwnLoss", "Target", "Values"),
-    "tuneparts.methods.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
-    "tuneparts.methods.ensembles.deep": ("DeepEnsembleConfig",),
-    "tuneparts.methods.ensembles.hne": ("HneConfig",),
-    "tuneparts.methods.ensembles.mimo": ("MimoConfig",),
-    "tuneparts.methods.ensembles.msdnet": ("MsdNetConfig",),
-    "tuneparts.methods.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
+    "tuneparts.methods.ensembles.config": (
+        "BatchEnsembleConfig",
+        "DeepEnsembleConfig",
+        "HneConfig",
+        "MimoConfig",
+        "MsdNetConfig",
+        "SlimmableConfig",
+        "UniversallySlimmableConfig",
+    ),
+    "tuneparts.methods.superweights.config": ("SsnConfig", "SuperweightsConfig"),
     "tuneparts.methods.federated.learner": ("FedAvgConfig", "FederatedConfig"),
     "tuneparts.models": ("Own",),
     "tuneparts.methods.objective": ("ObjectiveConfig",),
@@ -132,8 +134,6 @@ _HOMES = {
     ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
     "tuneparts.search.stopping": ("Stop",),
-    "tuneparts.methods.superweights.learner": ("SuperweightsConfig",),
-    "tuneparts.methods.superweights.ssn": ("SsnConfig",),
     "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
     "tuneparts.training.runtime": ("Runtime",),
 }

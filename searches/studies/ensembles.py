@@ -7,9 +7,8 @@ from typing import Any
 
 from studies import rivals
 from studies.sharing import BY_GRADIENTS, INITIALISATION, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.batch_ensemble import BatchEnsembleConfig
-from tuneparts.methods.ensembles.mimo import MimoConfig
-from tuneparts.methods.superweights.learner import SuperweightsConfig
+from tuneparts.methods.ensembles.config import BatchEnsembleConfig, MimoConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm
 

@@ -9,9 +9,8 @@ comparison's own nets with 16 leaves; the paper copied figures of a changed ResN
 from typing import Any
 
 from studies.sharing import EPOCH, Sharing, wide_resnets
-from tuneparts.methods.ensembles.hne import HneConfig
-from tuneparts.methods.ensembles.msdnet import MsdNetConfig
-from tuneparts.methods.superweights.ssn import SsnConfig
+from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
+from tuneparts.methods.superweights.config import SsnConfig
 from tuneparts.models import NetConfig
 from tuneparts.models.msdnet import MsdNet
 from tuneparts.search.spec import Arm

@@ -1,8 +1,7 @@
 """The fields that a method's config has are listed, those of a net of its own included."""
 
 from tuneparts.cli.fields import fields
-from tuneparts.methods.ensembles.hne import HneConfig
-from tuneparts.methods.ensembles.msdnet import MsdNetConfig
+from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 
 
 def test_fields_of_the_one_net_that_a_method_takes_are_listed() -> None:

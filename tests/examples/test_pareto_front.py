@@ -7,7 +7,7 @@ import tuneparts
 from examples.pareto_front import LIMIT, is_worth_a_try, search
 from tuneparts import executors
 from tuneparts.core.config import parse
-from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
+from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.results.figures.gallery import draw
 from tuneparts.search import load, runs
 from tuneparts.search.spec import Scale, Search

@@ -14,7 +14,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.hypers.hyper import Hyper
 from tuneparts.methods.baselines.posthoc import PosthocConfig
 from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.ensembles.slimmable import UniversallySlimmableConfig
+from tuneparts.methods.ensembles.config import UniversallySlimmableConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
 from tuneparts.results import running

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from tuneparts.methods.ensembles.hne import HneConfig, cut
-from tuneparts.methods.ensembles.msdnet import MsdNetConfig
+from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
+from tuneparts.methods.ensembles.hne import cut
 from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights.config import SsnConfig
 from tuneparts.methods.superweights.flat_bank import bank_sizes, readings
 from tuneparts.methods.superweights.similarity import members_of
-from tuneparts.methods.superweights.ssn import SsnConfig
 from tuneparts.models.msdnet import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale

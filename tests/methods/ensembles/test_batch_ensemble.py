@@ -4,12 +4,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.batch_ensemble import (
-    BatchEnsemble,
-    BatchEnsembleConfig,
-    BatchEnsembleLearner,
-    RankOne,
-)
+from tuneparts.methods.ensembles.batch_ensemble import BatchEnsemble, BatchEnsembleLearner, RankOne
+from tuneparts.methods.ensembles.config import BatchEnsembleConfig
 from tuneparts.models import DigitsCnn, WideResNet
 from tuneparts.training.learner import Context
 

@@ -2,7 +2,8 @@ import torch
 
 from tuneparts.data.task import Task
 from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
+from tuneparts.methods.ensembles.config import DeepEnsembleConfig
+from tuneparts.methods.ensembles.deep import DeepEnsembleLearner
 from tuneparts.models.sizes import count_parameters
 from tuneparts.training.learner import Context
 

@@ -8,7 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.hne import HneConfig, HneLearner, Tree, cut
+from tuneparts.methods.ensembles.config import HneConfig
+from tuneparts.methods.ensembles.hne import HneLearner, Tree, cut
 from tuneparts.models import Mlp, WideResNet
 from tuneparts.models.msdnet import MsdNet
 from tuneparts.models.sizes import count_flops, count_parameters

@@ -2,7 +2,8 @@ import torch
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.mimo import MimoConfig, MimoLearner
+from tuneparts.methods.ensembles.config import MimoConfig
+from tuneparts.methods.ensembles.mimo import MimoLearner
 from tuneparts.training.learner import Context
 
 

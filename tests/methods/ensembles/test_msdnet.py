@@ -6,7 +6,8 @@ from torch.nn import functional as F
 
 from tuneparts.core.config import parse
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.msdnet import MsdNetConfig, MsdNetLearner
+from tuneparts.methods.ensembles.config import MsdNetConfig
+from tuneparts.methods.ensembles.msdnet import MsdNetLearner
 from tuneparts.training.learner import Context
 
 SIZES = {"exits": 3, "base": 1, "step": 1, "channels": 4, "growth": 2, "exit_channels": 8}

@@ -9,12 +9,11 @@ from torch.nn import functional as F
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
+from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.slimmable import (
     Slimmable,
-    SlimmableConfig,
     SlimmableLearner,
     UniversallySlimmable,
-    UniversallySlimmableConfig,
     UniversallySlimmableLearner,
 )
 from tuneparts.methods.ensembles.thin import narrowed

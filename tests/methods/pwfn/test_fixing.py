@@ -4,7 +4,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.methods.pwfn.fixing import FRACTIONS, cut, quota
+from tuneparts.methods.pwfn.config import FRACTIONS, cut
+from tuneparts.methods.pwfn.quantisers import quota
 
 
 @settings(deadline=None, derandomize=True)

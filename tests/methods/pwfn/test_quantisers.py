@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from tests.methods.pwfn.literal import literal_wfn
 from tuneparts.methods.pwfn import wfn
 from tuneparts.methods.pwfn.centres import rounding_grid
-from tuneparts.methods.pwfn.gaussian import Gaussians
-from tuneparts.methods.pwfn.quantisers import (
+from tuneparts.methods.pwfn.config import (
     Clusters,
     Free,
     KMeans,
@@ -20,8 +19,9 @@ from tuneparts.methods.pwfn.quantisers import (
     Quantiser,
     Uniform,
     Wfn,
-    channels_of,
 )
+from tuneparts.methods.pwfn.gaussian import Gaussians
+from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, rounded
 from tuneparts.methods.pwfn.wfn import attraction
 
 ALL: list[Quantiser] = [
@@ -50,7 +50,7 @@ def test_quotas_are_exact_over_rounds(quantiser: Quantiser, seed: int) -> None:
     mu, sigma = drawn(seed)
     fixed = torch.zeros_like(mu, dtype=torch.bool)
     for left, num in ((2, 40), (1, 100), (0, 150)):
-        result = quantiser.fix(mu, sigma, fixed, num_fixed=num, rounds_left=left)
+        result = fix(quantiser, mu, sigma, fixed, num_fixed=num, rounds_left=left)
         assert result.fixed_N.sum() == num
         free = ~result.fixed_N
         assert torch.equal(result.mu_N[free], mu[free])
@@ -67,9 +67,9 @@ MONOTONE = [q for q in ALL if isinstance(q, Nearest) or getattr(q, "monotone", F
 def test_monotone_quantisers_keep_what_is_fixed(quantiser: Quantiser) -> None:
     mu, sigma = drawn(0)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    first = quantiser.fix(mu, sigma, none, num_fixed=60, rounds_left=1)
+    first = fix(quantiser, mu, sigma, none, num_fixed=60, rounds_left=1)
     moved = torch.where(first.fixed_N, first.mu_N, first.mu_N + 0.01)
-    second = quantiser.fix(moved, first.sigma_N, first.fixed_N, num_fixed=150, rounds_left=0)
+    second = fix(quantiser, moved, first.sigma_N, first.fixed_N, num_fixed=150, rounds_left=0)
     assert second.fixed_N[first.fixed_N].all()
     assert torch.equal(second.mu_N[first.fixed_N], first.mu_N[first.fixed_N])
 
@@ -79,8 +79,8 @@ def test_clustering_anew_may_move_what_was_fixed() -> None:
     mu = torch.cat([torch.full((5,), 30 / 128), torch.full((20,), 0.26)])
     sigma = torch.full((25,), 0.02)
     fixed = torch.arange(25) < 5
-    anew = Clusters().fix(mu, sigma, fixed, num_fixed=25, rounds_left=0)
-    kept = Clusters(monotone=True).fix(mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    anew = fix(Clusters(), mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    kept = fix(Clusters(monotone=True), mu, sigma, fixed, num_fixed=25, rounds_left=0)
     assert torch.equal(kept.mu_N[:5], mu[:5])
     assert (anew.mu_N == 0.25).all()
 
@@ -89,11 +89,11 @@ def test_nearest_is_nearest() -> None:
     mu, sigma = drawn(3, 400)
     none = torch.zeros_like(mu, dtype=torch.bool)
     plain = Nearest(bits=5, max_order=2, zero_rule=False)
-    result = plain.fix(mu, sigma, none, num_fixed=400, rounds_left=0)
+    result = fix(plain, mu, sigma, none, num_fixed=400, rounds_left=0)
     grid = rounding_grid(5, 2, mu.abs().max().item())
     best = (mu.double()[:, None] - grid).abs().min(dim=1).values
     torch.testing.assert_close((result.mu_N.double() - mu).abs(), best)
-    ruled = Nearest(bits=5, max_order=2).fix(mu, sigma, none, num_fixed=400, rounds_left=0)
+    ruled = fix(Nearest(bits=5, max_order=2), mu, sigma, none, num_fixed=400, rounds_left=0)
     small = mu.abs() < 2.0**-5
     assert not ruled.mu_N[small].any()
     assert torch.equal(ruled.mu_N[~small], result.mu_N[~small])
@@ -102,8 +102,8 @@ def test_nearest_is_nearest() -> None:
 def test_nearest_fixes_the_closest_first() -> None:
     mu, sigma = drawn(4)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    everything = Nearest().fix(mu, sigma, none, num_fixed=150, rounds_left=0)
-    some = Nearest().fix(mu, sigma, none, num_fixed=50, rounds_left=1)
+    everything = fix(Nearest(), mu, sigma, none, num_fixed=150, rounds_left=0)
+    some = fix(Nearest(), mu, sigma, none, num_fixed=50, rounds_left=1)
     moves = (everything.mu_N - mu).abs()
     assert moves[some.fixed_N].max() <= moves[~some.fixed_N].min()
 
@@ -111,7 +111,7 @@ def test_nearest_fixes_the_closest_first() -> None:
 def test_powers_of_two_only() -> None:
     mu, sigma = drawn(5)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    result = Nearest(max_order=1).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    result = fix(Nearest(max_order=1), mu, sigma, none, num_fixed=150, rounds_left=0)
     mantissas = torch.frexp(result.mu_N[result.mu_N != 0]).mantissa.abs()
     assert (mantissas == 0.5).all()
 
@@ -119,7 +119,7 @@ def test_powers_of_two_only() -> None:
 def test_k_means_uses_at_most_its_values() -> None:
     mu, sigma = drawn(6)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    result = KMeans(num_values=7).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    result = fix(KMeans(num_values=7), mu, sigma, none, num_fixed=150, rounds_left=0)
     assert len(torch.unique(result.mu_N)) <= 7
 
 
@@ -127,16 +127,16 @@ def test_k_means_uses_at_most_its_values() -> None:
 def test_wfn_fields_matter(change: dict[str, Any]) -> None:
     mu, sigma = drawn(7)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    usual = Wfn().fix(mu, sigma, none, num_fixed=150, rounds_left=0)
-    other = Wfn(**change).fix(mu, sigma, none, num_fixed=150, rounds_left=0)
+    usual = fix(Wfn(), mu, sigma, none, num_fixed=150, rounds_left=0)
+    other = fix(Wfn(**change), mu, sigma, none, num_fixed=150, rounds_left=0)
     assert not torch.equal(usual.mu_N, other.mu_N)
 
 
 def test_wfn_moves_little_in_relative_terms_and_is_loose_at_first() -> None:
     mu, sigma = drawn(8, 600)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    tight = Wfn(delta=0.02).fix(mu, sigma, none, num_fixed=600, rounds_left=0)
-    loose = Wfn(delta=0.02).fix(mu, sigma, none, num_fixed=600, rounds_left=5)
+    tight = fix(Wfn(delta=0.02), mu, sigma, none, num_fixed=600, rounds_left=0)
+    loose = fix(Wfn(delta=0.02), mu, sigma, none, num_fixed=600, rounds_left=5)
     large = mu.abs() >= 2.0**-7
     moved = ((tight.mu_N - mu).abs() / mu.abs())[large]
     assert moved.mean() < 0.05
@@ -154,8 +154,8 @@ def test_wfn_is_what_the_released_code_does(seed: int, rounds_left: int, share: 
     mu[:3] = torch.tensor([0.0, 0.25, -0.25])
     num_fixed = math.ceil(share * num)
     none = torch.zeros(num, dtype=torch.bool)
-    found = Wfn(delta=0.015).fix(
-        mu, torch.ones(num), none, num_fixed=num_fixed, rounds_left=rounds_left
+    found = fix(
+        Wfn(delta=0.015), mu, torch.ones(num), none, num_fixed=num_fixed, rounds_left=rounds_left
     )
     expected, fixed = literal_wfn(
         mu.tolist(), num_fixed, delta=0.015, rounds=10, number=9 - rounds_left
@@ -167,7 +167,7 @@ def test_wfn_is_what_the_released_code_does(seed: int, rounds_left: int, share: 
 def test_wfn_clusters_anew_in_each_round() -> None:
     mu = torch.cat([torch.full((5,), 0.24), torch.full((50,), 0.25)])
     fixed = torch.arange(55) < 5  # at a value that a loose bound found
-    found = Wfn(delta=0.05).fix(mu, mu, fixed, num_fixed=55, rounds_left=0)
+    found = fix(Wfn(delta=0.05), mu, mu, fixed, num_fixed=55, rounds_left=0)
     assert (found.mu_N == 0.25).all()
 
 
@@ -183,35 +183,35 @@ def test_uniform_rounds_each_channel_to_its_own_scale(bits: int) -> None:
     gaussians = Gaussians(net, [name for name, _ in net.named_parameters()])
     channels = channels_of(gaussians, net)
     assert len(channels.is_bias_G) == 3 + 1 + 4 + 1 + 6 + 1
-    rounded = gaussians.parts(Uniform(bits=bits).rounded(gaussians.means(), channels))
+    parts = gaussians.parts(rounded(Uniform(bits=bits), gaussians.means(), channels))
     most = 2 ** (bits - 1) - 1
     for layer, kernel in (("0", 3), ("1", 4), ("2", 6)):
         side = 1 if layer == "1" else 0
         own = gaussians.mus[f"{layer}.weight"].detach().movedim(side, 0).reshape(kernel, -1)
-        got = rounded[f"{layer}.weight"].movedim(side, 0).reshape(kernel, -1)
+        got = parts[f"{layer}.weight"].movedim(side, 0).reshape(kernel, -1)
         for row, found in zip(own, got, strict=True):
             scale = row.abs().max() / most
             torch.testing.assert_close(found, (row / scale).round() * scale)
             assert len(found.unique()) <= 2 * most + 1
     bias = gaussians.mus["2.bias"].detach()
     scale = bias.abs().max() / max(most, 127)
-    torch.testing.assert_close(rounded["2.bias"], (bias / scale).round() * scale)
-    again = Uniform(bits=bits).rounded(torch.cat([v.flatten() for v in rounded.values()]), channels)
-    torch.testing.assert_close(again, torch.cat([v.flatten() for v in rounded.values()]))
+    torch.testing.assert_close(parts["2.bias"], (bias / scale).round() * scale)
+    whole = torch.cat([value.flatten() for value in parts.values()])
+    torch.testing.assert_close(rounded(Uniform(bits=bits), whole, channels), whole)
 
 
 def test_zero_channels_stay_zero() -> None:
     net = nn.Linear(3, 2)
     nn.init.zeros_(net.weight)
     gaussians = Gaussians(net, ["weight"])
-    found = Uniform().rounded(gaussians.means(), channels_of(gaussians, net))
+    found = rounded(Uniform(), gaussians.means(), channels_of(gaussians, net))
     assert not found.any()
 
 
 def test_free_fixes_nothing() -> None:
     mu, sigma = drawn(1)
     none = torch.zeros_like(mu, dtype=torch.bool)
-    result = Free().fix(mu, sigma, none, num_fixed=100, rounds_left=0)
+    result = fix(Free(), mu, sigma, none, num_fixed=100, rounds_left=0)
     assert torch.equal(result.mu_N, mu)
     assert not result.fixed_N.any()
 
@@ -220,18 +220,16 @@ def test_the_pull_of_wfn_is_a_share_of_the_loss() -> None:
     mu, _ = drawn(9)
     centres, loss = torch.tensor([-0.25, 0.0, 0.125]), torch.tensor(1.7)
     term, slope = attraction(mu, centres, temperature=0.05, zero_below=2.0**-7)
-    pulled = Wfn(ratio=0.3).pull(mu, centres, loss)
+    pulled = pull(Wfn(ratio=0.3), mu, centres, loss)
     # As a term of the loss: what it is scaled by makes it 0.3 of the task's.
     torch.testing.assert_close(pulled, slope * (0.3 * 1.7 / term))
-    assert Wfn().pulls
-    assert not Wfn(ratio=0).pulls
-    assert not torch.equal(pulled, Wfn(ratio=0.3, temperature=0.5).pull(mu, centres, loss))
+    assert not torch.equal(pulled, pull(Wfn(ratio=0.3, temperature=0.5), mu, centres, loss))
 
 
 def test_weights_at_their_centres_are_not_pulled() -> None:
     centres = torch.tensor([-0.25, 0.0, 0.125])
     mu = torch.tensor([0.125, -0.25, 0.001])
-    pulled = Wfn(temperature=1e-3).pull(mu, centres, torch.tensor(50.0))
+    pulled = pull(Wfn(temperature=1e-3), mu, centres, torch.tensor(50.0))
     assert not pulled.any()
 
 

@@ -8,8 +8,8 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.learner import SuperweightsConfig, SuperweightsLearner
-from tuneparts.methods.superweights.stages import SharingStage
+from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
+from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

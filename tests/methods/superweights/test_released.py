@@ -10,7 +10,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.superweights import clusters, released, ties
 from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.clusters import Layer
-from tuneparts.methods.superweights.learner import SuperweightsConfig, SuperweightsLearner
+from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.methods.superweights.similarity import group, numbered
 from tuneparts.training.learner import Context
 

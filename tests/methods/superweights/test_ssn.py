@@ -7,7 +7,8 @@ from torch.nn import functional as F
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.ssn import SsnConfig, SsnLearner
+from tuneparts.methods.superweights.config import SsnConfig
+from tuneparts.methods.superweights.ssn import SsnLearner
 from tuneparts.models.reweighted import standalone
 from tuneparts.training.learner import Context
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.methods.superweights.stages import SharingStage, timetable
+from tuneparts.methods.superweights.config import SharingStage, timetable
 
 FRACTIONS = {"search": 0.1, "untie": 0.05, "analysis": 0.01}
 

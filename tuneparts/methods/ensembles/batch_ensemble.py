@@ -7,45 +7,16 @@ computes all members at once.
 Legend: M members, B batch, N = M * B, C channels or units, K classes.
 """
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.models import Net, surgery
+from tuneparts.methods.ensembles.config import BatchEnsembleConfig, FastStart
+from tuneparts.models import surgery
 from tuneparts.models.sizes import count_flops
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersLearner
 from tuneparts.training.members.model import Members
-
-FastStart = Literal["signs", "normal"]
-
-
-class BatchEnsembleConfig(MembersConfig):
-    """One net, with fast weights for each member.
-
-    Example:
-        >>> BatchEnsembleConfig(net="mlp", num_members=8).num_members
-        8
-    """
-
-    method: Literal["batch_ensemble"] = "batch_ensemble"
-    net: Net = Field(default="digits_cnn", validate_default=True)
-    """Which net all members share."""
-    num_members: int = Field(default=4, ge=1)
-    """Members of the ensemble."""
-    member_norms: bool = False
-    """Give each member BatchNorm layers of its own."""
-    fast_lr_factor: float = Field(default=0.5, gt=0)
-    """Learning rate of the fast weights relative to the others; they are not decayed."""
-    fast_start: FastStart = "signs"
-    """What fast weights start as: random signs (Wen et al. 2020), or draws from N(1, 0.5), by which
-    the published figures of a Wide ResNet were made (Nado et al. 2021)."""
-
-    def build(self, context: Context) -> Learner:
-        return BatchEnsembleLearner(self, context)
 
 
 class RankOne(nn.Module):

@@ -6,40 +6,17 @@ budget they are narrowed until they fit it together: the thin ensemble.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
 from torch import Tensor
 
 from tuneparts.data.batches import Batches
+from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.methods.ensembles.thin import thinned
-from tuneparts.models import Net, NetConfig
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+from tuneparts.models import NetConfig
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import NetMembersLearner
 from tuneparts.training.members.model import PlainMembers
-
-
-class DeepEnsembleConfig(MembersConfig):
-    """Independent nets of any kind; with one member it is ordinary training of one net.
-
-    Example:
-        >>> len(DeepEnsembleConfig(members=("mlp", "digits_cnn")).members)
-        2
-    """
-
-    method: Literal["deep_ensemble"] = "deep_ensemble"
-    members: tuple[Net, ...] = Field(
-        default=("digits_cnn",) * 4, min_length=1, validate_default=True
-    )
-    """The net of each member."""
-    parameter_budget: int | None = Field(default=None, gt=0)
-    """Most parameters of all members together; members are narrowed to fit. None for no bound."""
-    batches: Literal["shared", "own"] = "shared"
-    """Whether members see the same batches, or each its own: another order and other draws of the
-    augmentation, as nets that are trained apart do."""
-
-    def build(self, context: Context) -> Learner:
-        return DeepEnsembleLearner(self, context)
 
 
 class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):

@@ -17,48 +17,20 @@ Legend: M = N members, B examples, K classes.
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
-from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.models import Net
+from tuneparts.methods.ensembles.config import HneConfig
 from tuneparts.models.sizes import shape_of_one, shapes_of
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersLearner
 from tuneparts.training.members.model import Members
 from tuneparts.training.members.predictions import OperatingPoint, nested_points
 from tuneparts.training.passes import run
-
-
-class HneConfig(MembersConfig):
-    """A tree whose leaves are members of one kind of net.
-
-    Example:
-        >>> HneConfig(levels=3).num_members
-        8
-    """
-
-    method: Literal["hne"] = "hne"
-    net: Net = Field(default="digits_cnn", validate_default=True)
-    """The net of each member, an `nn.Sequential`; it is cut where its blocks cost most alike."""
-    levels: int = Field(default=2, ge=1)
-    """B: how often branches part in two."""
-    alpha: float = Field(default=0.5, ge=0, lt=1)
-    """Weight of what small ensembles learn from the full one, against labels."""
-    classes_only = "its small ensembles learn the probabilities of the full one"
-
-    @property
-    def num_members(self) -> int:
-        """Leaves of the tree."""
-        return int(2**self.levels)
-
-    def build(self, context: Context) -> Learner:
-        return HneLearner(self, context)
 
 
 class Tree(Members):

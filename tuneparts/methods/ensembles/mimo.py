@@ -7,39 +7,16 @@ an ensemble, at the cost of one pass.
 Legend: M members, B batch, K classes.
 """
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.models import Net
+from tuneparts.methods.ensembles.config import MimoConfig
 from tuneparts.models.sizes import count_flops
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersLearner
 from tuneparts.training.members.model import Members
 from tuneparts.training.passes import run
-
-
-class MimoConfig(MembersConfig):
-    """One net with M inputs and M heads.
-
-    Example:
-        >>> MimoConfig(net="mlp", num_members=2).batch_repetitions
-        1
-    """
-
-    method: Literal["mimo"] = "mimo"
-    net: Net = Field(default="digits_cnn", validate_default=True)
-    """Which net all members share."""
-    num_members: int = Field(default=3, ge=1)
-    """Members of the ensemble."""
-    batch_repetitions: int = Field(default=1, ge=1)
-    """How often each example is in a step, each time beside others."""
-
-    def build(self, context: Context) -> Learner:
-        return MimoLearner(self, context)
 
 
 class Mimo(Members):

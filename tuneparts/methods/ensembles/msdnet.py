@@ -7,45 +7,19 @@ sum. Members are the exits; they are not averaged.
 Legend: E exits, B examples, K classes.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.core import seeding
 from tuneparts.data.target import Classes
-from tuneparts.models.msdnet import MsdNet, MultiScaleDense
+from tuneparts.methods.ensembles.config import MsdNetConfig
+from tuneparts.models.msdnet import MultiScaleDense
 from tuneparts.models.sizes import shape_of_one, shapes_of
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersLearner
 from tuneparts.training.members.model import Members
 from tuneparts.training.members.predictions import OperatingPoint, nested_points
-
-
-class MsdNetConfig(MembersConfig):
-    """A net with several exits.
-
-    Example:
-        >>> MsdNetConfig(sizes={"exits": 7}).sizes.layers
-        (4, 2, 2, 2, 2, 2, 2)
-    """
-
-    method: Literal["msdnet"] = "msdnet"
-    sizes: MsdNet = MsdNet(
-        exits=2,
-        base=1,
-        step=1,
-        channels=4,
-        growth=4,
-        growth_factors=(1, 2),
-        bottleneck_factors=(1, 2),
-        exit_channels=16,
-    )
-    """Layers, channels and exits of the net; small by default, `MsdNet()` is the published one."""
-
-    def build(self, context: Context) -> Learner:
-        return MsdNetLearner(self, context)
 
 
 class Exits(Members):

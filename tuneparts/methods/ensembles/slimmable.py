@@ -14,20 +14,19 @@ Legend: M members, B examples, K classes.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
+from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.thin import narrowed
-from tuneparts.models import DigitsCnn, Net, NetConfig
+from tuneparts.models import NetConfig
 from tuneparts.models.reweighted import give_up, reweighted
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner, NetMembersLearner
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import MembersLearner, NetMembersLearner
 from tuneparts.training.members.model import NetMembers
 from tuneparts.training.passes import run
 from tuneparts.training.recalibration import recalibrate
@@ -37,57 +36,6 @@ STEPS = 64
 
 Shapes = dict[str, torch.Size]
 """Shapes of parameters by name."""
-
-
-class SlimmableConfig(MembersConfig):
-    """The same net at several widths.
-
-    Example:
-        >>> len(SlimmableConfig().members)
-        2
-    """
-
-    method: Literal["slimmable"] = "slimmable"
-    members: tuple[Net, ...] = Field(
-        default=("digits_cnn", {"name": "digits_cnn", "channels": (8, 16), "hidden": 32}),
-        min_length=1,
-        validate_default=True,
-    )
-    """The widest first; the others have the same layers with fewer channels."""
-
-    def build(self, context: Context) -> Learner:
-        return SlimmableLearner(self, context)
-
-
-class UniversallySlimmableConfig(MembersConfig):
-    """A net, and the widths at which it is scored.
-
-    Example:
-        >>> UniversallySlimmableConfig(widths=(1.0, 0.75, 0.5)).num_trained
-        4
-    """
-
-    method: Literal["universally_slimmable"] = "universally_slimmable"
-    net: Net = DigitsCnn()
-    """The net at full width."""
-    widths: tuple[float, ...] = Field(default=(1.0, 0.5), min_length=2)
-    """Members, as multiples of the full width: 1 first, then ever narrower."""
-    num_trained: int = Field(default=4, ge=2)
-    """Widths that each step trains, the widest and the narrowest among them."""
-    recalibrate: int = Field(default=20, gt=0)
-    """Batches from which the statistics of every member are taken before it is scored."""
-    classes_only = "its narrow nets learn the probabilities of the widest one"
-
-    @field_validator("widths")
-    @classmethod
-    def _check_widths(cls, widths: tuple[float, ...]) -> tuple[float, ...]:
-        falls = all(a > b for a, b in zip(widths, (*widths[1:], 0.0), strict=True))
-        if widths[0] != 1 or not falls:
-            raise ValueError(f"widths fall from exactly 1 to above 0, but got {widths}")
-        return widths
-
-    def build(self, context: Context) -> Learner:
-        return UniversallySlimmableLearner(self, context)
 
 
 class _CutMembers(NetMembers):

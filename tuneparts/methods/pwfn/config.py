@@ -1,22 +1,183 @@
-"""The settings of PWFN and of what it is compared with."""
+"""The settings of PWFN and of what it is compared with; nothing here imports torch."""
 
-from typing import Literal, Self
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
     Field,
+    SerializerFunctionWrapHandler,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
+from tuneparts.core.config import Config
 from tuneparts.data.task import Task
 from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.methods.pwfn import fixing
-from tuneparts.methods.pwfn import sigma as deviations
-from tuneparts.methods.pwfn.quantisers import AnyQuantiser, Clusters, Uniform
 from tuneparts.training import fitness
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.optimisers import OptimiserConfig
 from tuneparts.training.supervised import SupervisedConfig
+
+FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
+"""Share of weights that is fixed after each of the ten published rounds."""
+StartForm = Literal["product", "upper"]
+"""What the third quartile is taken of: the `product` of both relative distances, as in the authors'
+code, or the distance to the `upper` power of two, as printed in the appendix."""
+
+PullForm = Literal["squared", "hinge"]
+"""`squared`: sum of |eps| / 2 * relu(S - sigma)^2, as in the authors' code; `hinge`: sum of
+relu(S - sigma), a constant pull below the cutoff S."""
+
+Control = Literal["learnt", "permuted", "constant"]
+"""`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
+
+
+class Quantiser(Config):
+    """Base of the quantisers, which choose the weights that a round fixes, and their values."""
+
+    uses_sigma: ClassVar[bool] = False
+    """Whether training samples weights and learns their standard deviations."""
+
+
+class Clusters(Quantiser):
+    """PWFN: the centre within whose reach most weights lie takes them, one centre after another.
+
+    Reach is a distance in standard deviations: |c - mu| / sigma.
+    """
+
+    uses_sigma: ClassVar[bool] = True
+    kind: Literal["clusters"] = "clusters"
+    """Which rule chooses the values that weights are fixed on."""
+    bits: int = Field(default=7, ge=0, le=16)
+    """The smallest power of two is 2^-bits."""
+    max_order: int = Field(default=4, ge=1, le=8)
+    """Most powers of two in a sum."""
+    delta: float = Field(default=1.0, gt=0)
+    """The first threshold of a round, in standard deviations."""
+    growth: float = Field(default=2.0, gt=1)
+    """Factor by which the threshold grows when nothing is within it."""
+    zero_rule: bool = True
+    """Weights below 2^-bits are at no distance from 0."""
+    rule: Literal["threshold", "running_mean"] = "threshold"
+    """`threshold` as in the authors' code, `running_mean` as in the printed algorithm."""
+    distance: Literal["sigma", "relative"] = "sigma"
+    """In standard deviations (`sigma`), or `relative` to the weight itself as in WFN."""
+    monotone: bool = False
+    """Keep what is fixed; otherwise every round clusters all weights anew, as the authors' code."""
+
+    @model_validator(mode="after")
+    def _check_rules_agree(self) -> Self:
+        if self.distance == "relative" and self.delta >= 1:
+            raise ValueError(
+                "every weight is at relative distance 1 from 0: `delta < 1` must hold with "
+                f"`distance = relative`, but got {self.delta}. WFN used 0.0075 to 0.015"
+            )
+        if self.rule == "running_mean" and not self.monotone:
+            raise ValueError(
+                "the printed algorithm keeps what is fixed: set `monotone` with `running_mean`. "
+                "Its clusters are wide, and clustered anew weights walk from centre to centre"
+            )
+        return self
+
+
+class Nearest(Quantiser):
+    """Rounding to the nearest centre of the same grid, closest weights first."""
+
+    kind: Literal["nearest"] = "nearest"
+    bits: int = Field(default=7, ge=0, le=16)
+    max_order: int = Field(default=4, ge=1, le=8)
+    """1 allows powers of two only."""
+    zero_rule: bool = True
+
+
+class KMeans(Quantiser):
+    """A codebook of arbitrary values: k-means over all weights of the net, anew in each round."""
+
+    kind: Literal["kmeans"] = "kmeans"
+    num_values: int = Field(default=64, ge=1)
+
+
+class Wfn(Quantiser):
+    """Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022).
+
+    Clusters by relative distances, with a bound that is loose in early rounds, and a term of the
+    loss (`wfn.attraction`) that draws free weights to the centres found so far.
+    """
+
+    kind: Literal["wfn"] = "wfn"
+    delta: float = Field(default=0.01, gt=0, lt=1)
+    """Relative distance that a weight may move on average in the last round; in the one before it
+    twice as far, and so on."""
+    bits: int = Field(default=7, ge=0, le=16)
+    """Weights below 2^-bits are fixed to 0."""
+    max_order: int = Field(default=21, ge=1, le=21)
+    """Most signed powers of two in a sum."""
+    ratio: float = Field(default=0.4, ge=0)
+    """Size of the term that draws free weights to centres, relative to the task's loss."""
+    temperature: float = Field(default=0.05, gt=0)
+    """How much centres other than the relatively nearest one draw."""
+
+
+class Uniform(Quantiser):
+    """Integers from -(2^(bits-1) - 1) to 2^(bits-1) - 1, times one scale per output channel.
+
+    The scale makes the largest weight of a channel the largest integer. Biases have one scale and
+    at least 8 bits. All weights are rounded at once, by `rounded`, after the last pass.
+    """
+
+    kind: Literal["uniform"] = "uniform"
+    bits: int = Field(default=8, ge=2, le=8)
+    aware: bool = False
+    """Whether training computes with rounded weights, and gradients pass straight through to those
+    behind them (quantisation-aware training); otherwise it is post-training quantisation."""
+
+
+class Free(Quantiser):
+    """No fixing: weights stay as they are, after the same schedule of rounds."""
+
+    kind: Literal["free"] = "free"
+
+
+AnyQuantiser: TypeAlias = Annotated[
+    Clusters | Nearest | KMeans | Wfn | Uniform | Free, Field(discriminator="kind")
+]
+
+
+class SigmaConfig(Config):
+    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
+
+    start: StartForm | float = "product"
+    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
+    alpha: float = Field(default=2.0**-11, ge=0)
+    """Strength of the pull that makes deviations grow; more of it compresses more."""
+    exposure: float | None = Field(default=None, gt=0)
+    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
+    alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
+    cutoff: float = Field(default=0.05, gt=0)
+    """S: deviations at or above it are not pulled."""
+    form: PullForm = "squared"
+    """`squared` pulls deviations the more, the further below the cutoff; `hinge` all alike."""
+    control: Control = "learnt"
+    """`permuted` and `constant` test whether it matters which weight has which deviation."""
+
+    @model_validator(mode="after")
+    def _check_one_strength(self) -> Self:
+        if self.exposure is not None and "alpha" in self.model_fields_set:
+            raise ValueError(
+                "alpha follows from `exposure`: give one of them, but got "
+                f"{self.alpha} and {self.exposure}"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_follows(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = handler(self)
+        if self.exposure is not None:
+            tree.pop("alpha", None)
+        return tree
 
 
 class PwfnConfig(SupervisedConfig):
@@ -41,13 +202,13 @@ class PwfnConfig(SupervisedConfig):
     the result. All of it is then one interval, and counts as passes of each of them."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of the passes in which only deviations train, before the first round."""
-    fractions: tuple[float, ...] = Field(default=fixing.FRACTIONS, min_length=1)
+    fractions: tuple[float, ...] = Field(default=FRACTIONS, min_length=1)
     """Share of the weights that is fixed after each round; the last is 1."""
     first_round: float = Field(default=1 / 60, ge=0)
     """Length of the first round relative to each other one: a twentieth of one of three epochs."""
     quantiser: AnyQuantiser = Clusters()
     """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
-    sigma: deviations.SigmaConfig = deviations.SigmaConfig()
+    sigma: SigmaConfig = SigmaConfig()
     finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
     """Optimiser after pretraining, made anew for each round."""
     clip: float = Field(default=1.0, gt=0)
@@ -91,7 +252,7 @@ class PwfnConfig(SupervisedConfig):
                 "`uniform` rounds all weights at once: set `fractions` to (1.0,), but got "
                 f"{self.fractions}"
             )
-        given = self.sigma != deviations.SigmaConfig() or self.warmup > 0 or self.ensemble > 0
+        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
         if given and not self.quantiser.uses_sigma:
             raise ValueError(
                 f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
@@ -101,7 +262,7 @@ class PwfnConfig(SupervisedConfig):
 
     def exposure(self, *, alpha: float, steps: int) -> float:
         """The exposure of deviations to the pull after this many passes of SGD."""
-        return deviations.exposure(
+        return exposure(
             lr=self.finetune.lr, momentum=self.finetune.momentum, alpha=alpha, steps=steps
         )
 
@@ -111,9 +272,9 @@ class PwfnConfig(SupervisedConfig):
             return self.sigma.alpha
         return self.sigma.exposure / self.exposure(alpha=1.0, steps=self.rounds().num_fixing)
 
-    def rounds(self) -> fixing.Rounds:
+    def rounds(self) -> "Rounds":
         """When each stage ends."""
-        return fixing.cut(
+        return cut(
             self.passes,
             pretrain=self.pretrain,
             warmup=self.warmup,
@@ -138,3 +299,53 @@ class PwfnConfig(SupervisedConfig):
         from tuneparts.methods.pwfn.learner import PwfnLearner
 
         return PwfnLearner(self, context)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Passes at which pretraining, warm-up and each round end."""
+
+    pretrain_end: int
+    warmup_end: int
+    ends: tuple[int, ...]
+    """End of each round, where it fixes weights; the last is the whole budget."""
+
+    @property
+    def num_fixing(self) -> int:
+        """Passes after pretraining."""
+        return self.ends[-1] - self.pretrain_end
+
+
+def cut(
+    passes: int, *, pretrain: float, warmup: float, first_round: float, num_rounds: int
+) -> Rounds:
+    """Divide a budget of passes; rounds too short for a pass end where the round before does.
+
+    Args:
+        passes: the budget.
+        pretrain: share of the budget before weights become Gaussians.
+        warmup: share of the budget in which only deviations train.
+        first_round: length of the first round relative to each other one.
+        num_rounds: how many rounds share the rest.
+
+    Example:
+        >>> cut(100, pretrain=0.5, warmup=0.0, first_round=0.5, num_rounds=3)
+        Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
+    """
+    pretrain_end = round(pretrain * passes)
+    warmup_end = round((pretrain + warmup) * passes)
+    others = [1.0] * (num_rounds - 1)
+    lengths = list(accumulate([first_round if others else 1.0, *others]))
+    rest = passes - warmup_end
+    ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
+    return Rounds(pretrain_end, warmup_end, tuple(ends))
+
+
+def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
+    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
+
+    It makes runs of different lengths comparable: on a small data set the same alpha leaves
+    standard deviations where they started.
+    """
+    mean_abs_eps = math.sqrt(2 / math.pi)
+    return lr / (1 - momentum) * alpha * mean_abs_eps * steps

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.methods.pwfn import codefile, fixing, pretraining
+from tuneparts.methods.pwfn import codefile, pretraining, quantisers
 from tuneparts.methods.pwfn import sigma as deviations
-from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
 from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, cover, ensemble_logits
-from tuneparts.methods.pwfn.quantisers import Channels, Free, Uniform, channels_of
+from tuneparts.methods.pwfn.quantisers import Channels, channels_of
 from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import passes
@@ -119,7 +119,7 @@ class PwfnLearner(
         """What a file holds of each weight (N,): its value, or its integer."""
         mu_N, quantiser = self.gaussians.means(), self.config.quantiser
         if isinstance(quantiser, Uniform) and self._num_rounds_done:
-            return quantiser.codes(mu_N, self._channels)[0]
+            return quantisers.codes(quantiser, mu_N, self._channels)[0]
         return mu_N
 
     def _num_bytes(self) -> float:
@@ -243,7 +243,7 @@ class PwfnLearner(
 
     def _straight_through(self, quantiser: Uniform) -> Tensor:
         """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
-        rounded_N = quantiser.rounded(self.gaussians.means(), self._channels)
+        rounded_N = quantisers.rounded(quantiser, self.gaussians.means(), self._channels)
         values = {
             name: part.clone().requires_grad_(self.gaussians.mus[name].requires_grad)
             for name, part in self.gaussians.parts(rounded_N).items()
@@ -275,9 +275,10 @@ class PwfnLearner(
 
     def _pull_means(self, loss: Tensor) -> None:
         """Add the gradient of the quantiser's own term of the loss, once there are centres."""
-        if self._centres_K is not None:
+        quantiser = self.config.quantiser
+        if isinstance(quantiser, Wfn) and self._centres_K is not None:
             free_R = self.gaussians.means()[~self.gaussians.fixed]
-            slope_R = self.config.quantiser.pull(free_R, self._centres_K, loss)
+            slope_R = quantisers.pull(quantiser, free_R, self._centres_K, loss)
             self.gaussians.add_gradients(slope_R)
 
     def _rest_means(self) -> None:
@@ -313,14 +314,15 @@ class PwfnLearner(
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
         if isinstance(config.quantiser, Uniform):
-            rounded_N = config.quantiser.rounded(mu_N, self._channels)
+            rounded_N = quantisers.rounded(config.quantiser, mu_N, self._channels)
             result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
         else:
-            result = config.quantiser.fix(
+            result = quantisers.fix(
+                config.quantiser,
                 mu_N,
                 deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
                 fixed_N,
-                num_fixed=fixing.quota(len(mu_N), config.fractions[number]),
+                num_fixed=quantisers.quota(len(mu_N), config.fractions[number]),
                 rounds_left=len(config.fractions) - number - 1,
             )
         # Of the free weights the quantiser may have seen a control; they keep their own deviations.
@@ -345,7 +347,7 @@ class PwfnLearner(
             self._reach_N = deviations.reach(
                 self.gaussians, self.config.sigma.cutoff, fixed_too=keeps_pulling
             )
-        if quantiser.pulls and self._num_rounds_done:
+        if isinstance(quantiser, Wfn) and quantiser.ratio > 0 and self._num_rounds_done:
             self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
 
     def _pretraining(self) -> torch.optim.Optimizer:

@@ -14,14 +14,12 @@ Shapes: N all weights of a net, S weights shown of a layer.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
 from tuneparts.core import seeding
-from tuneparts.core.config import Config
+from tuneparts.methods.pwfn.config import Control, PullForm, StartForm
 from tuneparts.methods.pwfn.gaussian import BLOCK, FLOOR, Gaussians
 from tuneparts.training.artifacts import Columns
 
@@ -31,51 +29,6 @@ CEILING = 0.05
 """Largest initial standard deviation."""
 MAX_SHOWN = 500
 """Most weights of a layer in a snapshot; smaller layers are shown whole."""
-
-StartForm = Literal["product", "upper"]
-"""What the third quartile is taken of: the `product` of both relative distances, as in the authors'
-code, or the distance to the `upper` power of two, as printed in the appendix."""
-
-PullForm = Literal["squared", "hinge"]
-"""`squared`: sum of |eps| / 2 * relu(S - sigma)^2, as in the authors' code; `hinge`: sum of
-relu(S - sigma), a constant pull below the cutoff S."""
-
-Control = Literal["learnt", "permuted", "constant"]
-"""`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
-
-
-class SigmaConfig(Config):
-    """Standard deviations: how they start, how strongly they grow, and what clustering sees."""
-
-    start: StartForm | float = "product"
-    """By distance to powers of two (`product` or `upper`), or one number for all weights."""
-    alpha: float = Field(default=2.0**-11, ge=0)
-    """Strength of the pull that makes deviations grow; more of it compresses more."""
-    exposure: float | None = Field(default=None, gt=0)
-    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
-    alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
-    cutoff: float = Field(default=0.05, gt=0)
-    """S: deviations at or above it are not pulled."""
-    form: PullForm = "squared"
-    """`squared` pulls deviations the more, the further below the cutoff; `hinge` all alike."""
-    control: Control = "learnt"
-    """`permuted` and `constant` test whether it matters which weight has which deviation."""
-
-    @model_validator(mode="after")
-    def _check_one_strength(self) -> Self:
-        if self.exposure is not None and "alpha" in self.model_fields_set:
-            raise ValueError(
-                "alpha follows from `exposure`: give one of them, but got "
-                f"{self.alpha} and {self.exposure}"
-            )
-        return self
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_follows(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        tree: dict[str, Any] = handler(self)
-        if self.exposure is not None:
-            tree.pop("alpha", None)
-        return tree
 
 
 def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
@@ -180,16 +133,6 @@ def pull(
             grad.sub_(short.sign_(), alpha=alpha)
         else:
             grad.addcmul_(short, eps.abs_(), value=-alpha)
-
-
-def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
-    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
-
-    It makes runs of different lengths comparable: on a small data set the same alpha leaves
-    standard deviations where they started.
-    """
-    mean_abs_eps = math.sqrt(2 / math.pi)
-    return lr / (1 - momentum) * alpha * mean_abs_eps * steps
 
 
 def controlled(

@@ -10,7 +10,6 @@ Legend: U uses, O rows (outputs), I columns (inputs), A kernel area, D size of a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,16 +17,11 @@ from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights.config import MAX_TEMPLATES, ChainKind
 from tuneparts.methods.superweights.similarity import Labels, members_of
 
-ChainKind = Literal["growth", "envelope"]
-"""Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has
-fewer, as the authors do; `envelope` grows the running maximum instead and crops at the end, so that
-every layer is the top left corner of one large weight."""
 Shape = tuple[int, int]
 """(outputs, inputs)"""
-MAX_TEMPLATES = 8
-"""Most templates of a slot in the released code."""
 
 
 class ShortBudgetError(ConfigError):

@@ -9,7 +9,6 @@ Legend: K templates, D size of a slot, R coefficient vectors, U uses, O outputs,
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +21,8 @@ from tuneparts.methods.superweights.allocation import (
     disassemble,
 )
 from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights.config import Initialisation
 from tuneparts.methods.superweights.ties import Ties
-
-Initialisation = Literal["own", "fan_in", "released"]
-"""`own` gives every composed weight the standard deviation with which its net starts it, so that
-nets with an initialisation of their own, such as FixUp, keep it; `fan_in` the variance 2 / fan_in
-(He et al. 2015); `released` draws templates with variance 2 / 9 whatever the layer, as the authors'
-code does."""
 
 
 class WeightBank(nn.Module, ABC):

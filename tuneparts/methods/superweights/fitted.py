@@ -19,7 +19,8 @@ from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.clusters import Layer, layers_of
-from tuneparts.methods.superweights.learner import SuperweightsConfig, SuperweightsLearner
+from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.methods.superweights.private import unshared_weights, with_unshared
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.models.reweighted import reweighted

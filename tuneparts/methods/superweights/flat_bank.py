@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.allocation import MAX_TEMPLATES
 from tuneparts.methods.superweights.bank import WeightBank
 from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights.config import MAX_TEMPLATES
 from tuneparts.methods.superweights.similarity import Labels, members_of
 
 

@@ -7,122 +7,26 @@ train to the end. Nothing but the grouping moves from the search to the training
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.core.config import Config
 from tuneparts.methods.superweights import clusters, released, similarity, ties
-from tuneparts.methods.superweights.allocation import (
-    MAX_TEMPLATES,
-    ChainKind,
-    SharingPlan,
-    least_weights,
-    make_plan,
-)
-from tuneparts.methods.superweights.bank import Initialisation, TemplateBank
+from tuneparts.methods.superweights.allocation import SharingPlan, least_weights, make_plan
+from tuneparts.methods.superweights.bank import TemplateBank
 from tuneparts.methods.superweights.clusters import Layer, layers_of
+from tuneparts.methods.superweights.config import (
+    SharingStage,
+    SuperweightsConfig,
+)
 from tuneparts.methods.superweights.members import SuperweightMembers
 from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
-from tuneparts.methods.superweights.stages import SharingStage, StagesConfig, Timetable, timetable
 from tuneparts.methods.superweights.ties import Ties
-from tuneparts.models import Net
 from tuneparts.models.sizes import count_flops
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
-
-
-class AllocationConfig(Config):
-    """Number of template weights, and how layers are put together from them."""
-
-    budget: int | None = Field(default=None, gt=0)
-    """Weights of all templates; None for `relative` times the largest member's."""
-    relative: float = Field(default=1.0, gt=0)
-    """Budget as a multiple of the weights that the largest member's shared layers have alone."""
-    when_short: Literal["refuse", "merge"] = "refuse"
-    """If the budget cannot hold one template for each slot of the bins: `refuse` the config, or
-    `merge` neighbouring bins until it can."""
-    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
-    """Most templates of one slot."""
-    chain: ChainKind = "growth"
-    """Crop weights on the way from shape to shape, or at the end."""
-    initialisation: Initialisation = "own"
-    """Scale at which templates start."""
-
-
-class SharingConfig(Config):
-    """Rules by which layers share templates and coefficients."""
-
-    num_bins: int | None = Field(default=4, ge=1)
-    """Bins of relative depth that clusters start as; None for one per layer of a member."""
-    clusters: Literal["depth", "gradient", "random"] = "gradient"
-    """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
-    that gradients give: the control."""
-    scope: Literal["all", "reference", "released"] = "all"
-    """Compare the layers of all members, or those of the first, whom the others follow by
-    similarity; `released` does the latter, and unties, by the rules of the authors' code."""
-    tau: float = 0.1
-    """Layers with a larger gradient cosine share templates. Lowered until the budget fits."""
-    coefficients: Literal["private", "mapped", "shared"] = "mapped"
-    """At the start each use has its own (`private`), those of a layer of the first member
-    (`mapped`), or all uses of a slot have the same (`shared`)."""
-    beta: float | None = 0.9
-    """Uses with a larger cosine stay tied; None never unties."""
-
-
-class SuperweightsConfig(MembersConfig):
-    """Several nets from one budget; a single member makes it parameter allocation search.
-
-    Example:
-        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
-        >>> config.timetable.search
-        20
-    """
-
-    method: Literal["superweights"] = "superweights"
-    members: tuple[Net, ...] = Field(
-        default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
-        min_length=1,
-        validate_default=True,
-    )
-    """The nets, of any width, depth and family; the first one is the reference."""
-    allocation: AllocationConfig = AllocationConfig()
-    sharing: SharingConfig = SharingConfig()
-    stages: StagesConfig = StagesConfig()
-
-    @model_validator(mode="after")
-    def _check_time_to_train(self) -> Self:
-        times = self.timetable
-        if times.compare_uses >= self.passes:
-            raise ValueError(
-                f"the stages before the last must leave it a pass, but take {times.compare_uses} "
-                f"of {self.passes} passes; give more passes, or shorten `stages`"
-            )
-        return self
-
-    @property
-    def timetable(self) -> Timetable:
-        """Passes at which the stages of this run end."""
-        sharing = self.sharing
-        has_ties = sharing.coefficients == "shared" or (
-            sharing.coefficients == "mapped" and len(self.members) > 1
-        )
-        return timetable(
-            self.passes,
-            search=self.stages.search,
-            untie=self.stages.untie,
-            analysis=self.stages.analysis,
-            learns=sharing.clusters != "depth",
-            compares_one_batch=sharing.scope == "released",
-            unties=has_ties and sharing.beta is not None,
-        )
-
-    def build(self, context: Context) -> Learner:
-        return SuperweightsLearner(self, context)
-
+from tuneparts.training.members.learner import NetMembersLearner
 
 _log = logging.getLogger(__name__)
 

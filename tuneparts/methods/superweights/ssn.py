@@ -7,43 +7,16 @@ after a short training; that search is not here.
 """
 
 from dataclasses import replace
-from typing import Literal
 
-from pydantic import Field
 from torch import nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.superweights.allocation import MAX_TEMPLATES
 from tuneparts.methods.superweights.clusters import depth_bins, largest_member, layers_of
+from tuneparts.methods.superweights.config import SsnConfig
 from tuneparts.methods.superweights.flat_bank import FlatBank
 from tuneparts.methods.superweights.members import BankMembers
-from tuneparts.models import Net
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
-
-
-class SsnConfig(MembersConfig):
-    """Several nets whose layers read from banks of weights; a single member shares within itself.
-
-    Example:
-        >>> SsnConfig(members=("digits_cnn", "digits_cnn"), budget=20_000).num_groups
-        4
-    """
-
-    method: Literal["ssn"] = "ssn"
-    members: tuple[Net, ...] = Field(
-        default=("digits_cnn", "digits_cnn"), min_length=1, validate_default=True
-    )
-    """The nets, of any width, depth and family; the first one decides how deep a group is."""
-    budget: int | None = Field(default=None, gt=0)
-    """Weights of all banks; None for those that the largest member's shared layers have alone."""
-    num_groups: int | None = Field(default=4, ge=1)
-    """Groups of layers by relative depth; None for one per layer of the first member."""
-    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
-    """Most templates that a layer sums."""
-
-    def build(self, context: Context) -> Learner:
-        return SsnLearner(self, context)
+from tuneparts.training.learner import Context
+from tuneparts.training.members.learner import NetMembersLearner
 
 
 class SsnLearner(NetMembersLearner):

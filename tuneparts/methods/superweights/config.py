@@ -1,0 +1,234 @@
+"""The settings of nets that share weights, and the stages of a run; nothing here imports torch."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tuneparts.core.config import Config
+from tuneparts.models import Net
+from tuneparts.training.learner import Context, Learner
+from tuneparts.training.members.learner import MembersConfig
+
+ChainKind = Literal["growth", "envelope"]
+"""Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has
+fewer, as the authors do; `envelope` grows the running maximum instead and crops at the end, so that
+every layer is the top left corner of one large weight."""
+Initialisation = Literal["own", "fan_in", "released"]
+"""`own` gives every composed weight the standard deviation with which its net starts it, so that
+nets with an initialisation of their own, such as FixUp, keep it; `fan_in` the variance 2 / fan_in
+(He et al. 2015); `released` draws templates with variance 2 / 9 whatever the layer, as the authors'
+code does."""
+MAX_TEMPLATES = 8
+"""Most templates of a slot in the released code."""
+
+
+class AllocationConfig(Config):
+    """Number of template weights, and how layers are put together from them."""
+
+    budget: int | None = Field(default=None, gt=0)
+    """Weights of all templates; None for `relative` times the largest member's."""
+    relative: float = Field(default=1.0, gt=0)
+    """Budget as a multiple of the weights that the largest member's shared layers have alone."""
+    when_short: Literal["refuse", "merge"] = "refuse"
+    """If the budget cannot hold one template for each slot of the bins: `refuse` the config, or
+    `merge` neighbouring bins until it can."""
+    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
+    """Most templates of one slot."""
+    chain: ChainKind = "growth"
+    """Crop weights on the way from shape to shape, or at the end."""
+    initialisation: Initialisation = "own"
+    """Scale at which templates start."""
+
+
+class SharingConfig(Config):
+    """Rules by which layers share templates and coefficients."""
+
+    num_bins: int | None = Field(default=4, ge=1)
+    """Bins of relative depth that clusters start as; None for one per layer of a member."""
+    clusters: Literal["depth", "gradient", "random"] = "gradient"
+    """Keep the bins, split them by gradients, or split them at random into clusters of the sizes
+    that gradients give: the control."""
+    scope: Literal["all", "reference", "released"] = "all"
+    """Compare the layers of all members, or those of the first, whom the others follow by
+    similarity; `released` does the latter, and unties, by the rules of the authors' code."""
+    tau: float = 0.1
+    """Layers with a larger gradient cosine share templates. Lowered until the budget fits."""
+    coefficients: Literal["private", "mapped", "shared"] = "mapped"
+    """At the start each use has its own (`private`), those of a layer of the first member
+    (`mapped`), or all uses of a slot have the same (`shared`)."""
+    beta: float | None = 0.9
+    """Uses with a larger cosine stay tied; None never unties."""
+
+
+class StagesConfig(Config):
+    """Length of each stage, as a fraction of the passes."""
+
+    search: float = Field(default=0.1, gt=0, lt=1)
+    """Training before clusters are learnt; its weights are thrown away."""
+    untie: float = Field(default=0.05, gt=0, lt=1)
+    """Training before coefficients are untied."""
+    analysis: float = Field(default=0.01, gt=0, lt=1)
+    """Each comparison of gradients; the authors take an epoch."""
+    norms: Literal["eval", "train"] = "eval"
+    """Statistics of norms during a comparison: running ones (`eval`), or those of the batch
+    (`train`). Cosines are smaller with those of the batch; `tau` does not carry over."""
+
+
+class SharingStage(StrEnum):
+    """What the next pass does."""
+
+    SEARCH = "search"
+    """Train with one coefficient vector per slot: hard sharing."""
+    COMPARE_LAYERS = "compare layers"
+    """Sum gradients of the layers; then form clusters and start from new weights."""
+    TRAIN = "train"
+    """Train with the coefficients tied as at the start."""
+    COMPARE_USES = "compare uses"
+    """Sum gradients again; then untie coefficients that conflict."""
+    FINISH = "finish"
+    """Train to the end."""
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Passes at which the stages end."""
+
+    search: int
+    compare_layers: int
+    train: int
+    compare_uses: int
+    finish: int
+
+    def at(self, passes: int) -> SharingStage:
+        """Return the stage of the pass that follows after this many."""
+        ends = (self.search, self.compare_layers, self.train, self.compare_uses)
+        return list(SharingStage)[sum(passes >= end for end in ends)]
+
+    @property
+    def trained(self) -> int:
+        """Passes that train the weights which are kept: all but the search and the comparisons."""
+        return self.finish - self.compare_layers - (self.compare_uses - self.train)
+
+    def progress(self, passes: int) -> float:
+        """Return the fraction of the learning rate schedule, which the new start begins again."""
+        start = self.compare_layers
+        elapsed = passes if passes < start else passes - start
+        return elapsed / (self.finish - start)
+
+
+def timetable(
+    passes: int,
+    *,
+    search: float,
+    untie: float,
+    analysis: float,
+    learns: bool,
+    unties: bool,
+    compares_one_batch: bool = False,
+) -> Timetable:
+    """Divide a budget of passes; each stage that takes place has at least one.
+
+    Args:
+        passes: the whole budget.
+        search: fraction for training before clusters are learnt.
+        untie: fraction for training before coefficients are untied.
+        analysis: fraction for each of the two comparisons of gradients.
+        learns: whether clusters are learnt at all.
+        unties: whether coefficients are untied at all.
+        compares_one_batch: whether layers are compared on a single batch, whatever `analysis`.
+
+    Example:
+        >>> timetable(100, search=0.1, untie=0.05, analysis=0.01, learns=True, unties=True)
+        Timetable(search=10, compare_layers=11, train=16, compare_uses=17, finish=100)
+    """
+
+    def share(fraction: float) -> int:
+        return max(1, round(fraction * passes))
+
+    searched = share(search) if learns else 0
+    compared_on = 1 if compares_one_batch else share(analysis)
+    compared = searched + (compared_on if learns else 0)
+    trained = compared + (share(untie) if unties else 0)
+    untied = trained + (share(analysis) if unties else 0)
+    return Timetable(searched, compared, trained, untied, passes)
+
+
+class SuperweightsConfig(MembersConfig):
+    """Several nets from one budget; a single member makes it parameter allocation search.
+
+    Example:
+        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
+        >>> config.timetable.search
+        20
+    """
+
+    method: Literal["superweights"] = "superweights"
+    members: tuple[Net, ...] = Field(
+        default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
+        min_length=1,
+        validate_default=True,
+    )
+    """The nets, of any width, depth and family; the first one is the reference."""
+    allocation: AllocationConfig = AllocationConfig()
+    sharing: SharingConfig = SharingConfig()
+    stages: StagesConfig = StagesConfig()
+
+    @model_validator(mode="after")
+    def _check_time_to_train(self) -> Self:
+        times = self.timetable
+        if times.compare_uses >= self.passes:
+            raise ValueError(
+                f"the stages before the last must leave it a pass, but take {times.compare_uses} "
+                f"of {self.passes} passes; give more passes, or shorten `stages`"
+            )
+        return self
+
+    @property
+    def timetable(self) -> Timetable:
+        """Passes at which the stages of this run end."""
+        sharing = self.sharing
+        has_ties = sharing.coefficients == "shared" or (
+            sharing.coefficients == "mapped" and len(self.members) > 1
+        )
+        return timetable(
+            self.passes,
+            search=self.stages.search,
+            untie=self.stages.untie,
+            analysis=self.stages.analysis,
+            learns=sharing.clusters != "depth",
+            compares_one_batch=sharing.scope == "released",
+            unties=has_ties and sharing.beta is not None,
+        )
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.superweights.learner import SuperweightsLearner
+
+        return SuperweightsLearner(self, context)
+
+
+class SsnConfig(MembersConfig):
+    """Several nets whose layers read from banks of weights; a single member shares within itself.
+
+    Example:
+        >>> SsnConfig(members=("digits_cnn", "digits_cnn"), budget=20_000).num_groups
+        4
+    """
+
+    method: Literal["ssn"] = "ssn"
+    members: tuple[Net, ...] = Field(
+        default=("digits_cnn", "digits_cnn"), min_length=1, validate_default=True
+    )
+    """The nets, of any width, depth and family; the first one decides how deep a group is."""
+    budget: int | None = Field(default=None, gt=0)
+    """Weights of all banks; None for those that the largest member's shared layers have alone."""
+    num_groups: int | None = Field(default=4, ge=1)
+    """Groups of layers by relative depth; None for one per layer of the first member."""
+    max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
+    """Most templates that a layer sums."""
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.superweights.ssn import SsnLearner
+
+        return SsnLearner(self, context)
