@@ -7,8 +7,8 @@ from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 from tuneparts.methods.ensembles.hne import cut
 from tuneparts.methods.superweights.clusters import depth_bins, layers_of
 from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.methods.superweights.flat_bank import bank_sizes, readings
 from tuneparts.methods.superweights.similarity import members_of
+from tuneparts.methods.superweights.ssn import bank_sizes, readings
 from tuneparts.models.msdnet import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale

@@ -10,13 +10,13 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.methods.ensembles.slimmable import (
     Slimmable,
     SlimmableLearner,
     UniversallySlimmable,
     UniversallySlimmableLearner,
 )
-from tuneparts.methods.ensembles.thin import narrowed
 from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 from tuneparts.training.learner import Context

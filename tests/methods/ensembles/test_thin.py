@@ -1,7 +1,7 @@
 import pytest
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.ensembles.thin import narrowed, thinned
+from tuneparts.methods.ensembles.deep import narrowed, thinned
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 

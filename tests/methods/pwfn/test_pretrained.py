@@ -8,7 +8,7 @@ from torch import nn
 
 from tuneparts.core import torchvision_door
 from tuneparts.core.errors import ConfigError, DataMissingError
-from tuneparts.methods.pwfn import pretraining
+from tuneparts.methods.pwfn import learner as pretraining
 from tuneparts.methods.pwfn.codefile import load, torchvision_net
 from tuneparts.training import checkpoint
 

@@ -7,7 +7,7 @@ import torch
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights.clusters import Layer, depth_bins
-from tuneparts.methods.superweights.flat_bank import FlatBank, Reading, bank_sizes, readings
+from tuneparts.methods.superweights.ssn import FlatBank, Reading, bank_sizes, readings
 
 WrnLayers = Callable[..., list[Layer]]
 

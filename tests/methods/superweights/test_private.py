@@ -4,7 +4,7 @@ from torch import nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights import fit
-from tuneparts.methods.superweights.private import unshared_weights
+from tuneparts.methods.superweights.fitted import unshared_weights
 
 TOKENS = torch.randint(0, 11, (60, 7), generator=torch.Generator().manual_seed(0))
 LABELS = TOKENS[:, 0] % 3

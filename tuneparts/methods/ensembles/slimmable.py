@@ -22,7 +22,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.methods.ensembles.thin import narrowed
+from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
 from tuneparts.models.reweighted import give_up, reweighted
 from tuneparts.training.learner import Context

@@ -5,26 +5,33 @@ the state has one form. Each round trains, then fixes a share of the weights to 
 the last round every covered weight is fixed and no training follows.
 """
 
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from torch import Tensor, nn
 
-from tuneparts.core.errors import ConfigError
+from tuneparts.core import settings
+from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.batches import Batches
+from tuneparts.data.digest import digest
+from tuneparts.data.task import Task
 from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.methods.pwfn import codefile, pretraining, quantisers
+from tuneparts.methods.pwfn import codefile, quantisers
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
 from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, cover, ensemble_logits
 from tuneparts.methods.pwfn.quantisers import Channels, channels_of
 from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
-from tuneparts.training import passes
+from tuneparts.training import checkpoint, passes
 from tuneparts.training.artifacts import Columns
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
@@ -33,6 +40,47 @@ from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on
 from tuneparts.training.supervised import SupervisedLearner
+
+_FORM = 1
+"""Changes when the same facts would make other weights."""
+
+
+def file_of(facts: Mapping[str, Any], task: Task, seed: int, device: torch.device) -> Path:
+    """Name the file of a pretrained state, in the cache of this machine.
+
+    Args:
+        facts: every setting that pretraining depends on, as JSON can hold it.
+        task: the data.
+        seed: of the trial.
+        device: of the trial.
+    """
+    whole = {
+        "form": _FORM, "facts": facts, "data": digest(task), "seed": seed,
+        "device": device.type, "torch": torch.__version__,
+    }  # fmt: skip
+    text = json.dumps(whole, sort_keys=True)
+    name = hashlib.sha256(text.encode()).hexdigest()[:24]
+    return settings.current().cache_dir / "pretrained" / f"{name}.pt"
+
+
+def shared(path: Path, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Load a state, or make and keep it if nobody has.
+
+    Args:
+        path: from `file_of`.
+        make: called at most once on this machine, unless the file is lost or damaged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if path.exists():
+            try:
+                return checkpoint.load(path)
+            except CheckpointError:
+                path.unlink()
+        state = make()
+        checkpoint.save(path, state)
+        return state
+
 
 _log = logging.getLogger(__name__)
 _INERT = 0.01
@@ -167,8 +215,8 @@ class PwfnLearner(
         facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
         facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
         context = self.context
-        path = pretraining.file_of(facts, context.task, context.seed, context.device)
-        state = pretraining.shared(path, self._pretrain)
+        path = file_of(facts, context.task, context.seed, context.device)
+        state = shared(path, self._pretrain)
         passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])

@@ -1,7 +1,7 @@
 """An ensemble of one's own nets from one budget of weights, without a search around it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,14 +21,52 @@ from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.clusters import Layer, layers_of
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.methods.superweights.private import unshared_weights, with_unshared
 from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.layers import norm_names
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through
 from tuneparts.training.threads import threads_for
+
+
+def unshared_weights(
+    net: nn.Module, shared: Collection[str], heads: Collection[str]
+) -> dict[str, int]:
+    """Sizes of the weights that a budget counts beside templates, by the parameter's name.
+
+    These are the trainable matrices and kernels of a member that neither share nor belong to a
+    head or a norm. A weight under several names counts once.
+
+    Args:
+        net: a member.
+        shared: its layers that share.
+        heads: its layers that make outputs.
+
+    Example:
+        >>> net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 6), nn.Linear(6, 3))
+        >>> unshared_weights(net, ["2"], ["3"])
+        {'0.weight': 40}
+    """
+    outside = {*norm_names(net), *(f"{layer}.weight" for layer in (*shared, *heads))}
+    found: dict[int, tuple[str, int]] = {}
+    for layer, module in net.named_modules():  # a layer under two names comes once
+        for key, p in module.named_parameters(layer, recurse=False):
+            if key not in outside and p.requires_grad and p.dim() > 1:
+                found.setdefault(id(p), (key, p.numel()))
+    return dict(found.values())
+
+
+def with_unshared(message: str, budget: int, unshared: Sequence[Mapping[str, int]]) -> str:
+    """Add to what is wrong with a budget what it holds beside templates, the largest ones named."""
+    sizes = [(n, f"`{k}` of member {m}") for m, one in enumerate(unshared) for k, n in one.items()]
+    largest = ", ".join(f"{name} ({n})" for n, name in sorted(sizes, key=lambda size: -size[0])[:3])
+    return (
+        f"{message} The budget of {budget} also counts {sum(n for n, _ in sizes)} weights of "
+        f"layers that cannot share: {largest}. Raise it, or bound templates alone by "
+        "`allocation={'budget': ...}`."
+    )
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,251 @@ The baseline of Teterwak et al. (2024, supplementary): layers are grouped by dep
 draw from the bank of their group; coefficients, norms and heads are a member's own. Nothing is
 learnt about who shares with whom. Their SSN for one net learns groups by clustering coefficients
 after a short training; that search is not here.
+
+One row of weights for each group of layers, which layers of any size read (Plummer et al. 2022).
+
+In a Shapeshifter Network a group has a bank: a flat row of weights. A layer of n weights reads as
+many templates of n weights as the bank has room for, eight at most, and sums them with coefficients
+of its own. A layer larger than its bank reads a smaller weight and stretches it bilinearly. Banks
+divide the budget by the sizes of their groups; a layer that is alone in its group owns its weight.
+
+This is not the chain of slots of `allocation`: here a small layer and a large one that share a bank
+cut it at different places, so that no entry of a weight corresponds to one of the other.
+
+Legend: P weights of a bank, K templates of a layer, R layers with as many templates, O rows of a
+weight (outputs), C its columns (inputs times kernel area).
 """
 
-from dataclasses import replace
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tuneparts.core import seeding
-from tuneparts.methods.superweights.clusters import depth_bins, largest_member, layers_of
-from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.methods.superweights.flat_bank import FlatBank
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.superweights.bank import WeightBank
+from tuneparts.methods.superweights.clusters import Layer, depth_bins, largest_member, layers_of
+from tuneparts.methods.superweights.config import MAX_TEMPLATES, SsnConfig
 from tuneparts.methods.superweights.members import BankMembers
+from tuneparts.methods.superweights.similarity import Labels, members_of
 from tuneparts.training.learner import Context
 from tuneparts.training.members.learner import NetMembersLearner
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The part of a bank that a layer reads."""
+
+    start: int
+    num_templates: int
+    rows: int
+    columns: int
+    """Shape of a template; smaller than the layer's weight where that is stretched."""
+
+    @property
+    def length(self) -> int:
+        """Number of weights that are read."""
+        return self.num_templates * self.rows * self.columns
+
+
+def bank_sizes(layers: Sequence[Layer], labels: Labels, budget: int) -> list[int]:
+    """Divide a budget between groups, by the number of weights that their layers have alone.
+
+    The released code rounds to the nearest weight and can exceed the budget by a few; this rounds
+    down.
+
+    Args:
+        layers: the layers of all members.
+        labels: group of each layer.
+        budget: weights of all banks together.
+
+    Raises:
+        ConfigError: The layers that are alone in their groups leave nothing to the others.
+
+    Example:
+        >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "abc"]
+        >>> bank_sizes(layers, [0, 0, 1], budget=30)  # 12 for the last layer, which is alone
+        [18, 12]
+    """
+    groups = list(members_of(labels).values())
+    sizes = [sum(layers[p].size for p in positions) for positions in groups]
+    is_alone = [len(positions) == 1 for positions in groups]
+    left = budget - sum(size for size, alone in zip(sizes, is_alone, strict=True) if alone)
+    shared = sum(sizes) - (budget - left)
+    found = [
+        size if alone else size * left // shared
+        for size, alone in zip(sizes, is_alone, strict=True)
+    ]
+    if left < 0 or min(found) < 1:
+        raise ConfigError(
+            f"every one of {len(groups)} groups must have weights, and a layer that is alone in "
+            f"its group has its own, {budget - left} in all, but the budget is {budget}. Raise it, "
+            "or use fewer groups."
+        )
+    return found
+
+
+def readings(
+    layers: Sequence[Layer], size: int, max_templates: int = MAX_TEMPLATES
+) -> list[Reading]:
+    """Find what each layer of a group reads of its bank, as the released code does.
+
+    Layers that read equally many weights read one stretch of the bank after another, and begin
+    again at its start where it ends. The most common shape is placed first.
+
+    Args:
+        layers: of one group.
+        size: P.
+        max_templates: most templates of a layer.
+
+    Example:
+        >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "ab"]
+        >>> [(one.start, one.num_templates) for one in readings(layers, 25)]
+        [(0, 2), (0, 2)]
+    """
+    shapes = [_template(layer, size, max_templates) for layer in layers]
+    found: dict[int, Reading] = {}
+    following: dict[int, int] = {}
+    taken = 0
+    for shape, _ in Counter(layer.shape for layer in layers).most_common():
+        for position, layer in enumerate(layers):
+            if layer.shape != shape:
+                continue
+            count, rows, columns = shapes[position]
+            length = count * rows * columns
+            if length not in following:
+                first = math.ceil(taken / length)
+                following[length] = first if first < count else 0
+                taken = taken + length if first < count else 0
+            start = following[length] * length
+            if start + length > size:
+                start = following[length] = 0
+            following[length] += 1
+            found[position] = Reading(start, count, rows, columns)
+    return [found[position] for position in range(len(layers))]
+
+
+def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, int]:
+    """Choose number, rows and columns of a layer's templates."""
+    if layer.size <= size:
+        return min(size // layer.size, max_templates), layer.num_out, layer.fan_in
+    factor = 0.95
+    while factor > 0.025:
+        rows, columns = round(layer.num_out * factor), round(layer.num_in * factor) * layer.area
+        if 0 < rows * columns <= size:
+            return 1, rows, columns
+        factor -= 0.05  # summed up like this by the released code, which decides ties of rounding
+    raise ConfigError(
+        "a layer is stretched from a twentieth of its rows and columns at least, but "
+        f"`{layer.name}` of member {layer.member} has shape {layer.shape} and a bank of {size} "
+        "weights. Raise the budget, or use fewer groups."
+    )
+
+
+class FlatBank(WeightBank):
+    """The parameters of a Shapeshifter Network: a bank for each group, and coefficients.
+
+    Args:
+        layers: the layers of all members.
+        labels: group of each layer.
+        budget: weights of all banks together.
+        max_templates: most templates of a layer.
+        generator: source of the initial values, on the CPU.
+
+    Example:
+        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
+        >>> bank = FlatBank(layers, [0, 0], budget=24, generator=torch.Generator().manual_seed(0))
+        >>> [weight.shape for weight in bank.compose()], bank.num_weights
+        ([torch.Size([4, 3]), torch.Size([4, 3])], 24)
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        labels: Labels,
+        *,
+        budget: int,
+        max_templates: int = MAX_TEMPLATES,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.layers = tuple(layers)
+        self._rows: dict[int, tuple[int, int]] = {}
+        self._readings: dict[int, tuple[int, Reading]] = {}
+        sizes = bank_sizes(layers, labels, budget)
+        banks: list[Tensor] = []
+        coefficients: list[Tensor] = []
+        for group, positions in enumerate(members_of(labels).values()):
+            own = [layers[p] for p in positions]
+            # A layer that is alone has the one template that is its weight.
+            found = readings(own, sizes[group], max_templates if len(own) > 1 else 1)
+            self._readings |= {p: (group, one) for p, one in zip(positions, found, strict=True)}
+            banks.append(_initial(own, found, sizes[group], generator))
+            for alike in _mixing(own, found):
+                alpha_RK = torch.empty(len(alike), found[alike[0]].num_templates)
+                nn.init.orthogonal_(alpha_RK, generator=generator)
+                self._rows |= {
+                    positions[i]: (len(coefficients), row) for row, i in enumerate(alike)
+                }
+                coefficients.append(alpha_RK)
+        self.banks_P = nn.ParameterList(banks)
+        self.coefficients_RK = nn.ParameterList(coefficients)
+
+    @property
+    def num_weights(self) -> int:
+        """Number of weights of all banks."""
+        return sum(bank_P.numel() for bank_P in self.banks_P)
+
+    @property
+    def num_vectors(self) -> int:
+        """Number of coefficient vectors."""
+        return len(self._rows)
+
+    def compose(self) -> list[Tensor]:
+        return [self._weight(position, layer) for position, layer in enumerate(self.layers)]
+
+    def _weight(self, position: int, layer: Layer) -> Tensor:
+        group, one = self._readings[position]
+        part = self.banks_P[group][one.start : one.start + one.length]
+        if position in self._rows:
+            matrix, row = self._rows[position]
+            part = self.coefficients_RK[matrix][row] @ part.view(one.num_templates, -1)
+        weight_OC = part.view(1, 1, one.rows, one.columns)
+        whole = [layer.num_out, layer.fan_in]
+        if [one.rows, one.columns] != whole:
+            weight_OC = F.interpolate(weight_OC, whole, mode="bilinear", align_corners=False)
+        weight: Tensor = weight_OC.reshape(layer.shape)
+        return weight
+
+
+def _mixing(layers: Sequence[Layer], found: Sequence[Reading]) -> list[list[int]]:
+    """List the layers with several templates, by member and number of templates."""
+    alike: dict[tuple[int, int], list[int]] = {}
+    for position, (layer, one) in enumerate(zip(layers, found, strict=True)):
+        if one.num_templates > 1:
+            alike.setdefault((layer.member, one.num_templates), []).append(position)
+    return list(alike.values())
+
+
+def _initial(
+    layers: Sequence[Layer], found: Sequence[Reading], size: int, generator: torch.Generator
+) -> Tensor:
+    """Draw a bank (P,) with the variance 2 / fan_in of the most common shape that reads an entry.
+
+    Entries that stretched layers alone read have the variance of the largest layer.
+    """
+    widest = max(layer.fan_in for layer in layers)
+    std_P = torch.full((size,), math.sqrt(2 / widest))
+    common = [shape for shape, _ in Counter(layer.shape for layer in layers).most_common()]
+    for shape in reversed(common):
+        for layer, one in zip(layers, found, strict=True):
+            if layer.shape == shape and layer.size <= size:
+                std_P[one.start : one.start + one.length] = math.sqrt(2 / layer.fan_in)
+    return torch.randn(size, generator=generator) * std_P
 
 
 class SsnLearner(NetMembersLearner):
