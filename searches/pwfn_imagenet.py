@@ -8,7 +8,7 @@ from typing import Any
 from studies.fixing import Fixing
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.imagenet import Imagenet
+from tuneparts.models import Imagenet
 from tuneparts.search.spec import Arm, Scale, Search
 
 NOTES = """

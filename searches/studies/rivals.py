@@ -12,8 +12,7 @@ from studies.sharing import EPOCH, Sharing, wide_resnets
 from tuneparts.methods.ensembles.hne import HneConfig
 from tuneparts.methods.ensembles.msdnet import MsdNetConfig
 from tuneparts.methods.superweights.ssn import SsnConfig
-from tuneparts.models import NetConfig
-from tuneparts.models.msdnet import MsdNet
+from tuneparts.models import MsdNet, NetConfig
 from tuneparts.search.spec import Arm
 
 

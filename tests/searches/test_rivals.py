@@ -9,7 +9,7 @@ from tuneparts.methods.superweights.clusters import depth_bins, layers_of
 from tuneparts.methods.superweights.flat_bank import bank_sizes, readings
 from tuneparts.methods.superweights.similarity import members_of
 from tuneparts.methods.superweights.ssn import SsnConfig
-from tuneparts.models.msdnet import MsdNet
+from tuneparts.models import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 

@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.core import seeding
 from tuneparts.data.target import Classes
-from tuneparts.models.msdnet import MsdNet, MultiScaleDense
+from tuneparts.models import MsdNet
+from tuneparts.models.msdnet import MultiScaleDense
 from tuneparts.models.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig, MembersLearner

@@ -36,7 +36,8 @@ from tuneparts.methods.partitioned.learner import PartitionedConfig, Partitioned
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models import surgery
-from tuneparts.models.given import GivenNet, modes_kept
+from tuneparts.models.config import GivenNet
+from tuneparts.models.surgery import modes_kept
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through

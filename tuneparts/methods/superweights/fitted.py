@@ -21,7 +21,7 @@ from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.clusters import Layer, layers_of
 from tuneparts.methods.superweights.learner import SuperweightsConfig, SuperweightsLearner
 from tuneparts.methods.superweights.private import unshared_weights, with_unshared
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.config import GivenNet, given_config
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable

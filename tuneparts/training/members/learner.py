@@ -21,7 +21,7 @@ from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.data.task import Examples, Task
 from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.models.net import NetConfig
+from tuneparts.models import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training import fitness
 from tuneparts.training.final_module import MeanOfMembers
