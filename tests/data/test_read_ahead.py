@@ -13,10 +13,8 @@ from PIL import Image
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
-from tuneparts.data.read_ahead import SERVER, ReadAhead
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Task
+from tuneparts.data.device_examples import SERVER, ReadAhead
+from tuneparts.data.task import StoredImages, Task, digest
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
+from tuneparts.data.task import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.standard import StandardConfig

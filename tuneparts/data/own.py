@@ -8,23 +8,22 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.core.registry import Registry
-from tuneparts.data import image_folder, tables
-from tuneparts.data.arrays import checked_inputs, plain, stacked
+from tuneparts.data.arrays import checked_inputs, column_names, plain, stacked, to_arrays
+from tuneparts.data.images import class_names, list_images
 from tuneparts.data.source import Parts, Request
-from tuneparts.data.stored import StoredImages
 from tuneparts.data.target import Classes, Target
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, StoredImages, Task
 
-GROUP = "tuneparts.data"
-"""The entry points by which an installed package gives names to data of its own."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _PARTS = {"train": "train", "val": "val", "validation": "val", "valid": "val", "test": "test"}
 _WHOLE = "train"
 _FORMS = (
@@ -35,15 +34,6 @@ _FORMS = (
 
 Given = tuple[Any, npt.NDArray[Any]]
 """Inputs and labels of one part, as they were brought."""
-
-
-def installed() -> dict[str, str]:
-    """Import paths of the data of installed packages, by name.
-
-    Raises:
-        ConfigError: Two packages give one name to different data.
-    """
-    return Registry("data set", {}, group=GROUP).names()
 
 
 def function(path: str) -> Callable[..., Any]:
@@ -145,10 +135,10 @@ def _read(part: str, thing: Any, request: Request) -> list[tuple[str, Given]]:
         if len(thing) != 2:
             raise ConfigError(f"`{part}` is a tuple of {len(thing)}. {_FORMS}")
         if _is_column(thing[1]):
-            return [(part, tables.to_arrays(*thing))]
+            return [(part, to_arrays(*thing))]
         return [(part, (thing[0], plain(thing[1])))]
-    if tables.column_names(thing) is not None:
-        names = ", ".join(tables.column_names(thing) or ())
+    if column_names(thing) is not None:
+        names = ", ".join(column_names(thing) or ())
         raise ConfigError(
             f"`{part}` is a table with the columns {names}, but which of them is the target? "
             "Return (table, 'target column')."
@@ -187,11 +177,11 @@ def _of_folder(part: str, path: Path, request: Request) -> list[tuple[str, Given
     parts = {part: folder}
     if (folder / "train").is_dir():
         parts = {name: folder / name for name in ("train", "val", "test")}
-    classes = image_folder.class_names(next(iter(parts.values())))
+    classes = class_names(next(iter(parts.values())))
     found: list[tuple[str, Given]] = []
     for name, place in parts.items():
         if place.is_dir():
-            files = image_folder.list_images(place, classes)
+            files = list_images(place, classes)
             examples = files.examples(image_size=request.image_size, title=f"own-{name}")
             found.append((name, (examples.inputs, np.asarray(classes)[examples.labels])))
     return found
@@ -244,3 +234,47 @@ def _check_varied(labels: npt.NDArray[Any]) -> None:
             "there is something to learn where labels differ, but all "
             f"{len(labels)} labels of `train` are {labels[0]}. Look at the function."
         )
+
+
+Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
+
+
+def given_inputs(values: Arrays) -> npt.NDArray[Any]:
+    """Inputs as nets are called with them: float32, or int64 for whole numbers but bytes."""
+    return checked_inputs(values, keeps_bytes=False)
+
+
+def given_examples(inputs: Arrays, labels: Arrays, target: Target | None = None) -> Examples:
+    """Inputs (N, ...), scaled as the net wants them, with labels of a target; classes if None."""
+    x, y = given_inputs(inputs), plain(labels)
+    if not y.ndim or len(x) != len(y) or not len(x):
+        raise ConfigError(
+            "there must be one label, or one row of labels, per input, but got inputs "
+            f"{x.shape} and labels {y.shape}."
+        )
+    return Examples(x, (target or Classes()).prepared(y))
+
+
+def given_task(
+    train: Examples, val: Examples | None = None, *, target: Target | None = None
+) -> Task:
+    """A task of examples that are scaled as the net wants them, without test data."""
+    target = target or Classes()
+    nothing = train.subset(np.arange(0))
+    val = nothing if val is None else val
+    if val.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise ConfigError(
+            "validation inputs must have the shape of training inputs, but got "
+            f"{val.inputs.shape[1:]} and {train.inputs.shape[1:]}."
+        )
+    num_outputs = max(target.count_outputs(part.labels) for part in (train, val) if len(part))
+    return Task(
+        name="given",
+        train=train,
+        val=val,
+        test=nothing,
+        num_classes=num_outputs if isinstance(target, Classes) else 0,
+        mean=(0.0,),
+        std=(1.0,),
+        target=target,
+    )

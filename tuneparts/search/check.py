@@ -7,8 +7,7 @@ import torch
 
 from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.data.digest import part_digest
-from tuneparts.data.task import Task
+from tuneparts.data.task import Task, part_digest
 from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name

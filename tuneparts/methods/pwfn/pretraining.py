@@ -17,8 +17,7 @@ import torch
 
 from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError
-from tuneparts.data.digest import digest
-from tuneparts.data.task import Task
+from tuneparts.data.task import Task, digest
 from tuneparts.training import checkpoint
 
 _FORM = 1

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
