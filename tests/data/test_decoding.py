@@ -6,7 +6,7 @@ from PIL import Image
 
 from tuneparts.core.errors import DataError
 from tuneparts.data import images as image_files
-from tuneparts.data.images import ImageFiles, decode, load_or_map
+from tuneparts.data.images import ImageFiles, decode
 from tuneparts.data.task import StoredImages
 
 
@@ -123,10 +123,10 @@ def test_no_images_are_refused(tmp_path):
 
 
 def test_only_large_sets_stay_on_disk(files, monkeypatch):
-    stored = decode(files, image_size=None, title="t")
-    assert isinstance(load_or_map(stored), np.ndarray)
-    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", stored.nbytes - 1)
-    assert isinstance(load_or_map(stored), StoredImages)
+    loaded = decode(files, image_size=None, title="t")
+    assert isinstance(loaded, np.ndarray)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", loaded.nbytes - 1)
+    assert isinstance(decode(files, image_size=None, title="t"), StoredImages)
 
 
 @pytest.mark.parametrize("form", ["EPS", "GIF", "ICO", "PCX", "PDF", "PPM", "TGA", "TIFF"])

@@ -106,7 +106,7 @@ def test_what_is_read_ahead_is_what_is_asked_for(
     take = ReadAhead.take
 
     def watched(self, indices_B, stream, draw):
-        following = self._following.get(id(stream))
+        following = self._loaders.get(id(stream))
         taken.append(following is not None and following.expects(indices_B))
         return take(self, indices_B, stream, draw)
 
@@ -139,7 +139,7 @@ def test_a_stream_that_jumps_is_followed_to_where_it_is(
         found = reader.take(indices_B, stream, Batches.next)
         np.testing.assert_array_equal(found.numpy(), images[indices_B.numpy()])
     del stream
-    assert reader._following == {}
+    assert reader._loaders == {}
 
 
 def test_the_server_of_readers_hides_what_they_share_from_the_collector() -> None:

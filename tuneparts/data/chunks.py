@@ -37,14 +37,8 @@ def train_val(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Choose disjoint stratified train and validation indices, ascending.
 
-    The validation part does not depend on `num_train`, and a smaller training part lies within a
-    larger one.
-
-    Args:
-        labels_N: labels of the official training part.
-        num_train: None takes all that validation leaves.
-        num_val: zero for no validation part.
-        seed: another seed gives another split.
+    The validation part does not depend on `num_train`, and a smaller training part is within a
+    larger one; None takes all that validation leaves.
     """
     available = len(labels_N) - num_val
     if num_train is None:
@@ -75,12 +69,7 @@ def held_out(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split test data off a set that has none: the indices that stay, and those held out.
 
-    Both are ascending. A smaller test part lies within a larger one.
-
-    Args:
-        labels_N: labels of the whole set.
-        num: test examples; None takes a fifth.
-        seed: another seed gives another split.
+    Both are ascending. A smaller test part is within a larger one; None takes a fifth.
     """
     num = max(1, round(len(labels_N) / 5)) if num is None else num
     if not 1 <= num < len(labels_N):
@@ -102,7 +91,13 @@ class Chunks:
     """
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:
-        self.proportions = _checked(proportions)
+        self.proportions = tuple(float(p) for p in proportions)
+        positive = [p > 0 for p in self.proportions]
+        if not any(positive[:1]) or positive != sorted(positive, reverse=True):
+            raise ConfigError(
+                "proportions of chunks must start with a positive number and may have zeros only "
+                f"at the end, but got {self.proportions}."
+            )
         self.sizes = sizes(num_examples, self.proportions)
         """Examples per chunk."""
         for k, (size, share) in enumerate(zip(self.sizes, self.proportions, strict=True), start=1):
@@ -133,17 +128,6 @@ class Chunks:
     def _check(self, k: int) -> None:
         if not 1 <= k <= len(self):
             raise ConfigError(f"chunks are numbered 1 to {len(self)}, but got {k}.")
-
-
-def _checked(proportions: Sequence[float]) -> tuple[float, ...]:
-    given = tuple(float(p) for p in proportions)
-    positive = [p > 0 for p in given]
-    if not given or not positive[0] or positive != sorted(positive, reverse=True):
-        raise ConfigError(
-            "proportions of chunks must start with a positive number and may have zeros only at "
-            f"the end, but got {given}."
-        )
-    return given
 
 
 def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:

@@ -182,26 +182,25 @@ class DataConfig(Config):
 
     def _read(self, data_set: sets.DataSet, seed: int, *, is_drawn: bool) -> Parts:
         roots = sets.roots(self.root)
-        parts = data_set.find(roots).read(
-            Request(
-                image_size=self.image_size,
-                num_train=(self.num_train or 0) + self.num_val,
-                num_test=self.num_test or 0,
-                seed=seed,
-                is_drawn=is_drawn,
-                input_selection=self.input_selection,
-                arguments=self.arguments,
-                target=self.target,
-                roots=tuple(roots),
-            )
+        request = Request(
+            image_size=self.image_size,
+            num_train=(self.num_train or 0) + self.num_val,
+            num_test=self.num_test or 0,
+            seed=seed,
+            is_drawn=is_drawn,
+            input_selection=self.input_selection,
+            arguments=self.arguments,
+            target=self.target,
+            roots=tuple(roots),
         )
+        parts = data_set.find(roots).read(request)
         if data_set.own_path is not None or isinstance(self.target, Classes):
             return parts
-        return replace(
-            parts,
-            train=replace(parts.train, labels=self.target.prepared(parts.train.labels)),
-            test=parts.test and replace(parts.test, labels=self.target.prepared(parts.test.labels)),
+        train, test = (
+            part and replace(part, labels=self.target.prepared(part.labels))
+            for part in (parts.train, parts.test)
         )
+        return replace(parts, train=train, test=test)
 
     def _variant(
         self,

@@ -13,6 +13,7 @@ import multiprocessing
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ SERVER = "tuneparts.data.reader"
 """What the server of reading processes imports. It would not say that there is no such module."""
 _AHEAD = 2
 """Batches that every process reads ahead."""
+_FEW_BATCHES = 8
+"""Up to so many are read by this process: others take seconds to start."""
 
 
 class ReadAhead:
@@ -39,24 +42,24 @@ class ReadAhead:
     Args:
         images: on disk.
         readers: processes for each stream.
-        is_pinned: whether batches lie in memory that a GPU copies from by itself.
+        is_pinned: whether batches are in memory that a GPU copies from by itself.
     """
 
     def __init__(self, images: StoredImages, *, readers: int, is_pinned: bool) -> None:
         self._images = images
         self._readers = readers
         self._is_pinned = is_pinned
-        self._following: dict[int, _Following] = {}
+        self._loaders: dict[int, _Loader] = {}
 
     def take(self, indices_B: Tensor, stream: Any, draw: Draw) -> Tensor:
         """The images at these indices, which the stream has just drawn: uint8 (B, C, H, W)."""
         key = id(stream)
-        if key not in self._following:
-            weakref.finalize(stream, self._following.pop, key, None)
-        elif self._following[key].expects(indices_B):
-            return self._following[key].next()
+        if key not in self._loaders:
+            weakref.finalize(stream, self._loaders.pop, key, None)
+        elif self._loaders[key].expects(indices_B):
+            return next(self._loaders[key])
         ahead = copy.deepcopy(stream)
-        self._following[key] = _Following(self.loader(_endless(ahead, draw)))
+        self._loaders[key] = self.loader(draw(ahead) for _ in count())
         return torch.from_numpy(self._images[indices_B.numpy()])
 
     def loader(self, batches: Iterable[Tensor]) -> "_Loader":
@@ -64,13 +67,17 @@ class ReadAhead:
         return _Loader(self._images, batches, readers=self._readers, is_pinned=self._is_pinned)
 
 
-class _Loader:
+class _Loader(Iterator[Tensor]):
     """Batches of images in order, with the indices that are being read."""
 
     def __init__(
         self, images: StoredImages, batches: Iterable[Tensor], *, readers: int, is_pinned: bool
     ) -> None:
-        self.asked: deque[Tensor] = deque()
+        # From a server that has imported what readers need, not from this process, whose threads
+        # may hold locks or a GPU.
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload([SERVER])
+        self._asked: deque[Tensor] = deque()
         self._batches: Iterator[Tensor] = iter(
             DataLoader(
                 _Rows(images),
@@ -79,35 +86,23 @@ class _Loader:
                 num_workers=readers,
                 prefetch_factor=_AHEAD,
                 pin_memory=is_pinned,
-                multiprocessing_context=_processes(),
+                multiprocessing_context=processes,
                 generator=torch.Generator(),  # not the global one, which it would draw from
             )
         )
 
     def _watched(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         for indices_B in batches:
-            self.asked.append(indices_B)
+            self._asked.append(indices_B)
             yield indices_B
 
-    def __iter__(self) -> Iterator[Tensor]:
-        for images in self._batches:
-            self.asked.popleft()
-            yield images
-
-
-class _Following:
-    """What is being read of one stream."""
-
-    def __init__(self, loader: _Loader) -> None:
-        self._loader = loader
-        self._images = iter(loader)
-
     def expects(self, indices_B: Tensor) -> bool:
-        asked = self._loader.asked
-        return bool(asked) and torch.equal(asked[0], indices_B)
+        return bool(self._asked) and torch.equal(self._asked[0], indices_B)
 
-    def next(self) -> Tensor:
-        return next(self._images)
+    def __next__(self) -> Tensor:
+        images = next(self._batches)
+        self._asked.popleft()
+        return images
 
 
 class _Rows(Dataset[Tensor]):
@@ -123,27 +118,12 @@ class _Rows(Dataset[Tensor]):
         return len(self._images)
 
 
-def _processes() -> Any:
-    """Processes that are forked from a server that has imported what they need.
-
-    Not from this process, whose threads may hold locks or a GPU.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([SERVER])
-    return context
-
-
-def _endless(stream: Any, draw: Draw) -> Iterator[Tensor]:
-    while True:
-        yield draw(stream)
-
-
 class DeviceExamples:
     """Examples as tensors on a device, uint8 until a batch is taken.
 
     Images become float32 `(x / 255 - mean) / std`, real numbers `(x - mean) / std`; whole numbers
-    stay as they are. On the CPU the
-    tensors share the arrays' memory; stored images are read batch by batch.
+    stay as they are. On the CPU the tensors share the arrays' memory; stored images are read batch
+    by batch.
     """
 
     def __init__(
@@ -163,7 +143,13 @@ class DeviceExamples:
             )
         self.device = device
         self._stored = inputs if isinstance(inputs, StoredImages) else None
-        self._ahead = None if self._stored is None else _reading(self._stored, device)
+        self._ahead = None
+        if self._stored is not None:
+            is_gpu = device.type == "cuda"
+            asked = settings.current().readers
+            readers = asked if asked is not None else (torch.get_num_threads() - 1) * is_gpu
+            if readers:
+                self._ahead = ReadAhead(self._stored, readers=readers, is_pinned=is_gpu)
         self._inputs = (
             torch.empty(0) if isinstance(inputs, StoredImages) else _tensor(inputs).to(device)
         )
@@ -223,19 +209,6 @@ class DeviceExamples:
             return raw.clone()
         x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
         return x.sub_(self._mean).div_(self._std)
-
-
-_FEW_BATCHES = 8
-"""Up to so many are read by this process: others take seconds to start."""
-
-
-def _reading(images: StoredImages, device: torch.device) -> ReadAhead | None:
-    """Who reads these images ahead, if anybody does."""
-    is_gpu = device.type == "cuda"
-    own = torch.get_num_threads() - 1 if is_gpu else 0
-    asked = settings.current().readers
-    readers = own if asked is None else asked
-    return ReadAhead(images, readers=readers, is_pinned=is_gpu) if readers else None
 
 
 _KEPT: dict[tuple[Any, ...], DeviceExamples] = {}

@@ -2,8 +2,8 @@
 
 A folder has a folder per class: `train/<class>/*.jpg`, and `test/` or `val/` beside `train/`.
 Images are decoded once into a uint8 array file that every later load maps or reads. The file is
-written whole or not at all, and named by a digest of what it was made from: a changed folder
-is decoded again. With `TUNEPARTS_DECODE=always`, where a disk is too small for such a file, images
+written whole or not at all, and named by a digest of what it was made from: a changed folder is
+decoded again. With `TUNEPARTS_DECODE=always`, where a disk is too small for such a file, images
 are decoded each time that they are read, to the same pixels.
 
 Shapes: N images, C = 3 colours, S side of an image.
@@ -11,9 +11,8 @@ Shapes: N images, C = 3 colours, S side of an image.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +34,7 @@ _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
 """What an image may be, whatever its name says: some decoders of Pillow run other programs."""
 _MOST_PIXELS = 64_000_000
 """Of one image; more is no photograph, and a small file can claim any size."""
+_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
 
 class Encoded(Protocol):
@@ -55,11 +55,13 @@ class Encoded(Protocol):
         ...
 
 
-def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredImages:
+def decode(
+    encoded: Encoded, *, image_size: int | None, title: str
+) -> npt.NDArray[np.uint8] | StoredImages:
     """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
 
     An image of another size is scaled so that its shorter side is `image_size`, and its centre is
-    kept.
+    kept. Images that are too large for memory stay on disk.
 
     Args:
         encoded: the image files.
@@ -72,33 +74,32 @@ def decode(encoded: Encoded, *, image_size: int | None, title: str) -> StoredIma
     for line in encoded.fingerprint():
         digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
     path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
+    images = _EncodedImages(encoded, image_size, path)
     if settings.current().decodes_always:
-        return StoredImages(EncodedImages(encoded, image_size, path))
-    if path.exists():
-        try:
-            stored = StoredImages(path)
-            if len(stored) == len(encoded):
-                return stored
-        except DataError:
-            pass  # damaged after it was written: decoded again below
-    _write(encoded, path, image_size=image_size, title=title)
-    return StoredImages(path)
+        return StoredImages(images)
+    stored = _cached(path, len(encoded))
+    if stored is None:
+        _write(images, title)
+        stored = StoredImages(path)
+    return stored if stored.nbytes > IN_MEMORY_BYTES else stored[:]
 
 
-def load_or_map(stored: StoredImages) -> npt.NDArray[np.uint8] | StoredImages:
-    """Read the images into memory; images too large for that stay on disk."""
-    stays = stored.nbytes > IN_MEMORY_BYTES or settings.current().decodes_always
-    return stored if stays else stored[:]
+def _cached(path: Path, count: int) -> StoredImages | None:
+    try:
+        stored = StoredImages(path) if path.exists() else None
+    except DataError:  # damaged after it was written
+        return None
+    return stored if stored is not None and len(stored) == count else None
 
 
 @dataclass(frozen=True)
-class EncodedImages:
+class _EncodedImages:
     """Image files that are decoded each time that they are read."""
 
     encoded: Encoded
     image_size: int | None
     path: Path
-    """Where they would lie if they were decoded once."""
+    """Where they are if they were decoded once."""
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -109,50 +110,40 @@ class EncodedImages:
         indices = np.arange(len(self.encoded))[rows]
         images = np.empty((len(indices), *self.shape[1:]), np.uint8)
         for image, index in zip(images, indices.tolist(), strict=True):
-            image[:] = self._checked(index)
+            image[:] = self.one(index)
         return images
 
-    def _checked(self, index: int) -> npt.NDArray[np.uint8]:
+    def one(self, index: int) -> npt.NDArray[np.uint8]:
         image = _decode_one(self.encoded, index, self.image_size)
-        _check_size(self.encoded, index, image.shape, self.shape[1:])
+        if image.shape != self.shape[1:]:
+            raise DataError(
+                f"images of one set must have one size, but {self.encoded.name(index)} is "
+                f"{image.shape[2]} x {image.shape[1]} and {self.encoded.name(0)} is "
+                f"{self.shape[3]} x {self.shape[2]}. Set `image_size`."
+            )
         return image
 
 
-def _write(encoded: Encoded, path: Path, *, image_size: int | None, title: str) -> None:
-    first = _decode_one(encoded, 0, image_size)
-    header = {
-        "descr": np.lib.format.dtype_to_descr(first.dtype),
-        "fortran_order": False,
-        "shape": (len(encoded), *first.shape),
-    }
+def _write(images: _EncodedImages, title: str) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def image(index: int) -> npt.NDArray[np.uint8]:
-        array = _decode_one(encoded, index, image_size)
-        _check_size(encoded, index, array.shape, first.shape)
-        return array
-
+    num = len(images.encoded)
+    descr = np.lib.format.dtype_to_descr(np.dtype(np.uint8))
+    header = {"descr": descr, "fortran_order": False, "shape": images.shape}
+    console = Console(stderr=True)
     # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
     with (
-        atomic.replacing(path, fsync=True) as file,
+        atomic.replacing(images.path, fsync=True) as file,
         ThreadPoolExecutor(os.cpu_count()) as pool,
-        _progress(title, len(encoded)) as bar,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
+        bar = progress.add_task(f"decoding {title}", total=num)
         np.lib.format.write_array_header_2_0(file, header)
-        for start in range(0, len(encoded), _BLOCK):
-            indices = range(start, min(start + _BLOCK, len(encoded)))
-            file.write(np.stack(list(pool.map(image, indices))).tobytes())
-            bar(len(indices))
-
-
-def _check_size(
-    encoded: Encoded, index: int, shape: tuple[int, ...], first: tuple[int, ...]
-) -> None:
-    if shape != first:
-        raise DataError(
-            f"images of one set must have one size, but {encoded.name(index)} is "
-            f"{shape[2]} x {shape[1]} and {encoded.name(0)} is {first[2]} x {first[1]}. Set "
-            "`image_size`."
-        )
+        for start in range(0, num, _BLOCK):
+            indices = range(start, min(start + _BLOCK, num))
+            file.write(np.stack(list(pool.map(images.one, indices))).tobytes())
+            progress.advance(bar, len(indices))
 
 
 def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
@@ -170,20 +161,6 @@ def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDA
     if image_size is not None and rgb.size != (image_size, image_size):
         rgb = ImageOps.fit(rgb, (image_size, image_size), Image.Resampling.BILINEAR)
     return np.asarray(rgb).transpose(2, 0, 1)
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"decoding {title}", total=total)
-        yield lambda count: progress.advance(task, count)
-
-
-_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
 
 @dataclass(frozen=True)
@@ -207,21 +184,19 @@ class ImageFiles:
         return (self.folder / self.names[index]).open("rb")
 
     def fingerprint(self) -> Iterator[str]:
-        """Name, size and time of change of every file; where the folder lies does not matter."""
+        """Name, size and time of change of every file; where the folder is does not matter."""
         for name in self.names:
             status = os.stat(self.folder / name)
             yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}"
 
     def examples(self, *, image_size: int | None, title: str) -> Examples:
         """Decode the images, or take them from the cache, and pair them with their labels."""
-        images = load_or_map(decode(self, image_size=image_size, title=title))
-        return Examples(images, self.labels)
+        return Examples(decode(self, image_size=image_size, title=title), self.labels)
 
 
 def class_names(folder: Path) -> list[str]:
     """Names of the class folders, sorted; a class's place in the list is its label."""
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir())
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not names:
         raise DataError(f"{folder} must hold one folder of images per class, but has no folders.")
     return names
@@ -241,13 +216,13 @@ def list_images(folder: Path, classes: Sequence[str], *, inner: str = "") -> Ima
             f"{folder} has classes that the training part lacks: {', '.join(unknown[:5])}. "
             "Name the folders of both parts alike."
         )
-    names: list[str] = []
-    counts = []
-    for name in classes:
-        images = image_names(folder / name / inner)
-        names += [os.path.join(name, inner, image) for image in images]
-        counts.append(len(images))
-    return ImageFiles(folder, names, np.repeat(np.arange(len(classes)), counts))
+    found = [image_names(folder / name / inner) for name in classes]
+    names = [
+        os.path.join(name, inner, image)
+        for name, images in zip(classes, found, strict=True)
+        for image in images
+    ]
+    return ImageFiles(folder, names, np.repeat(np.arange(len(classes)), list(map(len, found))))
 
 
 def image_names(folder: Path) -> list[str]:
@@ -282,11 +257,5 @@ def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> D
             num_classes=len(classes),
         )
 
-    return DataSource(
-        where=str(folder),
-        num_train=len(train_files),
-        num_test=len(test_files),
-        shape=(3, image_size, image_size) if image_size else None,
-        num_classes=len(classes),
-        read=read,
-    )
+    shape = (3, image_size, image_size) if image_size else None
+    return DataSource(str(folder), len(train_files), len(test_files), shape, len(classes), read)

@@ -10,9 +10,10 @@ per part, `<name>_jpeg_{train,test}.npz`, with the arrays `jpeg` (all files end 
 import io
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,6 @@ from tuneparts.data.images import (
     decode,
     image_names,
     list_images,
-    load_or_map,
 )
 from tuneparts.data.source import DataSource, Parts, Request
 from tuneparts.data.task import Examples
@@ -43,12 +43,7 @@ _CIFAR_FOLDERS = {"CIFAR10": "cifar-10-batches-py", "CIFAR100": "cifar-100-pytho
 
 
 def find_idx(kind: str, root: Path) -> DataSource | None:
-    """Find MNIST or a set of its format under `root`; every file's header and size are checked.
-
-    Args:
-        kind: name of torchvision's class, which is also the folder's name.
-        root: folder that holds `kind/raw/`.
-    """
+    """Find MNIST or a set of its format in `root/kind/raw/`; headers and sizes are checked."""
     raw = root / kind / "raw"
     paths = {name: raw / name for name in _IDX_DIMENSIONS}
     if not any(path.exists() for path in paths.values()):
@@ -63,12 +58,12 @@ def find_idx(kind: str, root: Path) -> DataSource | None:
             )
     shape = counts["train-images-idx3-ubyte"]
     return DataSource(
-        where=str(raw),
-        num_train=shape[0],
-        num_test=counts["t10k-labels-idx1-ubyte"][0],
-        shape=(1, *shape[1:]),
-        num_classes=_IDX_CLASSES,
-        read=lambda _: _read_idx(raw),
+        str(raw),
+        shape[0],
+        counts["t10k-labels-idx1-ubyte"][0],
+        (1, *shape[1:]),
+        _IDX_CLASSES,
+        lambda _: _read_idx(raw),
     )
 
 
@@ -123,14 +118,9 @@ def find_cifar(kind: str, root: Path) -> DataSource | None:
     folder = root / _CIFAR_FOLDERS[kind]
     if not folder.is_dir():
         return None
-    return DataSource(
-        where=str(folder),
-        num_train=50_000,
-        num_test=10_000,
-        shape=(3, 32, 32),
-        num_classes={"CIFAR10": 10, "CIFAR100": 100}[kind],
-        read=lambda _: _read_cifar(kind, root),
-    )
+    num_classes = {"CIFAR10": 10, "CIFAR100": 100}[kind]
+    read = partial(_read_cifar, kind, root)
+    return DataSource(str(folder), 50_000, 10_000, (3, 32, 32), num_classes, lambda _: read())
 
 
 def _read_cifar(kind: str, root: Path) -> Parts:
@@ -171,8 +161,6 @@ def download(kind: str, root: Path) -> None:
         ) from error
 
 
-_TINY_FOLDERS = ("tiny-imagenet-200", "tinyimagenet")
-_FOLDERS = ("imagenet", "ILSVRC2012")
 _GROUND_TRUTH = Path("ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt")
 _MOST_BYTES = 1 << 20
 """Of the table of classes; the published one has 48 thousand."""
@@ -180,30 +168,13 @@ _MOST_BYTES = 1 << 20
 
 def find_tiny(root: Path) -> DataSource | None:
     """Tiny ImageNet: `train/<wnid>/images/`, `val/images/` and `val/val_annotations.txt`."""
-    folder = next((root / n for n in _TINY_FOLDERS if (root / n / "train").is_dir()), None)
-    if folder is None:
-        return None
 
-    def read(request: Request) -> Parts:
-        classes = class_names(folder / "train")
-        train = list_images(folder / "train", classes, inner="images")
+    def validation(folder: Path, classes: list[str]) -> ImageFiles:
         labels_by_name = _label_file(folder / "val" / "val_annotations.txt", classes)
-        val = _flat(folder / "val" / "images", labels_by_name)
-        size = request.image_size or 64
-        return Parts(
-            train=train.examples(image_size=size, title="tinyimagenet-train"),
-            test=val.examples(image_size=size, title="tinyimagenet-val"),
-            num_classes=len(classes),
-        )
+        return _flat(folder / "val" / "images", labels_by_name)
 
-    return DataSource(
-        where=str(folder),
-        num_train=100_000,
-        num_test=10_000,
-        shape=(3, 64, 64),
-        num_classes=200,
-        read=read,
-    )
+    names, sizes = ("tiny-imagenet-200", "tinyimagenet"), (100_000, 10_000, (3, 64, 64), 200)
+    return _find_photographs(root, "tinyimagenet", names, sizes, validation, inner="images")
 
 
 def find_imagenet(root: Path) -> DataSource | None:
@@ -212,29 +183,36 @@ def find_imagenet(root: Path) -> DataSource | None:
     The labels of a flat `val/` are read from `val_labels.txt` beside it (`file wnid` a line), or
     from the unpacked development kit `ILSVRC2012_devkit_t12/`.
     """
-    folder = next((root / n for n in _FOLDERS if (root / n / "train").is_dir()), None)
+    names, sizes = ("imagenet", "ILSVRC2012"), (1_281_167, 50_000, (3, 224, 224), 1000)
+    return _find_photographs(root, "imagenet", names, sizes, _validation)
+
+
+def _find_photographs(
+    root: Path,
+    title: str,
+    names: tuple[str, ...],
+    sizes: tuple[int, int, tuple[int, int, int], int],
+    validation: Callable[[Path, list[str]], ImageFiles],
+    *,
+    inner: str = "",
+) -> DataSource | None:
+    """The set of published `sizes` in the first folder of these names that has `train/`."""
+    folder = next((root / n for n in names if (root / n / "train").is_dir()), None)
     if folder is None:
         return None
 
     def read(request: Request) -> Parts:
         classes = class_names(folder / "train")
-        train = list_images(folder / "train", classes)
-        val = _validation(folder, classes)
-        size = request.image_size or 224
+        train = list_images(folder / "train", classes, inner=inner)
+        val = validation(folder, classes)
+        size = request.image_size or sizes[2][1]
         return Parts(
-            train=train.examples(image_size=size, title="imagenet-train"),
-            test=val.examples(image_size=size, title="imagenet-val"),
+            train=train.examples(image_size=size, title=f"{title}-train"),
+            test=val.examples(image_size=size, title=f"{title}-val"),
             num_classes=len(classes),
         )
 
-    return DataSource(
-        where=str(folder),
-        num_train=1_281_167,
-        num_test=50_000,
-        shape=(3, 224, 224),
-        num_classes=1000,
-        read=read,
-    )
+    return DataSource(str(folder), *sizes, read)
 
 
 def _validation(folder: Path, classes: list[str]) -> ImageFiles:
@@ -357,16 +335,16 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
         if not sound:
             raise DataError(f"{path}: offsets, labels and data do not fit together. Get it again.")
         files = _PackedFiles(path, data.tobytes(), offsets)
-        images = load_or_map(decode(files, image_size=image_size, title=f"{name}-{part}"))
+        images = decode(files, image_size=image_size, title=f"{name}-{part}")
         return Examples(images, labels.astype(np.int64))
 
     return DataSource(
-        where=str(root / f"{name}_jpeg_*.npz"),
-        num_train=counts["train"],
-        num_test=counts["test"],
-        shape=(3, image_size, image_size),
-        num_classes=num_classes,
-        read=lambda _: Parts(examples("train"), examples("test"), num_classes),
+        str(root / f"{name}_jpeg_*.npz"),
+        counts["train"],
+        counts["test"],
+        (3, image_size, image_size),
+        num_classes,
+        lambda _: Parts(examples("train"), examples("test"), num_classes),
     )
 
 

@@ -22,14 +22,10 @@ class ImageSource(Protocol):
     """Images, uint8 (N, C, H, W), that are read when they are indexed."""
 
     @property
-    def path(self) -> Path:
-        """Its name is a digest of the images."""
-        ...
+    def path(self) -> Path: ...  # its name is a digest of the images
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """(N, C, H, W)."""
-        ...
+    def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]: ...
 
@@ -73,10 +69,10 @@ class StoredImages:
         return np.array(self._images[rows])
 
     def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+        self,
+        dtype: npt.DTypeLike | None = None,
+        copy: bool | None = None,
     ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("stored images cannot become an array without a copy.")
         return self[:].astype(dtype or np.uint8, copy=False)
 
     def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
@@ -253,14 +249,11 @@ def part_digest(part: Examples) -> str:
 
 
 def _add(part: Examples, found: "hashlib._Hash") -> None:
-    inputs = part.inputs
-    arrays = [part.labels]
+    inputs: npt.NDArray[Any] | StoredImages = part.inputs
     if isinstance(inputs, StoredImages):
         found.update(inputs.path.name.encode())
-        arrays.append(inputs.rows)
-    else:
-        arrays.append(inputs)
-    for array in arrays:
+        inputs = inputs.rows
+    for array in (part.labels, inputs):
         found.update(f"{array.dtype.str} {array.shape}".encode())
         found.update(np.ascontiguousarray(array).data)
 

@@ -28,7 +28,7 @@ from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
+_ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20
 
 
@@ -37,13 +37,11 @@ def angles(
 ) -> npt.NDArray[np.float64]:
     """Degrees in [-180, 180) of the first `count` images of an official part; (count,).
 
-    Args:
-        count: images of the part.
-        part: each has a stream of its own.
-        draw: seed of a replicate; None for the angles that are fixed for ever.
+    Each part has a stream of its own; `draw` is the seed of a replicate, None for the angles that
+    are fixed for ever.
     """
     generator = (
-        seeding.numpy_generator(ROTATION_SEEDS[part], "data", "rotation")
+        seeding.numpy_generator(_ROTATION_SEEDS[part], "data", "rotation")
         if draw is None
         else seeding.numpy_generator(draw, "data", "rotation", part)
     )
@@ -58,12 +56,7 @@ def resample(
 ) -> npt.NDArray[np.uint8]:
     """Rotate each image counter-clockwise about its centre, then average `pool` x `pool` blocks.
 
-    Values are rounded to uint8 once, at the end.
-
-    Args:
-        images_NCHW: uint8 images.
-        degrees_N: an angle per image; None rotates nothing.
-        pool: side of the blocks; divides H and W.
+    Values are rounded to uint8 once, at the end. No `degrees_N` rotate nothing.
     """
     import torch
     from torch.nn import functional as F
@@ -107,23 +100,9 @@ def _rotate(x_BCHW: "Tensor", degrees_B: "Tensor") -> "Tensor":
 CORRUPTED = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
 """By the data set whose test images they are."""
 SEVERITIES = (1, 2, 3, 4, 5)
-MAIN = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-)
+MAIN = ("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur",
+        "motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast",
+        "elastic_transform", "pixelate", "jpeg_compression")  # fmt: skip
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 Kinds = Literal["main", "all"]
 _IMAGE = (32, 32, 3)
@@ -163,13 +142,7 @@ class CorruptedTest:
 
 
 def find_corrupted(name: str, kinds: Kinds, roots: Iterable[Path]) -> CorruptedTest:
-    """The corrupted test images of a set, all of them; headers of all files are checked.
-
-    Args:
-        name: of the data set.
-        kinds: the fifteen of published means, or all nineteen.
-        roots: folders to look in; the first that has the set wins.
-    """
+    """All corrupted test images of a set, from the first root with them; headers are checked."""
     looked = list(roots)
     title = CORRUPTED[name]
     folder = next((root / title for root in looked if (root / title).is_dir()), None)
