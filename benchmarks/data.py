@@ -26,8 +26,7 @@ from tuneparts.core import seeding, torchvision_door
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, StoredImages
 
 _READERS = 2
 _BATCH = 50

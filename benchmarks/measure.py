@@ -15,8 +15,10 @@ from torch.utils._pytree import tree_leaves
 
 from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Event
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context
 

@@ -22,9 +22,9 @@ from tuneparts.executors import execute
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Row as Interval
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm
 
 _BATCH = 50
 _CASES: dict[str, tuple[NetConfig, int, int, int]] = {

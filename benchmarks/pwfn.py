@@ -21,8 +21,7 @@ from tuneparts.core import seeding
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.pwfn import sigma, threshold
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models import Mlp, ResNet18
-from tuneparts.models.net import NetConfig
+from tuneparts.models import Mlp, NetConfig, ResNet18
 from tuneparts.training.optimisers import OptimiserConfig
 
 _FLOATS = npt.NDArray[np.float64]

@@ -33,7 +33,8 @@ from tuneparts.search.journal import Row as Interval
 from tuneparts.search.journal import TrialEnded, read
 from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import store
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 Found: TypeAlias = tuple[dict[str, float], list[Row]]
 _Way: TypeAlias = Callable[[int, Path, Clock], None]

@@ -10,9 +10,10 @@ from benchmarks.stock_trials import gather
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms import Algorithm, Asha, Optuna, Proposals, SuccessiveHalving
+from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 

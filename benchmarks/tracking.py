@@ -22,7 +22,8 @@ from benchmarks.results import Result, Row, result, tell
 from tuneparts.search.journal import Event, Journal, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.journal import Row as Point
 from tuneparts.tracking import store
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 _CONFIG = {"lr": 0.1, "width": 16, "name": "mlp"}
 _SIDES = ("total", "training side")

@@ -16,9 +16,11 @@ from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.search.algorithms import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Uniform
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Search
 
 
 class Evolution(Algorithm):

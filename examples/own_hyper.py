@@ -17,8 +17,11 @@ from tuneparts.hypers.hyper import Call, Hyper, Number
 from tuneparts.hypers.label_smoothing import LabelSmoothing
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned.learner import PartitionedConfig
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
+from tuneparts.search.spec import Search
 
 
 class Gain(Hyper):

@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 

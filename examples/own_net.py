@@ -12,8 +12,11 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Arm, GridSearch, Scale, Search
+from tuneparts.search.spec import Search
 
 
 def small_net(in_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:

@@ -9,7 +9,8 @@ import math
 import tuneparts
 from tuneparts import Arm, Scale, Search, Uniform
 from tuneparts.methods.objective import ObjectiveConfig
-from tuneparts.search.spec import RandomSearch, Tpe
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
 
 
 def branin(config: dict[str, float]) -> float:

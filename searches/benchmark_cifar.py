@@ -9,8 +9,9 @@ from tuneparts.data.config import DataConfig
 from tuneparts.hypers.affine import lila
 from tuneparts.hypers.flip import Flip
 from tuneparts.models import MnistCnn
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Scale, Search
+from tuneparts.search.spec import Search
 
 COLOUR = ("brightness", "contrast")
 NOTES = """

@@ -6,7 +6,8 @@ As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.hypers.affine import lila
-from tuneparts.search.spec import Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 check = mnist.check
 NOTES = """

@@ -7,7 +7,9 @@ of such layers, from none.
 from studies import mnist
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Mlodozeniec et al. (2023) name feature extractors among the hypers that their objective can learn;

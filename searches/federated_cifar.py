@@ -10,7 +10,9 @@ images, whose clients have few labels instead, are the same search with other da
 from studies.federation import Federation
 from tuneparts.data.config import DataConfig
 from tuneparts.models import ResNet9
-from tuneparts.search.spec import Resources, Scale, Search
+from tuneparts.search.arm import Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix J) split 1,250, 5,000 or 45,000 images among 100 clients by

@@ -13,8 +13,11 @@ from tuneparts.methods.baselines.last_layer import LastLayerConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Arm, GridSearch, Scale, Search
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import MethodConfig
 
 NOTES = """

@@ -9,8 +9,11 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.posthoc import PosthocConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Mlp
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Arm, GridSearch, Scale, Search
+from tuneparts.search.spec import Search
 
 NUM_INPUTS = 30
 FIXED = "fixed masks need no hyper steps: as many weight steps in fewer passes"

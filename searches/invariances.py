@@ -14,7 +14,10 @@ and schedules of its own, is `invariances_cifar`.
 
 from studies import mnist, reach
 from studies.comparison import TIGHT_RANGE, Comparison, space
-from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 check = mnist.check
 NOTES = """

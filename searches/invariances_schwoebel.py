@@ -18,7 +18,9 @@ from tuneparts.methods.baselines.last_layer import LastLayerConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Mlodozeniec et al. (2023, I.4) use the parametrisation of Schwoebel et al. (2022) on MNIST and

@@ -6,7 +6,9 @@ As `partition_best`, with the form that was fixed there on digits.
 from studies import mnist
 from studies.comparison import Comparison
 from studies.forms import verdict
-from tuneparts.search.spec import Resources, Scale, Search
+from tuneparts.search.arm import Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Setting and passes of `random_vs_partitioned_mnist`, arms of `partition_best`. Nothing was tuned on

@@ -6,7 +6,9 @@ Zeros or initial values, in a net with batch normalisation and in one without an
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix I) find that zero and initial defaults make no difference in nets

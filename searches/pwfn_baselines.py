@@ -7,7 +7,9 @@ permuted among the weights, and one deviation for all.
 from typing import Any
 
 from studies.fixing import Fixing
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compare final accuracies with published ones. Here every arm

@@ -7,7 +7,9 @@ to the nearest value costs points.
 from typing import Any
 
 from studies.fixing import Fixing
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 On rotated digits most methods keep what a net of 6,218 weights knows, and deviations become nearly

@@ -4,8 +4,10 @@ All combinations in one grid, with the fineness of the values among them.
 """
 
 from studies.fixing import Fixing
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import GridSearch, Scale, Search
+from tuneparts.search.spec import Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 4) draw all combinations of alpha, epochs between

@@ -8,8 +8,10 @@ from typing import Any
 from studies.fixing import Fixing
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.imagenet import Imagenet
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.models import Imagenet
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compress ResNet-18, -34 and -50, DenseNet-161 and two DeiT from

@@ -6,7 +6,8 @@ For every combination of how strongly deviations are pulled and how far weights 
 from itertools import product
 
 from studies.fixing import Fixing
-from tuneparts.search.spec import Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 4) draw all combinations of alpha, epochs

@@ -4,7 +4,9 @@ from typing import Any
 
 from studies.fixing import Fixing
 from tuneparts.data.config import DataConfig
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 NOTES = """
 No published net has the 200 classes of Tiny ImageNet, so that a ResNet-18 is pretrained once for

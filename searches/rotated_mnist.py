@@ -8,8 +8,11 @@ import math
 from studies import mnist
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
+from tuneparts.search.spec import Search
 
 check = mnist.check
 NOTES = """

@@ -11,7 +11,9 @@ from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.models import DigitsCnn, FixupResNet
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import MethodConfig
 
 NOTES = """

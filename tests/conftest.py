@@ -157,7 +157,8 @@ def local_ray() -> Iterator[None]:
 def null_search() -> Callable[..., Any]:
     """Makes a search over learners that do nothing."""
     from tuneparts.data.config import DataConfig
-    from tuneparts.search.spec import Scale, Search
+    from tuneparts.search.scale import Scale
+    from tuneparts.search.spec import Search
 
     def make(*arms: Any, **fields: Any) -> Search:
         values = {
@@ -178,8 +179,8 @@ def null_search() -> Callable[..., Any]:
 def null_arm() -> Callable[..., Any]:
     """Makes an arm whose learners do nothing."""
     from tests.harness.faulty import FaultyConfig
+    from tuneparts.search.arm import Arm
     from tuneparts.search.space import Uniform
-    from tuneparts.search.spec import Arm
 
     def make(name: str, **fields: Any) -> Arm:
         config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))

@@ -34,7 +34,7 @@ TEXT = PAGE.read_text("utf-8")
 REGISTERED: dict[str, Iterable[str]] = {
     "method": catalog.METHODS.known,
     "net": NETS,
-    "data": sets.SETS,
+    "data": sets.REGISTRY.known,
     "target": Target.registry.known,
     "hyper": {*BUILT_IN, *KINDS.known},
     "algorithm": Algorithm.registry.known,

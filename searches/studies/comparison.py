@@ -19,17 +19,14 @@ from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Optuna
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Dimension, Uniform
-from tuneparts.search.spec import (
-    Arm,
-    Asha,
-    Optuna,
-    Pbt,
-    RandomSearch,
-    Resources,
-    Scale,
-    Search,
-)
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import MethodConfig
 
 C = TypeVar("C", bound=MethodConfig)

@@ -10,7 +10,7 @@ from studies.sharing import BY_GRADIENTS, INITIALISATION, Sharing, apart, wide_r
 from tuneparts.methods.ensembles.config import BatchEnsembleConfig, MimoConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
-from tuneparts.search.spec import Arm
+from tuneparts.search.arm import Arm
 
 LONGER = "published with 250 epochs"
 PRIVATE = {"clusters": "depth", "coefficients": "private"}

@@ -13,8 +13,11 @@ from studies.comparison import TIGHT_RANGE, space
 from tuneparts.core.config import Config
 from tuneparts.hypers.affine import lila
 from tuneparts.methods.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Resources, Scale, Search
+from tuneparts.search.spec import Search
 
 C = TypeVar("C", bound=ExchangeConfig)
 MORE_PASSES = (

@@ -13,7 +13,9 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import DigitsCnn, ResNet18
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import MethodConfig
 
 

@@ -11,7 +11,9 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 HYPER_STEPS = 18.0
 """Hyper learning rate times hyper steps."""

@@ -9,7 +9,8 @@ from typing import Any
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.spec import Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 PHOTOGRAPHS = ("cifar10", "cifar100", "tinyimagenet")
 

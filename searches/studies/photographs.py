@@ -22,7 +22,9 @@ from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, NetConfig
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 ITERATIONS = {1000: 2400, 5000: 8000, 10_000: 12_000, 20_000: 20_000, 50_000: 40_000}
 """Images of CIFAR-10 -> iterations; rotated images take twice as many."""

@@ -15,7 +15,7 @@ from tuneparts.methods.baselines.last_layer import LastLayerConfig
 from tuneparts.methods.baselines.validation import LINKED_PASSES, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
-from tuneparts.search.spec import Arm
+from tuneparts.search.arm import Arm
 from tuneparts.training.learner import MethodConfig
 
 C = TypeVar("C", bound=MethodConfig)

@@ -11,9 +11,8 @@ from typing import Any
 from studies.sharing import EPOCH, Sharing, wide_resnets
 from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.models import NetConfig
-from tuneparts.models.msdnet import MsdNet
-from tuneparts.search.spec import Arm
+from tuneparts.models import MsdNet, NetConfig
+from tuneparts.search.arm import Arm
 
 
 def ssn(

@@ -14,7 +14,9 @@ from tuneparts.hypers.fixed import FixedConfig
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import MethodConfig
 
 EPOCH = 50_000 // 128

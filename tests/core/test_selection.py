@@ -19,12 +19,15 @@ from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms import Optuna
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Result
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.data import decoding
+from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
-from tuneparts.data.resampling import angles, resample
+from tuneparts.data.variants import angles, resample
 
 
 def test_parts_have_the_sizes_asked_for():
@@ -78,7 +78,7 @@ def test_rotating_more_than_memory_is_refused(data_dir, write_image, monkeypatch
         for name in ("a", "b"):
             for i in range(8):
                 write_image(data_dir / "f" / part / name / f"{i}.png", 10 * i)
-    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", 12 * 3 * 8 * 8)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 12 * 3 * 8 * 8)
     with pytest.raises(ConfigError, match="16 images of `folder:f`"):
         DataConfig(name="folder:f", rotated=True).load()
     task = DataConfig(name="folder:f", rotated=True, num_train=12, num_test=4).load()

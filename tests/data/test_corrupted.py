@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
-from tuneparts.data import corrupted
+from tuneparts.data import variants
 from tuneparts.data.config import DataConfig
 
 NUM = 6
@@ -13,10 +13,10 @@ LABELS = np.array([0, 1, 2, 0, 1, 2], np.uint8)
 
 def level(kind, severity, image):
     """The grey level of an image, which says where it comes from."""
-    return 12 * corrupted.MAIN.index(kind) + 2 * severity + image // 3
+    return 12 * variants.MAIN.index(kind) + 2 * severity + image // 3
 
 
-def write(folder, kinds=corrupted.MAIN):
+def write(folder, kinds=variants.MAIN):
     folder.mkdir()
     for kind in kinds:
         images = np.zeros((5 * NUM, 32, 32, 3), np.uint8)
@@ -42,7 +42,7 @@ def cifar10(data_dir, write_image):
 
 
 def test_every_condition_is_its_block_of_the_published_array(folder, data_dir):
-    found = corrupted.find("cifar10", "main", [data_dir])
+    found = variants.find_corrupted("cifar10", "main", [data_dir])
     assert len(found.conditions) == 75
     assert found.labels.tolist() == LABELS.tolist()
     for kind, severity in (("gaussian_noise", 1), ("fog", 3), ("jpeg_compression", 5)):
@@ -70,16 +70,16 @@ def test_images_are_shrunk_as_those_that_nets_are_trained_on(folder, cifar10):
 
 def test_all_kinds_are_the_nineteen_published(data_dir, folder):
     with pytest.raises(DataError, match=r"speckle_noise\.npy is missing from"):
-        corrupted.find("cifar10", "all", [data_dir])
-    for kind in corrupted.EXTRA:
+        variants.find_corrupted("cifar10", "all", [data_dir])
+    for kind in variants.EXTRA:
         np.save(folder / f"{kind}.npy", np.zeros((5 * NUM, 32, 32, 3), np.uint8))
-    assert len(corrupted.find("cifar10", "all", [data_dir]).kinds) == 19
+    assert len(variants.find_corrupted("cifar10", "all", [data_dir]).kinds) == 19
 
 
-@pytest.mark.parametrize(("name", "title"), corrupted.FOLDERS.items())
+@pytest.mark.parametrize(("name", "title"), variants.CORRUPTED.items())
 def test_a_missing_set_is_named_with_its_cure(name, title, data_dir, cifar10):
     with pytest.raises(DataMissingError, match=rf"{title}, the corrupted .* Unpack {title}\.tar"):
-        corrupted.find(name, "main", [data_dir])
+        variants.find_corrupted(name, "main", [data_dir])
     with pytest.raises(DataMissingError, match="leave `corrupted` out"):
         DataConfig(name="cifar10", corrupted="main").load()
 
@@ -92,7 +92,7 @@ def test_images_of_other_classes_are_refused(folder, cifar10):
 
 def test_damaged_files_are_named(folder, data_dir):
     def found():
-        return corrupted.find("cifar10", "main", [data_dir])
+        return variants.find_corrupted("cifar10", "main", [data_dir])
 
     np.save(folder / "fog.npy", np.zeros((5 * NUM, 32, 32), np.uint8))
     with pytest.raises(DataError, match=r"fog\.npy must hold uint8 images \(30, 32, 32, 3\)"):

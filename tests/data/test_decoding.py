@@ -5,10 +5,9 @@ import pytest
 from PIL import Image
 
 from tuneparts.core.errors import DataError
-from tuneparts.data import decoding
-from tuneparts.data.decoding import decode, load_or_map
-from tuneparts.data.image_folder import ImageFiles
-from tuneparts.data.stored import StoredImages
+from tuneparts.data import images as image_files
+from tuneparts.data.images import ImageFiles, decode
+from tuneparts.data.task import StoredImages
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_decoding_keeps_order_and_pixels(files):
 
 
 def test_more_images_than_a_block_keep_their_order(files, monkeypatch):
-    monkeypatch.setattr(decoding, "_BLOCK", 2)
+    monkeypatch.setattr(image_files, "_BLOCK", 2)
     images = np.asarray(decode(files, image_size=None, title="t"))
     np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
 
@@ -69,7 +68,7 @@ def test_the_shorter_side_is_scaled_and_the_centre_kept(tmp_path, size, scaled):
 
 def test_a_second_load_decodes_nothing(files, monkeypatch, cache_dir):
     decode(files, image_size=8, title="t")
-    monkeypatch.setattr(decoding, "_decode_one", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(image_files, "_decode_one", lambda *_: pytest.fail("decoded again"))
     decode(files, image_size=8, title="t")
     assert len(_cached(cache_dir)) == 1
 
@@ -94,7 +93,7 @@ def test_a_damaged_cache_is_made_again(files, cache_dir):
 def test_a_moved_folder_is_not_decoded_again(files, tmp_path, monkeypatch):
     decode(files, image_size=8, title="t")
     files.folder.rename(tmp_path / "moved")
-    monkeypatch.setattr(decoding, "_decode_one", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(image_files, "_decode_one", lambda *_: pytest.fail("decoded again"))
     decode(ImageFiles(tmp_path / "moved", files.names, files.labels), image_size=8, title="t")
 
 
@@ -124,10 +123,10 @@ def test_no_images_are_refused(tmp_path):
 
 
 def test_only_large_sets_stay_on_disk(files, monkeypatch):
-    stored = decode(files, image_size=None, title="t")
-    assert isinstance(load_or_map(stored), np.ndarray)
-    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", stored.nbytes - 1)
-    assert isinstance(load_or_map(stored), StoredImages)
+    loaded = decode(files, image_size=None, title="t")
+    assert isinstance(loaded, np.ndarray)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", loaded.nbytes - 1)
+    assert isinstance(decode(files, image_size=None, title="t"), StoredImages)
 
 
 @pytest.mark.parametrize("form", ["EPS", "GIF", "ICO", "PCX", "PDF", "PPM", "TGA", "TIFF"])
@@ -138,6 +137,6 @@ def test_what_is_no_named_format_is_refused_whatever_its_name_says(tmp_path, for
 
 
 def test_an_image_of_a_city_in_one_file_is_refused_before_it_is_decoded(files, monkeypatch):
-    monkeypatch.setattr(decoding, "_MOST_PIXELS", 63)
+    monkeypatch.setattr(image_files, "_MOST_PIXELS", 63)
     with pytest.raises(DataError, match="8 x 8 pixels are too many"):
         decode(files, image_size=None, title="t")

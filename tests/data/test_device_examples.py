@@ -9,8 +9,7 @@ import torch
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, StoredImages
 
 CPU = torch.device("cpu")
 MEAN, STD = (0.5, 0.25, 0.1), (0.2, 0.3, 0.4)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.task import Examples, Task, digest
 
 CONFIG = DataConfig(name="blobs", num_train=30, num_val=10, num_test=10)
 
@@ -40,12 +39,12 @@ def test_one_number_changes_it(part: str) -> None:
 
 
 def test_images_on_disk_are_known_by_file_and_rows(data_dir, write_image, monkeypatch) -> None:
-    from tuneparts.data import decoding
+    from tuneparts.data import images as image_files
 
     for part in ("train", "test"):
         for name in ("a", "b"):
             for i in range(4):
                 write_image(data_dir / "f" / part / name / f"{i}.png", 10 * i)
-    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 0)
     found = {digest(DataConfig(name="folder:f", num_train=num).load()) for num in (4, 4, 6)}
     assert len(found) == 2

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.given import given_examples, given_task
+from tuneparts.data.own import given_examples, given_task
 
 
 def test_tensors_and_arrays_become_the_same_task():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tuneparts.core.errors import DataError, DataMissingError
-from tuneparts.data import decoding
+from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
-from tuneparts.data.stored import StoredImages
+from tuneparts.data.task import StoredImages
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def test_images_are_scaled_on_request(animals):
 
 
 def test_large_folders_stay_on_disk_through_the_split(animals, monkeypatch):
-    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 0)
     config = DataConfig(name=f"folder:{animals}", num_val=4, num_train=6)
     task = config.load()
     assert isinstance(task.train.inputs, StoredImages)
-    monkeypatch.setattr(decoding, "IN_MEMORY_BYTES", 1 << 30)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 1 << 30)
     expected = config.load()
     np.testing.assert_array_equal(np.asarray(task.val.inputs), expected.val.inputs)
     np.testing.assert_array_equal(task.train.labels, expected.train.labels)

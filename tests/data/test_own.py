@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
-from tuneparts.data import own, sets
+from tuneparts.data import sets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 
@@ -325,7 +325,8 @@ class TestNames:
             parse(DataConfig, fields)
 
     def test_an_installed_package_gives_its_data_a_name(self, monkeypatch) -> None:
-        monkeypatch.setattr(own, "installed", lambda: {"mine": f"{__name__}:made"})
+        point = metadata.EntryPoint("mine", f"{__name__}:made", "tuneparts.data")
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
         MADE[""] = (X, Y)
         assert len(DataConfig(name="mine").load().train) == 32
         row = next(row for row in sets.inventory() if row.name == "mine")
@@ -335,7 +336,7 @@ class TestNames:
 
 
 def test_two_packages_cannot_give_one_name_to_their_data(monkeypatch) -> None:
-    made = [metadata.EntryPoint("taken", f"{who}:data", own.GROUP) for who in ("one", "two")]
+    made = [metadata.EntryPoint("taken", f"{who}:data", "tuneparts.data") for who in ("one", "two")]
     monkeypatch.setattr(metadata, "entry_points", lambda group: made)
-    with pytest.raises(ConfigError, match=r"`taken` is one:data, and two:data"):
-        own.installed()
+    with pytest.raises(ConfigError, match=r"`taken` .* is one:data, not two:data"):
+        sets.REGISTRY.names()

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tuneparts.core.errors import DataError
-from tuneparts.data import packed, sets
+from tuneparts.data import published, sets
 from tuneparts.data.config import DataConfig
 
 
@@ -85,12 +85,12 @@ def test_a_broken_image_is_named_by_number(archives):
 
 def test_one_archive_alone_is_not_the_set(archives, data_dir):
     archives["test"].unlink()
-    assert packed.find(data_dir, name="cifar10", image_size=32) is None
+    assert published.find_packed(data_dir, name="cifar10", image_size=32) is None
 
 
 @pytest.mark.slow
 def test_real_cifar10_looks_as_published(real_data):
-    found = packed.find(real_data, name="cifar10", image_size=32)
+    found = published.find_packed(real_data, name="cifar10", image_size=32)
     if found is None:
         pytest.skip("no packed CIFAR-10 in TUNEPARTS_DATA")
     task = DataConfig(name="cifar10").load()

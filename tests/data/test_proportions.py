@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.proportions import sizes
+from tuneparts.data.chunks import sizes
 
 decimals = st.integers(0, 1000).map(lambda n: n / 1000)
 

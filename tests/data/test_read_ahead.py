@@ -13,10 +13,8 @@ from PIL import Image
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
-from tuneparts.data.read_ahead import SERVER, ReadAhead
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Task
+from tuneparts.data.device_examples import SERVER, ReadAhead
+from tuneparts.data.task import StoredImages, Task, digest
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history
@@ -108,7 +106,7 @@ def test_what_is_read_ahead_is_what_is_asked_for(
     take = ReadAhead.take
 
     def watched(self, indices_B, stream, draw):
-        following = self._following.get(id(stream))
+        following = self._loaders.get(id(stream))
         taken.append(following is not None and following.expects(indices_B))
         return take(self, indices_B, stream, draw)
 
@@ -141,7 +139,7 @@ def test_a_stream_that_jumps_is_followed_to_where_it_is(
         found = reader.take(indices_B, stream, Batches.next)
         np.testing.assert_array_equal(found.numpy(), images[indices_B.numpy()])
     del stream
-    assert reader._following == {}
+    assert reader._loaders == {}
 
 
 def test_the_server_of_readers_hides_what_they_share_from_the_collector() -> None:

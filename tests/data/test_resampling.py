@@ -3,7 +3,7 @@ import pytest
 from scipy import ndimage
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.resampling import angles, resample
+from tuneparts.data.variants import angles, resample
 
 
 @pytest.fixture

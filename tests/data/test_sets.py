@@ -52,7 +52,7 @@ def test_the_inventory_tells_found_from_missing_and_damaged(data_dir, write_mnis
     (data_dir / "FashionMNIST" / "raw").mkdir(parents=True)
     (data_dir / "FashionMNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(b"short")
     rows = {row.name: row for row in sets.inventory()}
-    assert set(rows) == set(sets.SETS)
+    assert set(rows) == set(sets.REGISTRY.known)
     mnist = rows["mnist"]
     assert (mnist.num_train, mnist.num_test, mnist.shape) == (40, 20, (1, 28, 28))
     assert mnist.where == str(data_dir / "MNIST" / "raw")

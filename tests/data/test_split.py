@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.split import stratified_order, subset, train_val
+from tuneparts.data.chunks import stratified_order, subset, train_val
 
 labelings = st.lists(st.integers(0, 4), min_size=5, max_size=120).map(np.array)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tuneparts.core.errors import DataError
-from tuneparts.data.stored import StoredImages
+from tuneparts.data.task import StoredImages
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.data.synthetic import InputSelection, blobs, stripes
+from tuneparts.data.source import InputSelection, blobs, stripes
 
 
 def test_informative_inputs_are_the_label_plus_noise_and_the_rest_noise():

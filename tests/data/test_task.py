@@ -3,8 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.task import Examples, StoredImages, Task
 
 
 @pytest.fixture

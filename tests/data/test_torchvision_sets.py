@@ -8,7 +8,7 @@ import pytest
 
 from tuneparts.core import torchvision_door
 from tuneparts.core.errors import DataError, DataMissingError
-from tuneparts.data import sets, torchvision_sets
+from tuneparts.data import published, sets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.source import Request
 
@@ -161,7 +161,7 @@ def test_a_set_without_downloader_keeps_its_cure():
 
 
 def test_real_mnist_has_its_known_counts(real_data):
-    found = torchvision_sets.find_idx("MNIST", real_data)
+    found = published.find_idx("MNIST", real_data)
     if found is None:
         pytest.skip("no MNIST in TUNEPARTS_DATA")
     parts = found.read(Request())

@@ -10,7 +10,8 @@ from tuneparts.core.config import parse
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.results.figures.gallery import draw
 from tuneparts.search import load, runs
-from tuneparts.search.spec import Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 
 def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import pytest
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors.choice import MOST_LOCAL_TRIALS, Place, suited
 from tuneparts.search import load
-from tuneparts.search.spec import RandomSearch, Resources
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Resources
 
 
 def test_the_number_of_trials_decides(null_search, null_arm) -> None:

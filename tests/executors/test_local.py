@@ -16,8 +16,13 @@ import torch
 
 from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
 from tuneparts.executors import execute, local, lock
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.arm import Resources
 from tuneparts.search.journal import Event, Row, TrialId, read, records
-from tuneparts.search.spec import Asha, Pbt, RandomSearch, Resources, Search, Tpe
+from tuneparts.search.spec import Search
 
 
 @pytest.fixture
@@ -184,8 +189,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 SCRIPT = """
 import sys
 from pathlib import Path
-from tuneparts.executors import execute
-from tuneparts.search.spec import Search
+
+
 if __name__ == "__main__":
     search = Search.model_validate_json(Path(sys.argv[1]).read_text())
     execute(search, folder=Path(sys.argv[2]), executor="local", workers=int(sys.argv[3]))

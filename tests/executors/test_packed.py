@@ -22,12 +22,16 @@ from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.search.algorithms import SuccessiveHalving, whole_trial
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Pbt, RandomSearch, Scale, Search
+from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import MethodConfig
 from tuneparts.training.pack import Pack

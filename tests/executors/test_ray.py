@@ -11,11 +11,11 @@ from tuneparts.core.errors import ConfigError, StorageError
 from tuneparts.data.task import Task
 from tuneparts.executors.ray import executor
 from tuneparts.executors.worker import Report, TrialSetting
+from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import RandomSearch
 
 pytestmark = pytest.mark.ray
 TRIALS = [TrialId("random", 0, number) for number in range(2)]

@@ -6,10 +6,10 @@ import pytest
 
 from tuneparts.executors import execute, logs, stragglers
 from tuneparts.executors.stragglers import FLOOR, overdue
+from tuneparts.search.algorithms.plain import GridSearch
 from tuneparts.search.journal import Journal, Row, TrialId, records
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import GridSearch
 from tuneparts.search.storage import Folder
 
 LATE = Segment(trial=TrialId("arm", 0, 0), config={}, until=8)

@@ -4,7 +4,9 @@ import pytest
 
 from tuneparts.executors.choice import Place
 from tuneparts.executors.width import fitted
-from tuneparts.search.spec import Asha, Optuna, Resources, Tpe
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.sampler import Optuna, Tpe
+from tuneparts.search.arm import Resources
 
 
 def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, null_arm) -> None:

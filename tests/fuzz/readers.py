@@ -22,14 +22,20 @@ from tuneparts.core import credentials, redaction, schema
 from tuneparts.core.config import parse
 from tuneparts.core.doorkeeper import Doorkeeper
 from tuneparts.core.errors import CheckpointError, TunepartsError
-from tuneparts.data import decoding, imagenet, packed, tables, torchvision_sets
+from tuneparts.data import arrays, published
+from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
-from tuneparts.data.stored import StoredImages
+from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Scale, Search
+from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig
 
 Attempt = Callable[[random.Random], None]
@@ -130,8 +136,8 @@ def packed_images(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         path.write_bytes(mutated_bytes(rng, rng.choice(goods)))
         for name in arrays:
-            packed._length(path, name)
-            packed._array(path, name)
+            published._packed_length(path, name)
+            published._packed_array(path, name)
 
     return attempt
 
@@ -152,7 +158,7 @@ def mnist_files(folder: Path) -> Attempt:
         name = rng.choice(list(goods))
         (raw / name).write_bytes(mutated_bytes(rng, goods[name]))
         try:
-            source = torchvision_sets.find_idx("MNIST", folder)
+            source = published.find_idx("MNIST", folder)
             assert source is not None
             source.read(None)  # type: ignore[arg-type]
         finally:
@@ -189,7 +195,7 @@ def images(_: Path) -> Attempt:
 
     def attempt(rng: random.Random) -> None:
         one.content = mutated_bytes(rng, rng.choice(goods))
-        decoding._decode_one(one, 0, 8)  # type: ignore[arg-type]
+        image_files._decode_one(one, 0, 8)  # type: ignore[arg-type]
 
     return attempt
 
@@ -199,7 +205,7 @@ def label_files(folder: Path) -> Attempt:
 
     classes = ["n01", "n02"]
     annotations = b"val_0.JPEG\tn01\t0\t0\t62\t62\nval_1.JPEG\tn02\t0\t0\t62\t62\n"
-    truth = folder / imagenet._GROUND_TRUTH
+    truth = folder / published._GROUND_TRUTH
     truth.parent.mkdir(parents=True)
     synsets = np.zeros(2, [("ILSVRC2012_ID", object), ("WNID", object)])
     synsets["ILSVRC2012_ID"], synsets["WNID"] = [1, 2], classes
@@ -210,12 +216,12 @@ def label_files(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         if rng.random() < 0.7:
             path.write_bytes(mutated_bytes(rng, annotations))
-            imagenet._label_file(path, classes)
+            published._label_file(path, classes)
         else:
             wrong = rng.random() < 0.5
             truth.write_bytes(mutated_bytes(rng, b"1\n2\n1\n") if wrong else b"1\n2\n")
             meta.write_bytes(buffer.getvalue() if wrong else mutated_bytes(rng, buffer.getvalue()))
-            imagenet._devkit(folder, classes)
+            published._devkit(folder, classes)
 
     return attempt
 
@@ -274,7 +280,7 @@ def tables_of_strangers(_: Path) -> Attempt:
     good: dict[str, Any] = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "price": [1.0, 2.0, 3.0]}
 
     def attempt(rng: random.Random) -> None:
-        tables.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
+        arrays.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
 
     return attempt
 

@@ -50,7 +50,13 @@ SEARCH = '''"""Does the search survive?"""
 from tests.harness.faulty import FaultyConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Asha, Pbt, RandomSearch, Resources, Scale, Search
+from tuneparts.search.spec import Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.arm import Resources
+from tuneparts.search.scale import Scale
 
 FAULTS = {faults!r}
 

@@ -11,7 +11,8 @@ import pytest
 from tests.harness import postgres
 from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 pytestmark = [pytest.mark.mlflow, pytest.mark.slow, pytest.mark.timeout(300)]
 

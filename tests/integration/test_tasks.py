@@ -9,8 +9,10 @@ from tuneparts.core.errors import PlacementError
 from tuneparts.data.config import DataConfig
 from tuneparts.executors import execute
 from tuneparts.methods.federated import FederatedConfig
+from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.journal import records
-from tuneparts.search.spec import Arm, Resources, Scale, Search
+from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Search
 
 pytestmark = pytest.mark.ray
 HALF = {"cpus": 0.5, "gpus": 0.0}

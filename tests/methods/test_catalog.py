@@ -10,7 +10,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
 from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.search.spec import Arm
+from tuneparts.search.arm import Arm
 from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import MethodConfig
 

@@ -4,7 +4,8 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d, relu
 
 from tuneparts.core import seeding
-from tuneparts.models.fixup_resnet import FixupBlock, FixupResNet
+from tuneparts.models import FixupResNet
+from tuneparts.models.fixup_resnet import FixupBlock
 from tuneparts.models.layers import Bias, ScalarMultiplier, scalar_names
 
 

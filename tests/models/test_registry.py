@@ -1,5 +1,8 @@
+from importlib import metadata
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from torch import nn
 
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
@@ -75,6 +78,20 @@ def test_what_cannot_be_meant_is_refused(value, law):
         Holder(net=value)
     with pytest.raises(ConfigError, match=law):
         parse(Holder, {"net": value})
+
+
+def linear(in_shape: tuple[int, ...], num_classes: int, bias: bool = True) -> nn.Module:
+    return nn.Linear(in_shape[0], num_classes, bias=bias)
+
+
+def test_an_installed_package_gives_its_nets_names(monkeypatch):
+    point = metadata.EntryPoint("mine", f"{__name__}:linear", "tuneparts.nets")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    net = Holder(net={"name": "mine", "bias": False}).net
+    assert net.model_dump() == {"name": "mine", "bias": False}
+    assert net.build((3,), 2).bias is None
+    with pytest.raises(ConfigError, match="Did you mean `mine`"):
+        parse(Holder, {"net": "mien"})
 
 
 def test_configs_are_frozen():

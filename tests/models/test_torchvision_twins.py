@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from tuneparts.core import seeding, torchvision_door
-from tuneparts.models.mobilenet_v2 import MobileNetV2
-from tuneparts.models.resnet18 import ResNet18
+from tuneparts.models import MobileNetV2, ResNet18
 
 
 def randomise(net: nn.Module) -> None:

@@ -4,8 +4,9 @@ from torch import nn
 from torch.nn.functional import batch_norm, conv2d, pad, relu
 
 from tuneparts.core import seeding
+from tuneparts.models import WideResNet
 from tuneparts.models.layers import PaddedShortcut
-from tuneparts.models.wide_resnet import PreActivationBlock, WideResNet
+from tuneparts.models.wide_resnet import PreActivationBlock
 
 
 def randn(*shape: int, stream: str = "x") -> torch.Tensor:

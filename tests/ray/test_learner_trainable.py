@@ -10,7 +10,7 @@ from tests.harness.faulty import FaultyConfig
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.objective import ObjectiveConfig
-from tuneparts.search.spec import Resources
+from tuneparts.search.arm import Resources
 from tuneparts.testing.null import NullConfig
 
 pytestmark = pytest.mark.ray

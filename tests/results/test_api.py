@@ -22,8 +22,8 @@ from tuneparts.core.errors import (
 from tuneparts.results.describing import metadata, tracking_card
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
+from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.journal import records
-from tuneparts.search.spec import RandomSearch
 
 pytestmark = pytest.mark.mlflow
 

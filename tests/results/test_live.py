@@ -8,6 +8,7 @@ from rich.console import Console
 from tuneparts.results.live import LiveView
 from tuneparts.search import load
 from tuneparts.search.algorithms import Asha
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import (
     Row,
     TrialEnded,
@@ -16,7 +17,7 @@ from tuneparts.search.journal import (
     TrialRunning,
     TrialStarted,
 )
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 
 
 @pytest.fixture(scope="module")

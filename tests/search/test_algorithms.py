@@ -10,10 +10,14 @@ import pytest
 from tuneparts.core import schema
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.arm import Arm
 from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
 from tuneparts.search.states import States
 from tuneparts.testing import AlgorithmContract
 

@@ -18,9 +18,12 @@ from tuneparts.methods.ensembles.config import UniversallySlimmableConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
 from tuneparts.results import running
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Arm, GridSearch, Scale, Search
+from tuneparts.search.spec import Search
 
 BUILT: list[int] = []
 

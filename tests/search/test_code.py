@@ -24,7 +24,9 @@ class Mine(NullConfig):
 """
 SEARCH = """
 from tuneparts.data.config import DataConfig
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.scale import Scale
 
 def search(scale):
     data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)

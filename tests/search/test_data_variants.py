@@ -16,10 +16,12 @@ from tuneparts.results.describing import metadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import summarise
 from tuneparts.search import frames, runs
+from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
+from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
 from tuneparts.search.journal import TrialId, records
 from tuneparts.search.space import Choice, Int, Uniform
-from tuneparts.search.spec import Arm, GridSearch, RandomSearch, Search
+from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 

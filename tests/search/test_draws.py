@@ -12,9 +12,14 @@ from tuneparts.core.schema import Metric, lookup
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Proposals, draw, whole_trial
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Batch, Result
 from tuneparts.search.space import Choice, Int, Uniform
-from tuneparts.search.spec import Arm, Asha, GridSearch, Pbt, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig
 
 SPACE = {"x": Uniform(low=0.1, high=1.0), "seconds": Choice(options=(0.0, 0.5, 2.0))}

@@ -24,12 +24,13 @@ from tuneparts.search.algorithms import (
     Tpe,
 )
 from tuneparts.search.algorithms.base import draw, whole_trial
+from tuneparts.search.arm import Arm
 from tuneparts.search.extension import check_journal, extended
 from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 from tuneparts.search.stopping import Stop
 from tuneparts.testing.null import NullConfig
 
@@ -296,8 +297,8 @@ def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> 
 
 
 FILE = """
-from tuneparts import Arm, RandomSearch, Search, Uniform
-from tuneparts.testing.null import NullConfig
+
+
 
 class Mine(NullConfig):
     method: str = "mine:Mine"

@@ -101,7 +101,7 @@ QUESTION = '''"""Why?"""
 from neighbour import NOTES
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.data.config import DataConfig
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.arm import Arm
 
 def search(scale):
     from neighbour import NOTES as late

@@ -15,11 +15,14 @@ from tuneparts.executors import execute
 from tuneparts.results import results
 from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
+from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Dimension
-from tuneparts.search.spec import Arm, GridSearch, Search, Tpe
+from tuneparts.search.spec import Search
 from tuneparts.testing import AlgorithmContract
 
 

@@ -9,10 +9,14 @@ import pytest
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal, TrialEnded, TrialId, read, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 
 
 class KilledError(Exception):

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 
 
 def a_plan(search: Search, folder: Path) -> Plan:

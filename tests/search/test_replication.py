@@ -10,17 +10,19 @@ from pydantic import ValidationError
 
 from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
+from tuneparts.data.task import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.arm import Arm
 from tuneparts.search.extension import extended
 from tuneparts.search.journal import TrialId, records
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Arm, Scale, Search
+from tuneparts.search.spec import Search
 
 DIGITS = DataConfig(name="digits", rotated=True, num_train=50, num_val=20, num_test=30)
 SHORT = StandardConfig(passes=2, interval=1, batch_size=5)

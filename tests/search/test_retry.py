@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from tuneparts.executors import execute
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.retry import retry_failed
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 
 

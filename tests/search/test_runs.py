@@ -5,11 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tuneparts.core.errors import (
-    ConfigError,
-    DataMissingError,
-    StorageError,
-)
+from tuneparts.core.errors import ConfigError, DataMissingError, StorageError
 from tuneparts.search import runs
 from tuneparts.search.journal import Journal, TrialId, TrialRunning, TrialStarted
 

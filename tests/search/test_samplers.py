@@ -11,8 +11,8 @@ from tests.search.test_algorithms import ACCURACY, NLL, batches, scrambled, valu
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.seeding import derive
 from tuneparts.search.algorithms import Optuna, Tpe
+from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Arm
 from tuneparts.testing import AlgorithmContract
 
 SPACE = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Choice(options=(0.0, 0.5, 2.0))}

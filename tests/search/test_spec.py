@@ -4,15 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.core.config import parse
+from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
+from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import (
-    Asha,
-    GridSearch,
-    Pbt,
-    RandomSearch,
-    Scale,
-    Search,
-)
+from tuneparts.search.spec import Search
 
 
 def test_a_search_survives_json_with_its_digest(null_search, null_arm) -> None:

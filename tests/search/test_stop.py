@@ -18,9 +18,11 @@ from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes
 from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
+from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal, Row, TrialId
 from tuneparts.search.plan import Plan
-from tuneparts.search.spec import RandomSearch, Search, Tpe
+from tuneparts.search.spec import Search
 from tuneparts.search.stopping import Stop, _busy_seconds
 
 SCORES = [0.2, 0.5, 0.4, 0.1, 0.3, 0.9, 0.6, 0.7, 0.95, 0.8]

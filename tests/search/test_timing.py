@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.search.test_plan import facts
+from tuneparts.search.algorithms.asha import Asha
 from tuneparts.search.journal import Journal, ResultTold, TrialStarted
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import Asha, Search
+from tuneparts.search.spec import Search
 
 
 def run_until(search: Search, path: Path, order: int, most: int = 10_000) -> dict[str, Any]:

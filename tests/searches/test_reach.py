@@ -13,7 +13,7 @@ from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.models import Mlp
-from tuneparts.search.spec import Arm
+from tuneparts.search.arm import Arm
 from tuneparts.training.learner import Context
 
 SHARED = {

@@ -9,9 +9,9 @@ from tuneparts.methods.superweights.clusters import depth_bins, layers_of
 from tuneparts.methods.superweights.config import SsnConfig
 from tuneparts.methods.superweights.similarity import members_of
 from tuneparts.methods.superweights.ssn import bank_sizes, readings
-from tuneparts.models.msdnet import MsdNet
+from tuneparts.models import MsdNet
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
+from tuneparts.search.scale import Scale
 
 SHAPE, NUM_CLASSES = (3, 32, 32), 100
 

@@ -8,7 +8,7 @@ from tuneparts.executors import execute
 from tuneparts.results.results import Results
 from tuneparts.search import runs
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
+from tuneparts.search.scale import Scale
 
 FILES = sorted((Path(__file__).parents[2] / "searches").glob("benchmark_*.py"))
 NAMES = [file.stem for file in FILES]

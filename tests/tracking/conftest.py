@@ -15,7 +15,8 @@ from tuneparts.search.journal import (
     TrialRunning,
     TrialStarted,
 )
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 
 @pytest.fixture

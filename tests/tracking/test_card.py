@@ -5,14 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.search.journal import TrialId
-from tuneparts.tracking.card import (
-    LONGEST_VALUE,
-    SearchCard,
-    decode,
-    encode,
-    flatten,
-    view_state,
-)
+from tuneparts.tracking.card import LONGEST_VALUE, SearchCard, decode, encode, flatten, view_state
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

@@ -8,7 +8,8 @@ from tuneparts.core.errors import SecurityError
 from tuneparts.search.journal import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.storage import Folder, refuse_keys
 from tuneparts.tracking import frames
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 TOKEN, PASSWORD = "planted-token-value", 'planted"pass\\word'
 

@@ -13,7 +13,8 @@ from sqlalchemy.exc import OperationalError
 from tuneparts.core.errors import ConfigError
 from tuneparts.search.journal import TrialId, TrialRunning
 from tuneparts.tracking import store
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 
 def test_the_default_is_a_sqlite_file_in_the_results(

@@ -13,7 +13,7 @@ from tuneparts.core.glossary import PASS_IN_SHORT
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.results.rendering import Table, show
 from tuneparts.search import draws
-from tuneparts.search.spec import Arm
+from tuneparts.search.arm import Arm
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search

@@ -116,21 +116,21 @@ def _type(kind: Any) -> str:
         return " or ".join([*names, "none"] if type(None) in inside else names)
     if origin is tuple or origin is list:
         return f"a list of {_type(inside[0])}"
+    from tuneparts.models import NetConfig
+
+    if kind is NetConfig:
+        return "a net of `tuneparts nets`"
     is_config = isinstance(kind, type) and issubclass(kind, BaseModel)
     return "fields below" if is_config else _WORDS.get(origin or kind) or str(kind)
 
 
 def _kinds(parts: list[Any]) -> list[str]:
     """Names of what may stand in a field, each once."""
-    from tuneparts.models import NetConfig
-
     names: dict[str, None] = {}
     for part in parts:
         kind = get_args(part)[0] if get_origin(part) is Annotated else part
         is_config = isinstance(kind, type) and issubclass(kind, BaseModel)
-        if is_config and issubclass(kind, NetConfig):
-            names["a net of `tuneparts nets`"] = None
-        elif is_config and "kind" in kind.model_fields:
+        if is_config and "kind" in kind.model_fields:
             names[str(kind.model_fields["kind"].default)] = None
         else:
             names[_type(kind)] = None
@@ -143,7 +143,7 @@ def _inner(kind: Any, default: Any) -> type[BaseModel] | None:
 
     found = [one for one in _parts(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
     # Where any net may stand, `tuneparts nets` has the fields of each.
-    if not found or (len(found) > 1 and issubclass(found[0], NetConfig)):
+    if not found or found[0] is NetConfig:
         return None
     return type(default) if isinstance(default, BaseModel) else found[0]
 

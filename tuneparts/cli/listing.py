@@ -55,6 +55,7 @@ def nets(
     """List the nets that a config can name; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.models import NETS
+    from tuneparts.models.config import REGISTRY
 
     if name is None:
         rows = [
@@ -64,6 +65,11 @@ def nets(
                 "fields": ", ".join(field for field in config.model_fields if field != "name"),
             }
             for one, config in NETS.items()
+        ]
+        rows += [
+            {"net": one, "what it is": path, "fields": ""}
+            for one, path in REGISTRY.names().items()
+            if one not in NETS
         ]
         hint = "Fields of one: tuneparts nets NAME. Choose one: --set ARM.net=NAME. One of your "
         hint += "own: a function or class by its import path, see docs/extending.md"

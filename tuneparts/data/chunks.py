@@ -1,17 +1,81 @@
-"""Random disjoint chunks of the training data and their cumulative unions.
+"""How examples are divided: stratified splits, and random chunks of the training data.
 
-The chunks D_1, ..., D_C of Mlodozeniec et al. (2023): subnetwork k trains on D_1:k, and hypers are
-judged on D_k under subnetwork k - 1.
+A stratified part has the classes in the proportions of the whole. The chunks D_1, ..., D_C are
+those of Mlodozeniec et al. (2023): subnetwork k trains on D_1:k, and hypers are judged on D_k under
+subnetwork k - 1.
 """
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.proportions import sizes
+
+
+def stratified_order(
+    labels_N: npt.NDArray[np.int64], generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Draw a random order of which every stretch is stratified; int64 (N,).
+
+    Each class is shuffled and spread evenly over the order, so that prefixes of different length
+    are nested. Classes of equal size differ by at most one in a prefix and by two in any stretch.
+    """
+    shuffled = generator.permutation(len(labels_N))
+    by_class = shuffled[np.argsort(labels_N[shuffled], kind="stable")]
+    _, starts, counts = np.unique(labels_N[by_class], return_index=True, return_counts=True)
+    rank_in_class = np.arange(len(labels_N)) - np.repeat(starts, counts)
+    place = (rank_in_class + 0.5) / np.repeat(counts, counts)
+    return by_class[np.lexsort((generator.random(len(labels_N)), place))].astype(np.int64)
+
+
+def train_val(
+    labels_N: npt.NDArray[np.int64], *, num_train: int | None, num_val: int, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Choose disjoint stratified train and validation indices, ascending.
+
+    The validation part does not depend on `num_train`, and a smaller training part is within a
+    larger one; None takes all that validation leaves.
+    """
+    available = len(labels_N) - num_val
+    if num_train is None:
+        num_train = available
+    if num_train < 1 or num_train > available:
+        raise ConfigError(
+            f"`1 <= num_train <= {len(labels_N)} - num_val` must hold, "
+            f"but got num_train {num_train} and num_val {num_val}."
+        )
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "split"))
+    return np.sort(order[num_val : num_val + num_train]), np.sort(order[:num_val])
+
+
+def subset(
+    labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int, part: str = "test"
+) -> npt.NDArray[np.int64]:
+    """Choose stratified indices of a part of the test data, ascending; None keeps all."""
+    if num is None:
+        return np.arange(len(labels_N))
+    if not 1 <= num <= len(labels_N):
+        raise ConfigError(f"`1 <= num_{part} <= {len(labels_N)}` must hold, but got {num}.")
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", part))
+    return np.sort(order[:num])
+
+
+def held_out(
+    labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split test data off a set that has none: the indices that stay, and those held out.
+
+    Both are ascending. A smaller test part is within a larger one; None takes a fifth.
+    """
+    num = max(1, round(len(labels_N) / 5)) if num is None else num
+    if not 1 <= num < len(labels_N):
+        raise ConfigError(f"`1 <= num_test < {len(labels_N)}` must hold, but got {num}.")
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "held out"))
+    return np.sort(order[num:]), np.sort(order[:num])
 
 
 class Chunks:
@@ -27,7 +91,13 @@ class Chunks:
     """
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:
-        self.proportions = _checked(proportions)
+        self.proportions = tuple(float(p) for p in proportions)
+        positive = [p > 0 for p in self.proportions]
+        if not any(positive[:1]) or positive != sorted(positive, reverse=True):
+            raise ConfigError(
+                "proportions of chunks must start with a positive number and may have zeros only "
+                f"at the end, but got {self.proportions}."
+            )
         self.sizes = sizes(num_examples, self.proportions)
         """Examples per chunk."""
         for k, (size, share) in enumerate(zip(self.sizes, self.proportions, strict=True), start=1):
@@ -60,12 +130,28 @@ class Chunks:
             raise ConfigError(f"chunks are numbered 1 to {len(self)}, but got {k}.")
 
 
-def _checked(proportions: Sequence[float]) -> tuple[float, ...]:
-    given = tuple(float(p) for p in proportions)
-    positive = [p > 0 for p in given]
-    if not given or not positive[0] or positive != sorted(positive, reverse=True):
+def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
+    """Split `total` into whole numbers in these proportions; the sum is exactly `total`.
+
+    By the method of largest remainders (Hamilton 1792): every share is its quota rounded down, plus
+    one for the largest remainders; the earlier share wins a tie. Proportions need not sum to one.
+
+    Example:
+        >>> sizes(10, (0.5, 0.3, 0.2))
+        (5, 3, 2)
+    """
+    if total < 0:
+        raise ConfigError(f"`total >= 0` must hold, but got {total}.")
+    if not all(math.isfinite(p) and p >= 0 for p in proportions) or not any(proportions):
         raise ConfigError(
-            "proportions of chunks must start with a positive number and may have zeros only at "
-            f"the end, but got {given}."
+            "proportions must be finite, non-negative and not all zero, "
+            f"but got {tuple(proportions)}."
         )
-    return given
+    # Decimals as written, so that 0.1 is a tenth and ties do not hang on binary rounding.
+    exact = [Fraction(repr(float(p))) for p in proportions]
+    quotas = [total * p / sum(exact) for p in exact]
+    shares = [math.floor(quota) for quota in quotas]
+    by_remainder = sorted(range(len(quotas)), key=lambda i: (shares[i] - quotas[i], i))
+    for i in by_remainder[: total - sum(shares)]:
+        shares[i] += 1
+    return tuple(shares)

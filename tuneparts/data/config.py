@@ -11,14 +11,10 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from tuneparts.core import import_path, schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data import corrupted as corruptions
-from tuneparts.data import decoding, own, sets, split, target
-from tuneparts.data.normalisation import channel_statistics
-from tuneparts.data.source import Parts, Request
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.synthetic import InputSelection
+from tuneparts.data import chunks, images, own, sets, target, variants
+from tuneparts.data.source import InputSelection, Parts, Request
 from tuneparts.data.target import Classes, Target
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
 
 
 class DataConfig(Config):
@@ -61,7 +57,7 @@ class DataConfig(Config):
     """Side that images of a folder are scaled to when they are decoded."""
     input_selection: InputSelection | None = None
     """How the set `input_selection` is generated; None for its defaults."""
-    corrupted: corruptions.Kinds | None = None
+    corrupted: variants.Kinds | None = None
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
     over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
 
@@ -96,10 +92,10 @@ class DataConfig(Config):
             raise ValueError(
                 f"`{self.name}` has images of one size; leave `image_size` out and use `pool`."
             )
-        if self.corrupted is not None and (self.name not in corruptions.FOLDERS or self.rotated):
+        if self.corrupted is not None and (self.name not in variants.CORRUPTED or self.rotated):
             raise ValueError(
                 "published corruptions are of the upright images of "
-                f"{' and '.join(corruptions.FOLDERS)}, but this is "
+                f"{' and '.join(variants.CORRUPTED)}, but this is "
                 f"{'rotated ' * self.rotated}`{self.name}`; leave `corrupted` out"
             )
         if self.corrupted is not None and not isinstance(self.target, Classes):
@@ -136,14 +132,14 @@ class DataConfig(Config):
         strata = self.target.strata
         rest = np.arange(len(parts.train))
         if parts.test is None:
-            rest, test_indices = split.held_out(
+            rest, test_indices = chunks.held_out(
                 strata(parts.train.labels), num=self.num_test, seed=seed
             )
             test = self._variant(parts.train, test_indices, part="train", draw=draw)
         else:
-            test_indices = split.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
+            test_indices = chunks.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
             test = self._variant(parts.test, test_indices, part="test", draw=draw)
-        train_indices, val_indices = split.train_val(
+        train_indices, val_indices = chunks.train_val(
             strata(parts.train.labels[rest]),
             num_train=self.num_train,
             num_val=self.num_val if parts.val is None else 0,
@@ -154,7 +150,7 @@ class DataConfig(Config):
             val = self._variant(parts.train, rest[val_indices], part="train", draw=draw)
         else:
             num, labels = self.num_val or None, strata(parts.val.labels)
-            chosen = split.subset(labels, num=num, seed=seed, part="val")
+            chosen = chunks.subset(labels, num=num, seed=seed, part="val")
             val = self._variant(parts.val, chosen, part="val", draw=draw)
         mean, std = (
             channel_statistics(train.inputs) if self.standardise else (data_set.mean, data_set.std)
@@ -171,41 +167,40 @@ class DataConfig(Config):
             corrupted=self._corrupted(seed, parts.num_classes),
         )
 
-    def _corrupted(self, seed: int, num_classes: int) -> corruptions.CorruptedTest | None:
+    def _corrupted(self, seed: int, num_classes: int) -> variants.CorruptedTest | None:
         """Corrupted versions of the same test images, or of as many where the order differs."""
         if self.corrupted is None:
             return None
-        whole = corruptions.find(self.name, self.corrupted, sets.roots(self.root))
+        whole = variants.find_corrupted(self.name, self.corrupted, sets.roots(self.root))
         if whole.labels.max(initial=0) >= num_classes:
             raise DataError(
                 f"`{self.name}` has {num_classes} classes here, but labels of {whole.folder} go up "
                 f"to {whole.labels.max()}. Get the corrupted images of the same set."
             )
-        rows = split.subset(whole.labels, num=self.num_test, seed=seed)
+        rows = chunks.subset(whole.labels, num=self.num_test, seed=seed)
         return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
     def _read(self, data_set: sets.DataSet, seed: int, *, is_drawn: bool) -> Parts:
         roots = sets.roots(self.root)
-        parts = data_set.find(roots).read(
-            Request(
-                image_size=self.image_size,
-                num_train=(self.num_train or 0) + self.num_val,
-                num_test=self.num_test or 0,
-                seed=seed,
-                is_drawn=is_drawn,
-                input_selection=self.input_selection,
-                arguments=self.arguments,
-                target=self.target,
-                roots=tuple(roots),
-            )
+        request = Request(
+            image_size=self.image_size,
+            num_train=(self.num_train or 0) + self.num_val,
+            num_test=self.num_test or 0,
+            seed=seed,
+            is_drawn=is_drawn,
+            input_selection=self.input_selection,
+            arguments=self.arguments,
+            target=self.target,
+            roots=tuple(roots),
         )
+        parts = data_set.find(roots).read(request)
         if data_set.own_path is not None or isinstance(self.target, Classes):
             return parts
-        return replace(
-            parts,
-            train=replace(parts.train, labels=self.target.prepared(parts.train.labels)),
-            test=parts.test and replace(parts.test, labels=self.target.prepared(parts.test.labels)),
+        train, test = (
+            part and replace(part, labels=self.target.prepared(part.labels))
+            for part in (parts.train, parts.test)
         )
+        return replace(parts, train=train, test=test)
 
     def _variant(
         self,
@@ -223,16 +218,14 @@ class DataConfig(Config):
                 f"`rotated` and `pool` need images as uint8 (N, C, H, W), but `{self.name}` has "
                 f"{official.inputs.dtype} {official.inputs.shape}."
             )
-        from tuneparts.data.resampling import angles, resample  # brings torch in
-
         stored = chosen.inputs
-        if isinstance(stored, StoredImages) and stored.nbytes > decoding.IN_MEMORY_BYTES:
+        if isinstance(stored, StoredImages) and stored.nbytes > images.IN_MEMORY_BYTES:
             raise ConfigError(
                 "rotated and pooled images are held in memory, at most "
-                f"{decoding.IN_MEMORY_BYTES >> 20} MiB a part, but {len(chosen)} images of "
+                f"{images.IN_MEMORY_BYTES >> 20} MiB a part, but {len(chosen)} images of "
                 f"`{self.name}` take {stored.nbytes >> 20} MiB. Lower `num_train`, "
                 "`num_test` or `image_size`."
             )
-        degrees = angles(len(official), part, draw)[indices] if self.rotated else None
-        images = resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
-        return Examples(images, chosen.labels, degrees)
+        degrees = variants.angles(len(official), part, draw)[indices] if self.rotated else None
+        turned = variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
+        return Examples(turned, chosen.labels, degrees)

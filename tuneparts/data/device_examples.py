@@ -1,29 +1,129 @@
 """A whole split as tensors on the device; batches are taken by index and normalised there.
 
+Images that stay on disk are read ahead of training, in processes beside this one. A copy of the
+stream of batches runs ahead and gives the indices that will be asked for. What was read ahead is
+used only where it is what is asked for: a stream that jumps, as at a resume, is read from where it
+then is, and nothing that is read depends on how far ahead the readers were.
+
 Shapes: B batch, C channels, H height, W width, D features, N examples.
 """
 
+import copy
+import multiprocessing
 import weakref
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.read_ahead import Draw, ReadAhead
-from tuneparts.data.stored import StoredImages
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, StoredImages
+
+Draw = Callable[[Any], Tensor]
+"""Takes the next batch of indices (B,) from a stream."""
+SERVER = "tuneparts.data.reader"
+"""What the server of reading processes imports. It would not say that there is no such module."""
+_AHEAD = 2
+"""Batches that every process reads ahead."""
+_FEW_BATCHES = 8
+"""Up to so many are read by this process: others take seconds to start."""
+
+
+class ReadAhead:
+    """Reads images of streams ahead.
+
+    Args:
+        images: on disk.
+        readers: processes for each stream.
+        is_pinned: whether batches are in memory that a GPU copies from by itself.
+    """
+
+    def __init__(self, images: StoredImages, *, readers: int, is_pinned: bool) -> None:
+        self._images = images
+        self._readers = readers
+        self._is_pinned = is_pinned
+        self._loaders: dict[int, _Loader] = {}
+
+    def take(self, indices_B: Tensor, stream: Any, draw: Draw) -> Tensor:
+        """The images at these indices, which the stream has just drawn: uint8 (B, C, H, W)."""
+        key = id(stream)
+        if key not in self._loaders:
+            weakref.finalize(stream, self._loaders.pop, key, None)
+        elif self._loaders[key].expects(indices_B):
+            return next(self._loaders[key])
+        ahead = copy.deepcopy(stream)
+        self._loaders[key] = self.loader(draw(ahead) for _ in count())
+        return torch.from_numpy(self._images[indices_B.numpy()])
+
+    def loader(self, batches: Iterable[Tensor]) -> "_Loader":
+        """Reads these batches in order."""
+        return _Loader(self._images, batches, readers=self._readers, is_pinned=self._is_pinned)
+
+
+class _Loader(Iterator[Tensor]):
+    """Batches of images in order, with the indices that are being read."""
+
+    def __init__(
+        self, images: StoredImages, batches: Iterable[Tensor], *, readers: int, is_pinned: bool
+    ) -> None:
+        # From a server that has imported what readers need, not from this process, whose threads
+        # may hold locks or a GPU.
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload([SERVER])
+        self._asked: deque[Tensor] = deque()
+        self._batches: Iterator[Tensor] = iter(
+            DataLoader(
+                _Rows(images),
+                sampler=self._watched(batches),
+                batch_size=None,
+                num_workers=readers,
+                prefetch_factor=_AHEAD,
+                pin_memory=is_pinned,
+                multiprocessing_context=processes,
+                generator=torch.Generator(),  # not the global one, which it would draw from
+            )
+        )
+
+    def _watched(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        for indices_B in batches:
+            self._asked.append(indices_B)
+            yield indices_B
+
+    def expects(self, indices_B: Tensor) -> bool:
+        return bool(self._asked) and torch.equal(self._asked[0], indices_B)
+
+    def __next__(self) -> Tensor:
+        images = next(self._batches)
+        self._asked.popleft()
+        return images
+
+
+class _Rows(Dataset[Tensor]):
+    """Whole batches of images by their indices."""
+
+    def __init__(self, images: StoredImages) -> None:
+        self._images = images
+
+    def __getitem__(self, indices_B: Tensor) -> Tensor:
+        return torch.from_numpy(self._images[indices_B.numpy()])
+
+    def __len__(self) -> int:
+        return len(self._images)
 
 
 class DeviceExamples:
     """Examples as tensors on a device, uint8 until a batch is taken.
 
     Images become float32 `(x / 255 - mean) / std`, real numbers `(x - mean) / std`; whole numbers
-    stay as they are. On the CPU the
-    tensors share the arrays' memory; stored images are read batch by batch.
+    stay as they are. On the CPU the tensors share the arrays' memory; stored images are read batch
+    by batch.
     """
 
     def __init__(
@@ -43,7 +143,13 @@ class DeviceExamples:
             )
         self.device = device
         self._stored = inputs if isinstance(inputs, StoredImages) else None
-        self._ahead = None if self._stored is None else _reading(self._stored, device)
+        self._ahead = None
+        if self._stored is not None:
+            is_gpu = device.type == "cuda"
+            asked = settings.current().readers
+            readers = asked if asked is not None else (torch.get_num_threads() - 1) * is_gpu
+            if readers:
+                self._ahead = ReadAhead(self._stored, readers=readers, is_pinned=is_gpu)
         self._inputs = (
             torch.empty(0) if isinstance(inputs, StoredImages) else _tensor(inputs).to(device)
         )
@@ -58,8 +164,8 @@ class DeviceExamples:
         return len(self._labels_N)
 
     def take(
-        self, indices_B: torch.Tensor, *, of: Any = None, draw: Draw = lambda stream: stream.next()
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, indices_B: Tensor, *, of: Any = None, draw: Draw = lambda stream: stream.next()
+    ) -> tuple[Tensor, Tensor]:
         """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...).
 
         Args:
@@ -77,7 +183,7 @@ class DeviceExamples:
             raw = torch.from_numpy(self._stored[indices_B.cpu().numpy()])
         return self._normalised(raw.to(self.device, non_blocking=True)), y_B
 
-    def iterate(self, batch_size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def iterate(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every example once, in order, in batches as from `take`; the last one may be smaller."""
         if batch_size < 1:
             raise ConfigError(f"`batch_size >= 1` must hold, but got {batch_size}.")
@@ -86,7 +192,7 @@ class DeviceExamples:
             rows = slice(start, start + batch_size)
             yield self._normalised(raw.to(self.device)), self._labels_N[rows].clone()
 
-    def _read(self, batch_size: int) -> Iterator[torch.Tensor]:
+    def _read(self, batch_size: int) -> Iterator[Tensor]:
         """The inputs of all examples in order, as they are stored."""
         if self._stored is None:
             yield from torch.split(self._inputs, batch_size) if len(self) else ()
@@ -98,24 +204,11 @@ class DeviceExamples:
         for indices_B in parts:
             yield torch.from_numpy(self._stored[indices_B.numpy()])
 
-    def _normalised(self, raw: torch.Tensor) -> torch.Tensor:
+    def _normalised(self, raw: Tensor) -> Tensor:
         if self._is_whole:
             return raw.clone()
         x = raw.to(torch.float32).div_(255) if self._is_image else raw.clone()
         return x.sub_(self._mean).div_(self._std)
-
-
-_FEW_BATCHES = 8
-"""Up to so many are read by this process: others take seconds to start."""
-
-
-def _reading(images: StoredImages, device: torch.device) -> ReadAhead | None:
-    """Who reads these images ahead, if anybody does."""
-    is_gpu = device.type == "cuda"
-    own = torch.get_num_threads() - 1 if is_gpu else 0
-    asked = settings.current().readers
-    readers = own if asked is None else asked
-    return ReadAhead(images, readers=readers, is_pinned=is_gpu) if readers else None
 
 
 _KEPT: dict[tuple[Any, ...], DeviceExamples] = {}
@@ -150,7 +243,7 @@ class _Writable:
         self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
-def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
     # Twice reshaped, so that an axis of length 1 has the usual stride: kernels choose by strides,
     # and an array that came from another process would give other bits than the one that was sent.
     contiguous = np.ascontiguousarray(array).reshape(-1).reshape(array.shape)

@@ -8,50 +8,34 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.core.registry import Registry
-from tuneparts.data import image_folder, tables
-from tuneparts.data.arrays import checked_inputs, plain, stacked
+from tuneparts.data.arrays import checked_inputs, column_names, plain, stacked, to_arrays
+from tuneparts.data.images import class_names, list_images
 from tuneparts.data.source import Parts, Request
-from tuneparts.data.stored import StoredImages
 from tuneparts.data.target import Classes, Target
-from tuneparts.data.task import Examples
+from tuneparts.data.task import Examples, StoredImages, Task
 
-GROUP = "tuneparts.data"
-"""The entry points by which an installed package gives names to data of its own."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _PARTS = {"train": "train", "val": "val", "validation": "val", "valid": "val", "test": "test"}
-_WHOLE = "train"
 _FORMS = (
     "A data function returns (inputs, labels), a data set of (input, label) pairs with a length, "
     "(table, 'target column'), the path of an image folder, or a mapping of `train`, `val` and "
     "`test` to these."
 )
 
-Given = tuple[Any, npt.NDArray[Any]]
+_Given = tuple[Any, npt.NDArray[Any]]
 """Inputs and labels of one part, as they were brought."""
 
 
-def installed() -> dict[str, str]:
-    """Import paths of the data of installed packages, by name.
-
-    Raises:
-        ConfigError: Two packages give one name to different data.
-    """
-    return Registry("data set", {}, group=GROUP).names()
-
-
-def function(path: str) -> Callable[..., Any]:
-    """The function behind an import path.
-
-    Raises:
-        ConfigError: It cannot be imported, or is no function.
-    """
+def _function(path: str) -> Callable[..., Any]:
     found = import_path.find(path)
     if not callable(found):
         raise ConfigError(f"own data is named by a function, but `{path}` is {found!r:.100}.")
@@ -59,12 +43,8 @@ def function(path: str) -> Callable[..., Any]:
 
 
 def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that a data function does not take.
-
-    Raises:
-        ConfigError: It takes others.
-    """
-    signature = inspect.signature(function(path))
+    """Refuse a path that leads to no function, and arguments that it does not take."""
+    signature = inspect.signature(_function(path))
     try:
         signature.bind(**arguments)
     except TypeError as error:
@@ -81,7 +61,11 @@ def read(path: str, request: Request) -> Parts:
         DataError: It fails, or returns what cannot be learnt from.
     """
     try:
-        made = _call(function(path), request)
+        make = _function(path)
+        # A function that takes a `seed` gets that of a replicate that draws anew.
+        takes_seed = "seed" in inspect.signature(make).parameters
+        drawn = {"seed": request.seed} if request.is_drawn and takes_seed else {}
+        made = make(**{**drawn, **request.arguments})
     except Exception as error:  # whatever somebody else's function raises
         raise DataError(
             f"the data function `{path}` raised {type(error).__name__}: {error}"
@@ -90,27 +74,13 @@ def read(path: str, request: Request) -> Parts:
         found = [pair for part, thing in _by_part(made) for pair in _read(part, thing, request)]
         given = _numbered(dict(found), request.target)
         examples = {part: _examples(part, *one, request.target) for part, one in given.items()}
-        _check_alike(examples)
-        _check_varied(examples["train"].labels)
+        _check(examples)
     except ConfigError as error:
         raise DataError(f"the data of `{path}` cannot be used: {error}") from error
-    labels = [part.labels for part in examples.values()]
-    return Parts(
-        train=examples["train"],
-        val=examples.get("val"),
-        test=examples.get("test"),
-        num_classes=max(map(request.target.count_outputs, labels))
-        if isinstance(request.target, Classes)
-        else 0,
-    )
-
-
-def _call(make: Callable[..., Any], request: Request) -> Any:
-    """Call a data function; one that takes a `seed` gets that of a replicate that draws anew."""
-    drawn = {}
-    if request.is_drawn and "seed" in inspect.signature(make).parameters:
-        drawn = {"seed": request.seed}
-    return make(**{**drawn, **request.arguments})
+    num_classes = 0
+    if isinstance(request.target, Classes):
+        num_classes = max(request.target.count_outputs(part.labels) for part in examples.values())
+    return Parts(examples["train"], examples.get("test"), num_classes, examples.get("val"))
 
 
 def _by_part(made: Any) -> list[tuple[str, Any]]:
@@ -119,7 +89,7 @@ def _by_part(made: Any) -> list[tuple[str, Any]]:
     if isinstance(made, tuple) and len(made) == 2 and _is_column(made[1]):
         parts, column = made
     if not isinstance(parts, Mapping) or (column is not None and not set(parts) <= set(_PARTS)):
-        return [(_WHOLE, made)]
+        return [("train", made)]
     unknown = sorted(str(name) for name in set(parts) - set(_PARTS))
     names = [_PARTS[name] for name in parts if name in _PARTS]
     if unknown or "train" not in names or len(set(names)) < len(names):
@@ -138,17 +108,17 @@ def _is_column(value: Any) -> bool:
     )
 
 
-def _read(part: str, thing: Any, request: Request) -> list[tuple[str, Given]]:
+def _read(part: str, thing: Any, request: Request) -> list[tuple[str, _Given]]:
     if isinstance(thing, str | os.PathLike):
         return _of_folder(part, Path(thing), request)
     if isinstance(thing, tuple):
         if len(thing) != 2:
             raise ConfigError(f"`{part}` is a tuple of {len(thing)}. {_FORMS}")
         if _is_column(thing[1]):
-            return [(part, tables.to_arrays(*thing))]
+            return [(part, to_arrays(*thing))]
         return [(part, (thing[0], plain(thing[1])))]
-    if tables.column_names(thing) is not None:
-        names = ", ".join(tables.column_names(thing) or ())
+    if column_names(thing) is not None:
+        names = ", ".join(column_names(thing) or ())
         raise ConfigError(
             f"`{part}` is a table with the columns {names}, but which of them is the target? "
             "Return (table, 'target column')."
@@ -159,7 +129,7 @@ def _read(part: str, thing: Any, request: Request) -> list[tuple[str, Given]]:
     return [(part, _of_dataset(part, thing))]
 
 
-def _of_dataset(part: str, dataset: Any) -> Given:
+def _of_dataset(part: str, dataset: Any) -> _Given:
     inputs, labels = [], []
     for number in range(len(dataset)):
         item = dataset[number]
@@ -175,7 +145,7 @@ def _of_dataset(part: str, dataset: Any) -> Given:
     return stacked(inputs, "inputs"), stacked(labels, "labels")
 
 
-def _of_folder(part: str, path: Path, request: Request) -> list[tuple[str, Given]]:
+def _of_folder(part: str, path: Path, request: Request) -> list[tuple[str, _Given]]:
     """The parts of an image folder that has `train/`, or all of one that has classes only."""
     path = path.expanduser()
     looked = [place / path for place in (*request.roots, Path.cwd())]
@@ -187,17 +157,17 @@ def _of_folder(part: str, path: Path, request: Request) -> list[tuple[str, Given
     parts = {part: folder}
     if (folder / "train").is_dir():
         parts = {name: folder / name for name in ("train", "val", "test")}
-    classes = image_folder.class_names(next(iter(parts.values())))
-    found: list[tuple[str, Given]] = []
+    classes = class_names(next(iter(parts.values())))
+    found: list[tuple[str, _Given]] = []
     for name, place in parts.items():
         if place.is_dir():
-            files = image_folder.list_images(place, classes)
+            files = list_images(place, classes)
             examples = files.examples(image_size=request.image_size, title=f"own-{name}")
             found.append((name, (examples.inputs, np.asarray(classes)[examples.labels])))
     return found
 
 
-def _numbered(given: dict[str, Given], target: Target) -> dict[str, Given]:
+def _numbered(given: dict[str, _Given], target: Target) -> dict[str, _Given]:
     """Number the classes where labels are words, in alphabetical order over all parts."""
     if not all(y.dtype.kind in "US" for _, y in given.values()):
         return given
@@ -223,7 +193,8 @@ def _examples(part: str, inputs: Any, labels: npt.NDArray[Any], target: Target) 
         raise ConfigError(f"in `{part}`: {error}") from error
 
 
-def _check_alike(examples: Mapping[str, Examples]) -> None:
+def _check(examples: Mapping[str, Examples]) -> None:
+    """Refuse parts that differ in shape or type, and training labels that are all the same."""
     train = examples["train"]
     for name, part in examples.items():
         for what, one, other in (
@@ -236,11 +207,53 @@ def _check_alike(examples: Mapping[str, Examples]) -> None:
                     f"{one.dtype} {one.shape[1:]} and those of `train` {other.dtype} "
                     f"{other.shape[1:]}."
                 )
-
-
-def _check_varied(labels: npt.NDArray[Any]) -> None:
+    labels = train.labels
     if len(labels) > 1 and bool((labels == labels[0]).all()):
         raise ConfigError(
             "there is something to learn where labels differ, but all "
             f"{len(labels)} labels of `train` are {labels[0]}. Look at the function."
         )
+
+
+Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
+
+
+def given_inputs(values: Arrays) -> npt.NDArray[Any]:
+    """Inputs as nets are called with them: float32, or int64 for whole numbers but bytes."""
+    return checked_inputs(values, keeps_bytes=False)
+
+
+def given_examples(inputs: Arrays, labels: Arrays, target: Target | None = None) -> Examples:
+    """Inputs (N, ...), scaled as the net wants them, with labels of a target; classes if None."""
+    x, y = given_inputs(inputs), plain(labels)
+    if not y.ndim or len(x) != len(y) or not len(x):
+        raise ConfigError(
+            "there must be one label, or one row of labels, per input, but got inputs "
+            f"{x.shape} and labels {y.shape}."
+        )
+    return Examples(x, (target or Classes()).prepared(y))
+
+
+def given_task(
+    train: Examples, val: Examples | None = None, *, target: Target | None = None
+) -> Task:
+    """A task of examples that are scaled as the net wants them, without test data."""
+    target = target or Classes()
+    nothing = train.subset(np.arange(0))
+    val = nothing if val is None else val
+    if val.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise ConfigError(
+            "validation inputs must have the shape of training inputs, but got "
+            f"{val.inputs.shape[1:]} and {train.inputs.shape[1:]}."
+        )
+    num_outputs = max(target.count_outputs(part.labels) for part in (train, val) if len(part))
+    return Task(
+        name="given",
+        train=train,
+        val=val,
+        test=nothing,
+        num_classes=num_outputs if isinstance(target, Classes) else 0,
+        mean=(0.0,),
+        std=(1.0,),
+        target=target,
+    )

@@ -1,4 +1,4 @@
-"""What reader processes are forked from; imported by their server alone, see `read_ahead`.
+"""What reader processes are forked from; imported by their server alone, see `device_examples`.
 
 A page of memory is shared with the server until somebody writes to it. What readers would import
 is therefore imported here, once for all of them, and what is here is hidden from the garbage
@@ -9,12 +9,11 @@ import gc
 
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from tuneparts.data import config, decoding, read_ahead
+from tuneparts.data import config, device_examples
 
 NEEDED = (
     config,
-    decoding,
-    read_ahead,
+    device_examples,
     Image,
     BmpImagePlugin,
     JpegImagePlugin,

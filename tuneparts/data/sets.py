@@ -11,18 +11,45 @@ from pathlib import Path
 
 from tuneparts.core import settings
 from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
-from tuneparts.data import digits, image_folder, imagenet, own, packed, torchvision_sets
-from tuneparts.data.source import DataSource, Parts, Request
-from tuneparts.data.synthetic import InputSelection, blobs, stripes
+from tuneparts.core.registry import Registry
+from tuneparts.data import own, published
+from tuneparts.data.images import find_folder
+from tuneparts.data.source import (
+    DataSource,
+    InputSelection,
+    Parts,
+    Request,
+    blobs,
+    find_digits,
+    stripes,
+)
 from tuneparts.data.task import Examples
 
-FOLDER_PREFIX = "folder:"
+REGISTRY = Registry(
+    "data set",
+    {
+        name: f"tuneparts.data.sets:{name.upper()}"
+        for name in (
+            "digits",
+            "mnist",
+            "fashion_mnist",
+            "cifar10",
+            "cifar100",
+            "tinyimagenet",
+            "imagenet",
+            "input_selection",
+            "blobs",
+            "stripes",
+        )
+    },
+    group="tuneparts.data",
+)
+"""Our own names lead to a `DataSet`; import paths, and entry points of packages, to functions."""
+_FOLDER_PREFIX = "folder:"
 _CIFAR_MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 _CIFAR_STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_STD = (0.229, 0.224, 0.225)
-
-Finder = Callable[[Path], DataSource | None]
 
 
 @dataclass(frozen=True)
@@ -30,9 +57,9 @@ class DataSet:
     """A data set that can be asked for by name."""
 
     name: str
-    cure: str
+    advice: str
     """What to do when the set is not found."""
-    finders: Sequence[Finder] = ()
+    finders: Sequence[Callable[[Path], DataSource | None]] = ()
     """Tried on each folder, the first layout that is there wins."""
     shipped: Callable[[], DataSource] | None = None
     """For sets that need no folder."""
@@ -58,128 +85,108 @@ class DataSet:
                     return found
         where = ", ".join(map(str, looked))
         unset = "" if settings.current().data_dir else " (TUNEPARTS_DATA is not set)"
-        raise DataMissingError(f"`{self.name}` was not found in {where}{unset}. {self.cure}")
+        raise DataMissingError(f"`{self.name}` was not found in {where}{unset}. {self.advice}")
 
 
 def _generated(
-    make: Callable[[Request, int, int], Parts],
+    name: str,
+    draw: Callable[[Request], Callable[..., Examples]],
     sizes: tuple[int, int],
     shape: tuple[int, ...],
     num_classes: int,
-) -> Callable[[], DataSource]:
-    """A finder of a generated set, which makes more than its usual sizes when asked to."""
+) -> DataSet:
+    """A generated set, which makes more than its usual sizes when asked to."""
 
     def read(request: Request) -> Parts:
-        return make(request, max(sizes[0], request.num_train), max(sizes[1], request.num_test))
+        train, test = (
+            draw(request)(max(usual, asked), seed=request.seed, part=part)
+            for part, usual, asked in (
+                ("train", sizes[0], request.num_train),
+                ("test", sizes[1], request.num_test),
+            )
+        )
+        return Parts(train, test, num_classes)
 
-    return lambda: DataSource("generated", sizes[0], sizes[1], shape, num_classes, read)
-
-
-def _simple(
-    draw: Callable[..., Examples], num_classes: int
-) -> Callable[[Request, int, int], Parts]:
-    def make(request: Request, num_train: int, num_test: int) -> Parts:
-        train = draw(num_train, seed=request.seed, part="train")
-        return Parts(train, draw(num_test, seed=request.seed, part="test"), num_classes)
-
-    return make
-
-
-def _input_selection(request: Request, num_train: int, num_test: int) -> Parts:
-    draw = (request.input_selection or InputSelection()).draw
-    return _simple(draw, 2)(request, num_train, num_test)
-
-
-def _download_cure(name: str, layout: str) -> str:
-    return (
-        f"Run `tuneparts data --download {name}`, or set TUNEPARTS_DATA to a folder that holds "
-        f"{layout}."
+    return DataSet(
+        name,
+        advice="It is generated.",
+        shipped=lambda: DataSource("generated", *sizes, shape, num_classes, read),
+        is_image=len(shape) == 3,
     )
 
 
-def _cifar10_folder(root: Path) -> DataSource | None:
-    return image_folder.find(root / "cifar10", title="cifar10", image_size=32)
+def _downloaded(
+    name: str, kind: str, layout: str, finders: Sequence[Callable[[Path], DataSource | None]]
+) -> DataSet:
+    """A set that torchvision has a downloader for."""
+    is_cifar = kind.startswith("CIFAR")
+    return DataSet(
+        name,
+        advice=f"Run `tuneparts data --download {name}`, or set TUNEPARTS_DATA to a folder that "
+        f"holds {layout}.",
+        finders=finders,
+        mean=_CIFAR_MEAN if is_cifar else (0.0,),
+        std=_CIFAR_STD if is_cifar else (1.0,),
+        torchvision_kind=kind,
+    )
 
 
-_TABLE = [
-    DataSet("digits", cure="It comes with scikit-learn.", shipped=digits.find),
-    DataSet(
-        "mnist",
-        cure=_download_cure("mnist", "MNIST/raw/train-images-idx3-ubyte and its three siblings"),
-        finders=[partial(torchvision_sets.find_idx, "MNIST")],
-        torchvision_kind="MNIST",
-    ),
-    DataSet(
-        "fashion_mnist",
-        cure=_download_cure(
-            "fashion_mnist", "FashionMNIST/raw/train-images-idx3-ubyte and its three siblings"
-        ),
-        finders=[partial(torchvision_sets.find_idx, "FashionMNIST")],
-        torchvision_kind="FashionMNIST",
-    ),
-    DataSet(
-        "cifar10",
-        cure=_download_cure(
-            "cifar10",
-            "cifar-10-batches-py/, cifar10/{train,test}/<class>/ or cifar10_jpeg_{train,test}.npz",
-        ),
-        finders=[
-            partial(torchvision_sets.find_cifar, "CIFAR10"),
-            _cifar10_folder,
-            partial(packed.find, name="cifar10", image_size=32),
-        ],
-        mean=_CIFAR_MEAN,
-        std=_CIFAR_STD,
-        torchvision_kind="CIFAR10",
-    ),
-    DataSet(
-        "cifar100",
-        cure=_download_cure("cifar100", "cifar-100-python/"),
-        finders=[partial(torchvision_sets.find_cifar, "CIFAR100")],
-        mean=_CIFAR_MEAN,
-        std=_CIFAR_STD,
-        torchvision_kind="CIFAR100",
-    ),
-    DataSet(
-        "tinyimagenet",
-        cure="Unpack tiny-imagenet-200.zip (cs231n.stanford.edu) in the folder TUNEPARTS_DATA.",
-        finders=[imagenet.find_tiny],
-        mean=_IMAGENET_MEAN,
-        std=_IMAGENET_STD,
-        is_resizable=True,
-    ),
-    DataSet(
-        "imagenet",
-        cure="Get ILSVRC 2012 from image-net.org and unpack it as imagenet/train/<wnid>/ and "
-        "imagenet/val/ in the folder TUNEPARTS_DATA.",
-        finders=[imagenet.find],
-        mean=_IMAGENET_MEAN,
-        std=_IMAGENET_STD,
-        is_resizable=True,
-    ),
-    DataSet(
-        "input_selection",
-        cure="It is generated.",
-        shipped=_generated(_input_selection, (3000, 1000), (30,), 2),
-        is_image=False,
-    ),
-    DataSet(
-        "blobs",
-        cure="It is generated.",
-        shipped=_generated(_simple(blobs, 3), (600, 300), (8,), 3),
-        is_image=False,
-    ),
-    DataSet(
-        "stripes",
-        cure="It is generated.",
-        shipped=_generated(_simple(stripes, 4), (600, 300), (1, 8, 8), 4),
-    ),
-]
-SETS = {data_set.name: data_set for data_set in _TABLE}
+def _photographs(name: str, advice: str, finder: Callable[[Path], DataSource | None]) -> DataSet:
+    return DataSet(
+        name, advice, [finder], mean=_IMAGENET_MEAN, std=_IMAGENET_STD, is_resizable=True
+    )
+
+
+DIGITS = DataSet("digits", advice="It comes with scikit-learn.", shipped=find_digits)
+MNIST = _downloaded(
+    "mnist",
+    "MNIST",
+    "MNIST/raw/train-images-idx3-ubyte and its three siblings",
+    [partial(published.find_idx, "MNIST")],
+)
+FASHION_MNIST = _downloaded(
+    "fashion_mnist",
+    "FashionMNIST",
+    "FashionMNIST/raw/train-images-idx3-ubyte and its three siblings",
+    [partial(published.find_idx, "FashionMNIST")],
+)
+CIFAR10 = _downloaded(
+    "cifar10",
+    "CIFAR10",
+    "cifar-10-batches-py/, cifar10/{train,test}/<class>/ or cifar10_jpeg_{train,test}.npz",
+    [
+        partial(published.find_cifar, "CIFAR10"),
+        lambda root: find_folder(root / "cifar10", title="cifar10", image_size=32),
+        partial(published.find_packed, name="cifar10", image_size=32),
+    ],
+)
+CIFAR100 = _downloaded(
+    "cifar100", "CIFAR100", "cifar-100-python/", [partial(published.find_cifar, "CIFAR100")]
+)
+TINYIMAGENET = _photographs(
+    "tinyimagenet",
+    "Unpack tiny-imagenet-200.zip (cs231n.stanford.edu) in the folder TUNEPARTS_DATA.",
+    published.find_tiny,
+)
+IMAGENET = _photographs(
+    "imagenet",
+    "Get ILSVRC 2012 from image-net.org and unpack it as imagenet/train/<wnid>/ and "
+    "imagenet/val/ in the folder TUNEPARTS_DATA.",
+    published.find_imagenet,
+)
+INPUT_SELECTION = _generated(
+    "input_selection",
+    lambda request: (request.input_selection or InputSelection()).draw,
+    (3000, 1000),
+    (30,),
+    2,
+)
+BLOBS = _generated("blobs", lambda _: blobs, (600, 300), (8,), 3)
+STRIPES = _generated("stripes", lambda _: stripes, (600, 300), (1, 8, 8), 4)
 
 
 def lookup(name: str) -> DataSet:
-    """The set of that name: of our table, of an installed package, or a function's import path.
+    """The set of that name: ours, of an installed package, or a function's import path.
 
     `folder:PATH` is an image folder anywhere.
 
@@ -187,28 +194,25 @@ def lookup(name: str) -> DataSet:
         >>> lookup("digits").find([]).num_train
         1297
     """
-    if name.startswith(FOLDER_PREFIX):
-        path = name.removeprefix(FOLDER_PREFIX)
-        return DataSet(
+    if name.startswith(_FOLDER_PREFIX):
+        path = Path(name.removeprefix(_FOLDER_PREFIX)).expanduser()
+        return _photographs(
             name,
-            cure="An image folder holds train/<class>/*.jpg, and test/ or val/ beside train/; a "
+            "An image folder holds train/<class>/*.jpg, and test/ or val/ beside train/; a "
             "relative path starts from those folders.",
-            finders=[
-                lambda root: image_folder.find(root / Path(path).expanduser(), title="folder")
-            ],
-            mean=_IMAGENET_MEAN,
-            std=_IMAGENET_STD,
-            is_resizable=True,
+            lambda root: find_folder(root / path, title="folder"),
         )
-    if name in SETS:
-        return SETS[name]
-    own_path = name if ":" in name else own.installed().get(name)
-    if own_path is None:
-        known = [*SETS, *own.installed(), f"{FOLDER_PREFIX}PATH", "package.module:function"]
-        raise UnknownNameError("data set", name, known)
+    if name in REGISTRY.known:
+        found: DataSet = REGISTRY.find(name)
+        return found
+    try:
+        own_path = REGISTRY.path_of(name)
+    except UnknownNameError:
+        known = [*REGISTRY.names(), f"{_FOLDER_PREFIX}PATH", "package.module:function"]
+        raise UnknownNameError("data set", name, known) from None
     return DataSet(
         name,
-        cure="It is made by a function.",
+        advice="It is made by a function.",
         shipped=lambda: DataSource(own_path, 0, 0, None, 0, partial(own.read, own_path)),
         is_resizable=True,
         own_path=own_path,
@@ -219,24 +223,24 @@ def roots(override: str | None = None) -> list[Path]:
     """Folders in which sets are looked for, in order; an override replaces them all."""
     if override is not None:
         return [Path(override).expanduser().absolute()]
-    here = settings.current()
-    return [*([here.data_dir] if here.data_dir else []), download_dir()]
+    data_dir = settings.current().data_dir
+    return [*([data_dir] if data_dir else []), _download_dir()]
 
 
-def download_dir() -> Path:
+def _download_dir() -> Path:
     """Where downloads go: never into `TUNEPARTS_DATA`, which may be shared and read-only."""
     return settings.current().cache_dir / "downloads"
 
 
 def download(name: str) -> str:
-    """Fetch a set with torchvision's downloader unless it is there; returns where it lies."""
+    """Fetch a set with torchvision's downloader unless it is there; returns where it is."""
     data_set = lookup(name)
     try:
         return data_set.find(roots()).where
     except DataError:  # damaged counts as not there: the downloader mends what it can
         if data_set.torchvision_kind is None:
             raise
-    torchvision_sets.download(data_set.torchvision_kind, download_dir())
+    published.download(data_set.torchvision_kind, _download_dir())
     return data_set.find(roots()).where
 
 
@@ -245,42 +249,31 @@ class InventoryRow:
     """What `tuneparts data` says of one set."""
 
     name: str
-    where: str | None
+    where: str | None = None
     """None when it was not found, or is damaged."""
-    num_train: int | None
-    num_test: int | None
-    shape: tuple[int, ...] | None
-    num_classes: int | None
-    advice: str
+    num_train: int | None = None
+    num_test: int | None = None
+    shape: tuple[int, ...] | None = None
+    num_classes: int | None = None
+    advice: str = ""
     """What to do to get the set, or what is wrong with it; empty when it is there."""
 
 
 def inventory() -> list[InventoryRow]:
     """What is known of every set that has a name; reads file names and headers only."""
     rows = []
-    for data_set in _TABLE:
+    for name, path in REGISTRY.names().items():
+        if name not in REGISTRY.known:
+            rows.append(InventoryRow(name, path))
+            continue
+        data_set = lookup(name)
         try:
             found = data_set.find(roots())
-        except DataMissingError:
-            rows.append(_absent(data_set.name, data_set.cure))
         except DataError as error:
-            rows.append(_absent(data_set.name, str(error)))
+            is_missing = isinstance(error, DataMissingError)
+            advice = data_set.advice if is_missing else str(error)
+            rows.append(InventoryRow(name, advice=advice))
         else:
-            rows.append(
-                InventoryRow(
-                    name=data_set.name,
-                    where=found.where,
-                    num_train=found.num_train,
-                    num_test=found.num_test,
-                    shape=found.shape,
-                    num_classes=found.num_classes,
-                    advice="",
-                )
-            )
-    for name, path in own.installed().items():
-        rows.append(InventoryRow(name, path, None, None, None, None, ""))
+            sizes = (found.num_train, found.num_test, found.shape, found.num_classes)
+            rows.append(InventoryRow(name, found.where, *sizes))
     return rows
-
-
-def _absent(name: str, advice: str) -> InventoryRow:
-    return InventoryRow(name, None, None, None, None, None, advice)

@@ -1,14 +1,116 @@
-"""The data of a learner: train, validation and test arrays of one data set."""
+"""The data of a learner: train, validation and test arrays of one data set.
 
+Images that do not fit in memory stay on disk: rows of a uint8 array file, which is read through a
+memory map whose pages all processes of a machine share, or image files that are decoded when read.
+"""
+
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.data.corrupted import CorruptedTest
-from tuneparts.data.stored import StoredImages
+from tuneparts.core.errors import DataError
 from tuneparts.data.target import Classes, Target
+from tuneparts.data.variants import CorruptedTest
+
+
+class ImageSource(Protocol):
+    """Images, uint8 (N, C, H, W), that are read when they are indexed."""
+
+    @property
+    def path(self) -> Path: ...  # its name is a digest of the images
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]: ...
+
+
+class StoredImages:
+    """Rows of images on disk, uint8 (N, C, H, W); indexing reads what is asked for.
+
+    Args:
+        source: a `.npy` file, or what else images are read from.
+        rows: which images of it, int64; None for all.
+    """
+
+    def __init__(
+        self, source: Path | ImageSource, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        self._source = source
+        self.path = source if isinstance(source, Path) else source.path
+        self._images = _mapped(source) if isinstance(source, Path) else source
+        self._rows = rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, C, H, W) of the chosen rows."""
+        return (len(self), *self._images.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        """Always uint8."""
+        return np.dtype(np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the chosen rows would take in memory."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self._images.shape[0] if self._rows is None else len(self._rows)
+
+    def __getitem__(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
+        rows = indices if self._rows is None else self._rows[indices]
+        return np.array(self._images[rows])
+
+    def __array__(
+        self,
+        dtype: npt.DTypeLike | None = None,
+        copy: bool | None = None,
+    ) -> npt.NDArray[Any]:
+        return self[:].astype(dtype or np.uint8, copy=False)
+
+    def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
+        """The images at these indices, still on disk."""
+        return StoredImages(self._source, indices if self._rows is None else self._rows[indices])
+
+    def joined(self, other: "StoredImages") -> "StoredImages":
+        """These images, then those of `other`, of the same file; still on disk."""
+        if other.path != self.path:
+            raise DataError(
+                f"stored images are joined within one file, but got {self.path} and {other.path}."
+            )
+        return StoredImages(self._source, np.concatenate([self.rows, other.rows]))
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Which rows of the file these images are; int64 (N,)."""
+        return np.arange(self._images.shape[0]) if self._rows is None else self._rows
+
+    def __reduce__(self) -> tuple[type["StoredImages"], tuple[Any, ...]]:
+        return StoredImages, (self._source, self._rows)
+
+
+def _mapped(path: Path) -> npt.NDArray[np.uint8]:
+    try:
+        # Not np.load, which also opens archives: a cache is one array.
+        images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # numpy raises many types for hostile headers
+        raise DataError(
+            f"{path} cannot be mapped as an array of images: {error!r:.200}. "
+            "Delete it; it is decoded again at the next load."
+        ) from error
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"{path} must hold uint8 images (N, C, H, W), but holds {images.dtype} {images.shape}."
+        )
+    return images.view(np.ndarray)
+
 
 Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | npt.NDArray[np.int64] | StoredImages
 
@@ -118,3 +220,68 @@ class Task:
 _NOTHING = Examples(np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
 NO_DATA = Task("none", _NOTHING, _NOTHING, _NOTHING, num_classes=0, mean=(0.0,), std=(1.0,))
 """The task of a search whose arms learn from no data."""
+
+
+def digest(task: Task) -> str:
+    """Twelve hexadecimal digits that change with any example, split, scaling or target.
+
+    Images that stay on disk count by the name of their file, which is a digest of what it was
+    decoded from, and by their rows in it.
+
+    Example:
+        >>> some = Examples(np.zeros((2, 3), np.float32), np.array([0, 1]))
+        >>> len(digest(Task("t", some, some, some, num_classes=2, mean=(0.0,), std=(1.0,))))
+        12
+    """
+    found = hashlib.sha256()
+    facts = (task.num_outputs, task.mean, task.std, task.target.model_dump_json())
+    found.update(repr(facts).encode())
+    for part in (task.train, task.val, task.test):
+        _add(part, found)
+    return found.hexdigest()[:12]
+
+
+def part_digest(part: Examples) -> str:
+    """The same of one part alone, whatever its inputs are scaled by."""
+    found = hashlib.sha256()
+    _add(part, found)
+    return found.hexdigest()[:12]
+
+
+def _add(part: Examples, found: "hashlib._Hash") -> None:
+    inputs: npt.NDArray[Any] | StoredImages = part.inputs
+    if isinstance(inputs, StoredImages):
+        found.update(inputs.path.name.encode())
+        inputs = inputs.rows
+    for array in (part.labels, inputs):
+        found.update(f"{array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+
+
+def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation over examples and places; pixels count from 0 to 1.
+
+    A feature that never varies has the standard deviation 1, and so becomes 0.
+
+    Example:
+        >>> channel_statistics(np.array([[1.0, 5.0], [3.0, 5.0]], np.float32))
+        ((2.0, 5.0), (1.0, 1.0))
+    """
+    if inputs.dtype == np.int64:
+        raise DataError(
+            "`standardise` scales images and real numbers, but these inputs are whole numbers. "
+            "Leave it out, or make them float32."
+        )
+    count = sum(len(rows) for rows in _rows(inputs))
+    mean_C = np.sum([rows.sum(axis=0) for rows in _rows(inputs)], axis=0) / count
+    squares = [((rows - mean_C) ** 2).sum(axis=0) for rows in _rows(inputs)]
+    std_C = np.sqrt(np.sum(squares, axis=0) / count)
+    return tuple(mean_C.tolist()), tuple(np.where(std_C > 0, std_C, 1.0).tolist())
+
+
+def _rows(inputs: Inputs) -> Iterator[npt.NDArray[np.float64]]:
+    """Blocks of the inputs with a column per channel or feature."""
+    scale = 255.0 if inputs.dtype == np.uint8 else 1.0
+    for start in range(0, len(inputs), 4096):
+        block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
+        yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from tuneparts.core.errors import PlacementError
-from tuneparts.search.spec import Arm, Resources
+from tuneparts.search.arm import Arm, Resources
 
 GIB = 1024**3
 Amounts: TypeAlias = Mapping[str, float]

@@ -10,7 +10,8 @@ import torch
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors.choice import Place
 from tuneparts.executors.placement import bundles, slots
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.arm import Arm
+from tuneparts.search.spec import Search
 
 _PLENTY = 1e15
 """Bytes of memory, which is not what limits how many trials an algorithm proposes."""

@@ -34,6 +34,7 @@ from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.search import data_record
+from tuneparts.search.arm import DATA_KEY, method_config, variant_name
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
@@ -42,7 +43,7 @@ from tuneparts.search.journal import TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.segment import Segment
-from tuneparts.search.spec import DATA_KEY, Search, method_config, variant_name
+from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
 

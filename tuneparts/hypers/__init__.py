@@ -2,11 +2,7 @@
 
 from tuneparts.hypers.config import HypersConfig
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.hypers.not_learnable import (
-    HyperGradient,
-    check_hypers,
-    refuse_outside_likelihood,
-)
+from tuneparts.hypers.not_learnable import HyperGradient, check_hypers, refuse_outside_likelihood
 
 __all__ = [
     "HyperGradient",

@@ -5,14 +5,12 @@ every block passes its input on, so that the logits are zero.
 """
 
 from collections import OrderedDict
-from typing import Literal
 
 import torch
-from pydantic import PositiveInt, field_validator
 from torch import nn
 
+from tuneparts.models.config import FixupResNet, image_shape
 from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier
-from tuneparts.models.net import NetConfig, image_shape
 
 
 class FixupBlock(nn.Module):
@@ -41,50 +39,27 @@ class FixupBlock(nn.Module):
         return torch.relu_(out.add_(kept))
 
 
-class FixupResNet(NetConfig):
-    """FixUp ResNet of depth 8, 14, 20, ..."""
-
-    name: Literal["fixup_resnet"] = "fixup_resnet"
-    depth: int = 8
-    """Layers with weights: 6n + 2 for n blocks a stage."""
-    planes: PositiveInt = 16
-    """Channels of the first stage; each further stage has twice as many."""
-
-    @field_validator("depth")
-    @classmethod
-    def _check_depth(cls, depth: int) -> int:
-        if depth < 8 or depth % 6 != 2:
-            raise ValueError(
-                f"a FixUp ResNet has depth 6n + 2 with n >= 1, but got {depth}. "
-                "Use 8, 14, 20, 32, 44, 56 or 110."
-            )
-        return depth
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-        num_in, _, _ = image_shape(self, in_shape, least=1)
-        layers: OrderedDict[str, nn.Module] = OrderedDict(
-            stem=nn.Conv2d(num_in, self.planes, 3, padding=1, bias=False),
-            stem_bias=Bias(),
-            stem_relu=nn.ReLU(inplace=True),
-        )
-        width, num_per_stage = self.planes, (self.depth - 2) // 6
-        for stage in (1, 2, 3):
-            num_out = self.planes * 2 ** (stage - 1)
-            for i in range(1, num_per_stage + 1):
-                stride = 2 if stage > 1 and i == 1 else 1
-                layers[f"stage{stage}_block{i}"] = FixupBlock(width, num_out, stride)
-                width = num_out
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["classifier_bias"] = Bias()
-        layers["classifier"] = nn.Linear(width, num_classes)
-        net = nn.Sequential(layers)
-        _initialise(net)
-        return net
-
-
-def _initialise(net: nn.Sequential) -> None:
-    """The rule for two-layer branches: L^(-1/2) on each first layer, zero on each last one."""
+def fixup_resnet(config: FixupResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """Build the net."""
+    num_in, _, _ = image_shape(config, in_shape, least=1)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        stem=nn.Conv2d(num_in, config.planes, 3, padding=1, bias=False),
+        stem_bias=Bias(),
+        stem_relu=nn.ReLU(inplace=True),
+    )
+    width, num_per_stage = config.planes, (config.depth - 2) // 6
+    for stage in (1, 2, 3):
+        num_out = config.planes * 2 ** (stage - 1)
+        for i in range(1, num_per_stage + 1):
+            stride = 2 if stage > 1 and i == 1 else 1
+            layers[f"stage{stage}_block{i}"] = FixupBlock(width, num_out, stride)
+            width = num_out
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["classifier_bias"] = Bias()
+    layers["classifier"] = nn.Linear(width, num_classes)
+    net = nn.Sequential(layers)
+    # The rule for two-layer branches: L^(-1/2) on each first layer, zero on each last one.
     blocks = [layer for layer in net if isinstance(layer, FixupBlock)]
     for block in blocks:
         fan_out = block.conv1.out_channels * 3 * 3
@@ -92,3 +67,4 @@ def _initialise(net: nn.Sequential) -> None:
         nn.init.zeros_(block.conv2.weight)
     for parameter in net.get_submodule("classifier").parameters():
         nn.init.zeros_(parameter)
+    return net

@@ -1,18 +1,17 @@
-"""Layers that nets here use and torch lacks: learnable scalars, and a shortcut without weights.
+"""What nets here share: learnable scalars, a shortcut without weights, and initialisation.
 
 The scalars stand in for normalisation in FixUp nets (Zhang et al. 2019). They are modules, and not
 bare parameters, so that they can be found and replaced by type.
 """
 
+from typing import Literal, TypeVar
+
 import torch
 from torch import nn
 
-_NORMS = (
-    nn.modules.batchnorm._NormBase,
-    nn.GroupNorm,
-    nn.LayerNorm,
-    nn.RMSNorm,
-)
+Net = TypeVar("Net", bound=nn.Module)
+
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 class Bias(nn.Module):
@@ -41,20 +40,19 @@ class ScalarMultiplier(nn.Module):
 
 def scalar_names(net: nn.Module) -> list[str]:
     """Names of the parameters of a net that are learnable scalars of FixUp."""
-    return [
-        f"{module_name}.{name}" if module_name else name
-        for module_name, module in net.named_modules()
-        if isinstance(module, Bias | ScalarMultiplier)
-        for name, _ in module.named_parameters(recurse=False)
-    ]
+    return _parameters_of(net, (Bias, ScalarMultiplier))
 
 
 def norm_names(net: nn.Module) -> list[str]:
     """Names of the parameters of a net that belong to its norms."""
+    return _parameters_of(net, _NORMS)
+
+
+def _parameters_of(net: nn.Module, types: tuple[type[nn.Module], ...]) -> list[str]:
     return [
         f"{module_name}.{name}" if module_name else name
         for module_name, module in net.named_modules()
-        if isinstance(module, _NORMS)
+        if isinstance(module, types)
         for name, _ in module.named_parameters(recurse=False)
     ]
 
@@ -79,3 +77,26 @@ class PaddedShortcut(nn.Module):
     def extra_repr(self) -> str:
         """The arguments, for printing."""
         return f"stride={self.stride}, num_new={self.num_new}"
+
+
+def kaiming_uniform(net: Net) -> Net:
+    """Draw linear and convolution weights from U(-b, b), b = sqrt(6 / fan_in); biases are zero.
+
+    It keeps the variance of activations through ReLUs (He et al. 2015). The net is changed.
+    """
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return net
+
+
+def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
+    """Draw linear and convolution weights from N(0, 2 / fan); biases are zero."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode=fan, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return net

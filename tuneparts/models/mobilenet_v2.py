@@ -5,14 +5,12 @@ weights and their counts are those of the original.
 """
 
 from collections import OrderedDict
-from typing import Literal
 
 import torch
-from pydantic import PositiveFloat
 from torch import nn
 
-from tuneparts.models import kaiming
-from tuneparts.models.net import NetConfig, image_shape
+from tuneparts.models.config import MobileNetV2, image_shape
+from tuneparts.models.layers import kaiming_normal
 
 _STAGES = (
     # expansion, channels, blocks, stride of the first block
@@ -26,7 +24,7 @@ _STAGES = (
 )
 
 
-class InvertedResidual(nn.Module):
+class _InvertedResidual(nn.Module):
     """1x1 expansion, 3x3 depthwise, 1x1 projection; added to x where the shape stays."""
 
     def __init__(self, num_in: int, num_out: int, *, stride: int, expansion: int) -> None:
@@ -47,36 +45,27 @@ class InvertedResidual(nn.Module):
         return x_BCHW + out if self.is_residual else out
 
 
-class MobileNetV2(NetConfig):
-    """MobileNetV2 with a dropout slot before its classifier."""
-
-    name: Literal["mobilenet_v2"] = "mobilenet_v2"
-    width: PositiveFloat = 1.0
-    """Multiple of all channel counts, rounded to multiples of eight."""
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-        num_in, _, _ = image_shape(self, in_shape, least=1)
-        channels = _to_eighths(32 * self.width)
-        layers: OrderedDict[str, nn.Module] = OrderedDict(
-            stem=_conv(num_in, channels, kernel_size=3)
-        )
-        for stage, (expansion, base, num_blocks, first_stride) in enumerate(_STAGES, start=1):
-            num_out = _to_eighths(base * self.width)
-            for i in range(1, num_blocks + 1):
-                layers[f"stage{stage}_block{i}"] = InvertedResidual(
-                    channels, num_out, stride=first_stride if i == 1 else 1, expansion=expansion
-                )
-                channels = num_out
-        num_features = _to_eighths(1280 * max(1.0, self.width))
-        layers["head"] = _conv(channels, num_features, kernel_size=1)
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["drop"] = nn.Dropout(0.0)
-        layers["classifier"] = classifier = nn.Linear(num_features, num_classes)
-        net = nn.Sequential(layers)
-        kaiming.normal(net, "fan_out")
-        nn.init.normal_(classifier.weight, std=0.01)
-        return net
+def mobilenet_v2(config: MobileNetV2, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """Build the net."""
+    num_in, _, _ = image_shape(config, in_shape, least=1)
+    channels = _to_eighths(32 * config.width)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_conv(num_in, channels, kernel_size=3))
+    for stage, (expansion, base, num_blocks, first_stride) in enumerate(_STAGES, start=1):
+        num_out = _to_eighths(base * config.width)
+        for i in range(1, num_blocks + 1):
+            layers[f"stage{stage}_block{i}"] = _InvertedResidual(
+                channels, num_out, stride=first_stride if i == 1 else 1, expansion=expansion
+            )
+            channels = num_out
+    num_features = _to_eighths(1280 * max(1.0, config.width))
+    layers["head"] = _conv(channels, num_features, kernel_size=1)
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["drop"] = nn.Dropout(0.0)
+    layers["classifier"] = classifier = nn.Linear(num_features, num_classes)
+    net = kaiming_normal(nn.Sequential(layers), "fan_out")
+    nn.init.normal_(classifier.weight, std=0.01)
+    return net
 
 
 def _conv(

@@ -11,79 +11,21 @@ Legend: B images, C channels, H height, W width, K classes, S scales.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from tuneparts.models import kaiming
-from tuneparts.models.net import NetConfig, image_shape
+from tuneparts.models.config import MsdNet, image_shape
+from tuneparts.models.layers import kaiming_normal
 
 _REDUCTION = 0.5
 """Share of the channels that stays where a scale is dropped."""
 
 
-class MsdNet(NetConfig):
-    """A net with several exits; by default the released one for anytime prediction on CIFAR.
-
-    As a net among others it predicts what its last exit does.
-
-    Example:
-        >>> MsdNet(exits=5, base=1, step=1, spacing="linear").layers
-        (1, 2, 3, 4, 5)
-    """
-
-    name: Literal["msdnet"] = "msdnet"
-    exits: PositiveInt = 10
-    """Classifiers."""
-    base: PositiveInt = 4
-    """Layers before the first classifier."""
-    step: PositiveInt = 2
-    """Layers from one classifier to the next, see `spacing`."""
-    spacing: Literal["even", "linear"] = "even"
-    """`even` has `step` layers before each further classifier, `linear` has `step` more before each
-    than before the last: step + 1, 2 step + 1, and so on."""
-    channels: PositiveInt = 16
-    """Channels that the first layer has, times the factor of a scale."""
-    growth: PositiveInt = 6
-    """Channels that each further layer adds, times the factor of a scale."""
-    growth_factors: tuple[PositiveInt, ...] = Field(default=(1, 2, 4), min_length=1)
-    """Of each scale, the finest first."""
-    bottleneck_factors: tuple[PositiveInt, ...] = Field(default=(1, 2, 4), min_length=1)
-    """Channels between the two convolutions of a layer, as a multiple of those that it adds; by the
-    scale that the first of them reads."""
-    exit_channels: PositiveInt = 128
-    """Channels of the two convolutions of each classifier."""
-
-    @model_validator(mode="after")
-    def _check_factors(self) -> Self:
-        if len(self.growth_factors) != len(self.bottleneck_factors):
-            raise ValueError(
-                "every scale has a growth and a bottleneck factor, but got "
-                f"{self.growth_factors} and {self.bottleneck_factors}. Give both as many."
-            )
-        odd = [f for f in self.growth_factors[1:] if self.growth * f % 2]
-        if odd:
-            raise ValueError(
-                "half of what a layer adds to a coarse scale comes from the finer one, so `growth` "
-                f"times its factor is even, but got {self.growth} times {odd[0]}. Use an even one."
-            )
-        return self
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Number of layers before each classifier, counted from the one before."""
-        further = range(1, self.exits)
-        if self.spacing == "even":
-            return (self.base, *(self.step for _ in further))
-        return (self.base, *(self.step * i + 1 for i in further))
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
-        num_in, _, _ = image_shape(self, in_shape, least=1)
-        net = MultiScaleDense(self, num_in, num_classes)
-        kaiming.normal(net, "fan_in")
-        return net
+def msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
+    """Build the net."""
+    num_in, _, _ = image_shape(config, in_shape, least=1)
+    return kaiming_normal(MultiScaleDense(config, num_in, num_classes), "fan_in")
 
 
 class MultiScaleDense(nn.Module):

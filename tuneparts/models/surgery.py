@@ -5,7 +5,8 @@ weights) and never through a copy of the net's code. A layer that was missed, or
 accident, would train silently as something else; so the count is checked before anything changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from torch import nn
@@ -84,3 +85,17 @@ def replace(
         if key in new:
             net.set_submodule(name, new[key])
     return list(old)
+
+
+@contextmanager
+def modes_kept(net: nn.Module) -> Iterator[None]:
+    """Give the layers of a net their modes, training or evaluation, back after the block.
+
+    Layers are known by their names, so one that took another's place takes over its mode.
+    """
+    modes = {name: layer.training for name, layer in net.named_modules()}
+    try:
+        yield
+    finally:
+        for name, layer in net.named_modules():
+            layer.training = modes.get(name, modes[""])

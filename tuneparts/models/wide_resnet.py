@@ -6,19 +6,18 @@ and to shortcuts without weights, which Mlodozeniec et al. (2023) use.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt, field_validator
 from torch import nn
 
-from tuneparts.models import kaiming
-from tuneparts.models.layers import PaddedShortcut
-from tuneparts.models.net import NetConfig, image_shape
+from tuneparts.models.config import ResNet50Gn, WideResNet, image_shape
+from tuneparts.models.layers import PaddedShortcut, kaiming_normal
 
-Norm = Callable[[int], nn.Module]
+_Norm = Callable[[int], nn.Module]
 """Makes the normalisation layer of a number of channels."""
-Skip = Literal["conv", "identity"]
+_Skip = Literal["conv", "identity"]
 
 
 class PreActivationBlock(nn.Module):
@@ -28,7 +27,7 @@ class PreActivationBlock(nn.Module):
     "identity" skip subsamples the raw input and pads it with zero channels.
     """
 
-    def __init__(self, num_in: int, num_out: int, stride: int, *, norm: Norm, skip: Skip) -> None:
+    def __init__(self, num_in: int, num_out: int, stride: int, *, norm: _Norm, skip: _Skip) -> None:
         super().__init__()
         self.norm1 = norm(num_in)
         self.conv1 = nn.Conv2d(num_in, num_out, 3, stride=stride, padding=1, bias=False)
@@ -59,52 +58,41 @@ def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
     return torch.relu(normed) if normed is x_BCHW else torch.relu_(normed)
 
 
-class WideResNet(NetConfig):
-    """Wide ResNet with BatchNorm; WRN-16-1 by default."""
-
-    name: Literal["wide_resnet"] = "wide_resnet"
-    depth: int = 16
-    """N: layers with weights, 6n + 4 for n blocks a stage."""
-    width: PositiveInt | PositiveFloat = 1
-    """D: multiple of 16, 32 and 64 channels, rounded where D is not whole."""
-    skip: Skip = "conv"
-    """Shortcut where the shape changes: 1x1 convolution, or identity padded with zeros."""
-
-    @field_validator("depth")
-    @classmethod
-    def _check_depth(cls, depth: int) -> int:
-        if depth < 10 or depth % 6 != 4:
-            raise ValueError(
-                f"a Wide ResNet has depth 6n + 4 with n >= 1, but got {depth}. "
-                "Use 10, 16, 22, 28, 34 or 40."
-            )
-        return depth
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-        num_in, _, _ = image_shape(self, in_shape, least=1)
-        return pre_activation_net(
-            num_in,
-            num_classes,
-            num_per_stage=(self.depth - 4) // 6,
-            width=self.width,
-            norm=nn.BatchNorm2d,
-            skip=self.skip,
-        )
+def wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """Build the net."""
+    num_in, _, _ = image_shape(config, in_shape, least=1)
+    return _pre_activation_net(
+        num_in,
+        num_classes,
+        num_per_stage=(config.depth - 4) // 6,
+        width=config.width,
+        norm=nn.BatchNorm2d,
+        skip=config.skip,
+    )
 
 
-def pre_activation_net(
-    num_in: int, num_classes: int, *, num_per_stage: int, width: float, norm: Norm, skip: Skip
-) -> nn.Sequential:
-    """An initialised net of three stages of pre-activation blocks.
+def resnet50_gn(config: ResNet50Gn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
 
-    Args:
-        num_in: input channels.
-        num_classes: logits per example.
-        num_per_stage: blocks in each stage.
-        width: multiple of 16, 32 and 64 channels.
-        norm: makes a normalisation layer.
-        skip: kind of shortcut where the shape changes.
+    Not the bottleneck net of the same name: three stages of eight two-convolution blocks at width 1
+    make 3 * 8 * 2 + 2 = 50 layers. GroupNorm instead of BatchNorm keeps examples, and so
+    subnetworks, apart; identity skips have no weights to partition.
     """
+    num_in, _, _ = image_shape(config, in_shape, least=1)
+    return _pre_activation_net(
+        num_in,
+        num_classes,
+        num_per_stage=config.num_per_stage,
+        width=1,
+        norm=partial(nn.GroupNorm, config.groups),
+        skip="identity",
+    )
+
+
+def _pre_activation_net(
+    num_in: int, num_classes: int, *, num_per_stage: int, width: float, norm: _Norm, skip: _Skip
+) -> nn.Sequential:
+    """An initialised net of three stages of `num_per_stage` pre-activation blocks."""
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Conv2d(num_in, 16, 3, padding=1, bias=False)
     )
@@ -122,6 +110,4 @@ def pre_activation_net(
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
     layers["classifier"] = nn.Linear(channels, num_classes)
-    net = nn.Sequential(layers)
-    kaiming.normal(net, "fan_in")
-    return net
+    return kaiming_normal(nn.Sequential(layers), "fan_in")

@@ -19,8 +19,8 @@ from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.methods import catalog
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.models import check_own_nets
+from tuneparts.search.arm import Resources
 from tuneparts.search.frames import flat
-from tuneparts.search.spec import Resources
 from tuneparts.training import checkpoint
 from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context, MethodConfig

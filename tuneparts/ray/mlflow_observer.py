@@ -37,7 +37,8 @@ from tuneparts.search.journal import (
     TrialStarted,
 )
 from tuneparts.tracking import store
-from tuneparts.tracking.tracker import SearchCard, Tracker
+from tuneparts.tracking.card import SearchCard
+from tuneparts.tracking.tracker import Tracker
 
 _OF_TUNE = {*AUTO_RESULT_KEYS, "trial_id", "done", "experiment_tag", "should_checkpoint"}
 _FOLDER = "tuneparts"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from tuneparts.results.results import Results
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 Kind: TypeAlias = Literal["optuna", "csv", "parquet", "results"]
 

@@ -18,7 +18,7 @@ from tuneparts.search import load as search_files
 
 if TYPE_CHECKING:  # brings torch
     from tuneparts.results.compare import Decision
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 
 def extend(

@@ -27,7 +27,8 @@ from tuneparts.search.storage import refuse_keys
 
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
-    from tuneparts.tracking.tracker import Status, Tracker
+    from tuneparts.tracking.record import Status
+    from tuneparts.tracking.tracker import Tracker
 
 PATIENCE = 30.0
 """Seconds without progress after which a store that does not answer is left alone."""

@@ -13,8 +13,8 @@ from tuneparts.search.journal import Row, TrialId, TrialRecord, records
 
 if TYPE_CHECKING:  # brings torch
     from tuneparts.executors.worker import TrialSetting
+    from tuneparts.search.arm import Arm
     from tuneparts.search.segment import Segment
-    from tuneparts.search.spec import Arm
 
 EXCEPTED = ("cost/seconds", "system/")
 """Numbers that are not the same twice: time, and what a worker used of its machine."""

@@ -7,11 +7,11 @@ import torch
 
 from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.data.digest import part_digest
-from tuneparts.data.task import Task
+from tuneparts.data.task import Task, part_digest
 from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search import draws
-from tuneparts.search.spec import Arm, Search, variant_name
+from tuneparts.search.arm import Arm, variant_name
+from tuneparts.search.spec import Search
 from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, PackableLearner
 from tuneparts.training.supervised import SupervisedConfig

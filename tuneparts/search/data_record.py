@@ -8,9 +8,8 @@ from typing import Any
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import DataError, StorageError
-from tuneparts.data.corrupted import CorruptedTest
-from tuneparts.data.digest import digest
-from tuneparts.data.task import Task
+from tuneparts.data.task import Task, digest
+from tuneparts.data.variants import CorruptedTest
 
 FILE = "data.json"
 

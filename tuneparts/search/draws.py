@@ -17,7 +17,7 @@ from tuneparts.search.space import Value
 from tuneparts.search.space.choice import plain
 
 if TYPE_CHECKING:  # an arm is drawn from
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 TRIED = 1000
 """Draws of which one must be allowed, or the space is taken for empty."""

@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Journal, TrialStarted
 from tuneparts.search.plan import Plan
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 
 _SAME = ("config", "space", "follows", "resources", "fresh_seed", "adopts")
 """What an arm that is named again must share with the one that the run has."""

@@ -8,8 +8,9 @@ from tuneparts.core import schema
 from tuneparts.search.frames import flat
 
 if TYPE_CHECKING:
+    from tuneparts.search.arm import Arm
     from tuneparts.search.space.dimension import Dimension
-    from tuneparts.search.spec import Arm, Search
+    from tuneparts.search.spec import Search
 
 MOST_DIFFERENCES = 4
 """Fields that are named where two arms of one method differ; the rest are counted."""

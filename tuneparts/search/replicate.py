@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms import Proposals
+from tuneparts.search.arm import Arm
 from tuneparts.search.journal import ResultTold, TrialId
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
-from tuneparts.search.spec import Arm, Search
+from tuneparts.search.spec import Search
 from tuneparts.search.states import States
 
 

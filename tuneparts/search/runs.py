@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuneparts.core import atomic
 from tuneparts.core.config import parse
-from tuneparts.core.errors import (
-    ConfigError,
-    DataMissingError,
-    StorageError,
-    TunepartsError,
-)
+from tuneparts.core.errors import ConfigError, DataMissingError, StorageError, TunepartsError
 from tuneparts.search import code, journal
 from tuneparts.search.code import Code
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
-from tuneparts.data.digest import digest
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.task import Examples, Task, digest
 
 
 class DatasetContract:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tuneparts.data.corrupted import CorruptedTest
 from tuneparts.data.target import Target
+from tuneparts.data.variants import CorruptedTest
 
 
 @torch.no_grad()

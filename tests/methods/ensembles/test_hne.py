@@ -10,8 +10,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import HneConfig
 from tuneparts.methods.ensembles.hne import HneLearner, Tree, cut
-from tuneparts.models import Mlp, WideResNet
-from tuneparts.models.msdnet import MsdNet
+from tuneparts.models import Mlp, MsdNet, WideResNet
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.learner import Context
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.data.resampling import angles
 from tuneparts.data.task import Examples
+from tuneparts.data.variants import angles
 from tuneparts.methods.federated.client_data import ClientsConfig, split
 
 

@@ -13,7 +13,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.config import GivenNet, given_config
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

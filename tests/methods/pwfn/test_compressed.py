@@ -8,7 +8,7 @@ from tuneparts.core import seeding, torchvision_door
 from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.methods.pwfn import compress, load
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.config import GivenNet, given_config
 
 SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
 

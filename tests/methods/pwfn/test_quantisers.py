@@ -11,15 +11,7 @@ from torch import Tensor, nn
 from tests.methods.pwfn.literal import literal_wfn
 from tuneparts.methods.pwfn import wfn
 from tuneparts.methods.pwfn.centres import rounding_grid
-from tuneparts.methods.pwfn.config import (
-    Clusters,
-    Free,
-    KMeans,
-    Nearest,
-    Quantiser,
-    Uniform,
-    Wfn,
-)
+from tuneparts.methods.pwfn.config import Clusters, Free, KMeans, Nearest, Quantiser, Uniform, Wfn
 from tuneparts.methods.pwfn.gaussian import Gaussians
 from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, rounded
 from tuneparts.methods.pwfn.wfn import attraction

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from tuneparts.models import DigitsCnn, Net
-from tuneparts.models.msdnet import MsdNet
+from tuneparts.models.config import MsdNet
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.members.learner import MembersConfig
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from tuneparts.core import seeding
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.proportions import sizes
+from tuneparts.data.chunks import sizes
 from tuneparts.data.task import Examples
 
 Indices = npt.NDArray[np.int64]

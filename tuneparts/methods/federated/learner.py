@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, RoundError
-from tuneparts.data.chunks import Chunks
-from tuneparts.data.proportions import sizes
+from tuneparts.data.chunks import Chunks, sizes
 from tuneparts.data.task import Task
 from tuneparts.hypers import HyperGradient
 from tuneparts.methods.federated.assignments import Schedule

@@ -20,7 +20,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.proportions import sizes
+from tuneparts.data.chunks import sizes
 from tuneparts.models.layers import Bias, ScalarMultiplier
 
 MAX_PARTITIONS = 255

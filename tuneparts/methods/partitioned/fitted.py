@@ -24,7 +24,7 @@ from tuneparts.core import schema, seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.arrays import plain
-from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.hypers import Hypers, HypersConfig
@@ -36,7 +36,8 @@ from tuneparts.methods.partitioned.learner import PartitionedConfig, Partitioned
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models import surgery
-from tuneparts.models.given import GivenNet, modes_kept
+from tuneparts.models.config import GivenNet
+from tuneparts.models.surgery import modes_kept
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training.learner import Context
 from tuneparts.training.progress import Report, run_through

@@ -24,12 +24,11 @@ from torch import Tensor, nn
 from tuneparts.core import atomic, seeding, settings, torchvision_door
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.digest import digest
-from tuneparts.data.given import Arrays, given_examples, given_task
+from tuneparts.data.own import Arrays, given_examples, given_task
 from tuneparts.data.target import from_anything as target_from
-from tuneparts.data.task import Examples, Task
+from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.config import GivenNet, given_config
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

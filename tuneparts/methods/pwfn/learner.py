@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.data.digest import digest
-from tuneparts.data.task import Task
+from tuneparts.data.task import Task, digest
 from tuneparts.hypers.fixed import FixedConfig
 from tuneparts.methods.pwfn import codefile, quantisers
 from tuneparts.methods.pwfn import sigma as deviations

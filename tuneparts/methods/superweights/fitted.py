@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.given import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.clusters import Layer, layers_of
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.models.given import GivenNet, given_config
+from tuneparts.models.config import GivenNet, given_config
 from tuneparts.models.layers import norm_names
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters

@@ -16,10 +16,7 @@ from tuneparts.methods.superweights import clusters, released, similarity, ties
 from tuneparts.methods.superweights.allocation import SharingPlan, least_weights, make_plan
 from tuneparts.methods.superweights.bank import TemplateBank
 from tuneparts.methods.superweights.clusters import Layer, layers_of
-from tuneparts.methods.superweights.config import (
-    SharingStage,
-    SuperweightsConfig,
-)
+from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
 from tuneparts.methods.superweights.members import SuperweightMembers
 from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
 from tuneparts.methods.superweights.ties import Ties

@@ -14,7 +14,7 @@ from tuneparts.search.algorithms.judged import judged
 from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 
 class Asha(Timed):

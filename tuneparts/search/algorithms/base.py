@@ -20,7 +20,7 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Dimension, Value
 
 if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 Proposals: TypeAlias = Generator[Batch, Mapping[TrialId, Result], None]
 

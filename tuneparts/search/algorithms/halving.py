@@ -18,7 +18,7 @@ from tuneparts.search.segment import ANY, Batch, Result, Segment
 from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 
 class SuccessiveHalving(Algorithm):

@@ -19,7 +19,7 @@ from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
 
 if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 
 class Pbt(Algorithm):

@@ -15,7 +15,7 @@ from tuneparts.search.space import Dimension, Value
 from tuneparts.search.space.ranges import MOST_IN_GRID
 
 if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 
 class Fixed(Algorithm):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # an arm holds an algorithm
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial, TrialState
 
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 PRUNERS = {
     "median": "MedianPruner",

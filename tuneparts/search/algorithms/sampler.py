@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from optuna import Trial
     from optuna.samplers import BaseSampler
 
+    from tuneparts.search.arm import Arm
     from tuneparts.search.journal import TrialId
-    from tuneparts.search.spec import Arm
 
 SAMPLERS = {
     "random": "RandomSampler",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
 
-    from tuneparts.search.spec import Arm
+    from tuneparts.search.arm import Arm
 
 MOST_ASKED = 20
 """Proposals of a sampler that the constraint may refuse in a row; then an allowed one is drawn."""

@@ -25,12 +25,7 @@ from tuneparts.search.journal.events import (
     TrialVoided,
     tell,
 )
-from tuneparts.search.journal.file import (
-    Journal,
-    read,
-    records,
-    stops,
-)
+from tuneparts.search.journal.file import Journal, read, records, stops
 from tuneparts.search.journal.lines import VERSION, decode, encode, is_header
 from tuneparts.search.journal.record import TrialRecord
 

@@ -21,7 +21,7 @@ from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.data.task import Examples, Task
 from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.models.net import NetConfig
+from tuneparts.models import NetConfig
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training import fitness
 from tuneparts.training.final_module import MeanOfMembers
@@ -29,11 +29,7 @@ from tuneparts.training.learner import Context, MethodConfig
 from tuneparts.training.loop import LoopLearner, Step
 from tuneparts.training.members.interpolation import accuracies_between
 from tuneparts.training.members.model import Members, NetMembers
-from tuneparts.training.members.predictions import (
-    OperatingPoint,
-    differences,
-    operating_points,
-)
+from tuneparts.training.members.predictions import OperatingPoint, differences, operating_points
 from tuneparts.training.optimisers import OptimiserConfig, set_lr
 from tuneparts.training.passes import run
 from tuneparts.training.scores import EVAL_BATCH
