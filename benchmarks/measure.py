@@ -17,8 +17,8 @@ from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
 from tuneparts.search.journal import Event
 from tuneparts.search.spec import Arm, Scale, Search
-from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context
+from tuneparts.training.process import keep_freed_memory
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Arm, GridSearch, Scale, Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 NOTES = """
 Mlodozeniec et al. (2023) print one hyper rate for their method, and other ones, from other papers,

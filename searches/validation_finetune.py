@@ -12,7 +12,7 @@ from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.models import DigitsCnn, FixupResNet
 from tuneparts.search.spec import Arm, Resources, Scale, Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 NOTES = """
 Mlodozeniec et al. (2023, Table 2 and I.4): FixUp ResNet-14 on 20,000 CIFAR-10 images, the affine

@@ -14,7 +14,7 @@ from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import DigitsCnn, ResNet18
 from tuneparts.search.spec import Arm, Resources, Scale, Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 
 class Fixing(Config):

@@ -10,12 +10,12 @@ from typing import Any
 
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
 from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
 from tuneparts.methods.superweights.learner import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.spec import Arm, Resources, Scale, Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 EPOCH = 50_000 // 128
 """Passes."""

@@ -34,7 +34,7 @@ from tuneparts.search.spec import (
     SuccessiveHalving,
     Tpe,
 )
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 Learning: TypeAlias = PartitionedConfig | ReleasedConfig | ValidationConfig
 QUESTION = "With its own settings tuned at equal cost, which way to the hypers gives the best net?"

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.hypers.averaging import average
+from tuneparts.hypers.hypers import average
 
 
 def some_logits(num: int, seed: int = 0) -> torch.Tensor:

@@ -4,13 +4,8 @@ import torch
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.concrete import (
-    ConcreteDropout,
-    DropoutConfig,
-    InputMask,
-    MaskConfig,
-    relaxed_bernoulli,
-)
+from tuneparts.hypers import DropoutConfig, MaskConfig, Shapes
+from tuneparts.hypers.concrete import ConcreteDropout, InputMask, relaxed_bernoulli
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -88,23 +83,40 @@ class TestConcreteDropout:
         assert fixed(h, 1, stream()) is h
 
     def test_values_name_each_slot(self):
-        values = DropoutConfig(rate=(0.1, 0.3)).build(2, learnable=True).values()
+        values = (
+            DropoutConfig(rate=(0.1, 0.3))
+            .part(Shapes(num_slots=2), name="dropout", learnable=True)
+            .values()
+        )
         assert values == pytest.approx({"dropout.0": 0.1, "dropout.1": 0.3})
         assert [schema.lookup(f"hyper/{name}") for name in values]
 
     def test_one_rate_serves_all_slots_but_two_do_not_serve_three(self):
-        assert len(DropoutConfig(rate=0.2).build(3, learnable=False).values()) == 3
+        assert (
+            len(
+                DropoutConfig(rate=0.2)
+                .part(Shapes(num_slots=3), name="dropout", learnable=False)
+                .values()
+            )
+            == 3
+        )
         with pytest.raises(ConfigError, match="got 2 for 3"):
-            DropoutConfig(rate=(0.2, 0.1)).build(3, learnable=False)
+            DropoutConfig(rate=(0.2, 0.1)).part(
+                Shapes(num_slots=3), name="dropout", learnable=False
+            )
 
     def test_dropping_everything_is_refused(self):
         with pytest.raises(ConfigError, match="below 1"):
-            DropoutConfig(rate=1.0).build(1, learnable=False)
+            DropoutConfig(rate=1.0).part(Shapes(num_slots=1), name="dropout", learnable=False)
 
 
 class TestInputMask:
     def test_learnable_masks_multiply_by_relaxed_draws_without_rescaling(self):
-        mask = MaskConfig(keep=(0.5, 0.8), tau=0.2).build((2,), learnable=True).double()
+        mask = (
+            MaskConfig(keep=(0.5, 0.8), tau=0.2)
+            .part(Shapes((2,)), name="mask", learnable=True)
+            .double()
+        )
         x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
         u = uniform(2, 2)
         logits = mask.keep.raw.detach().numpy()
@@ -117,21 +129,23 @@ class TestInputMask:
         keep = (0.25, 0.5, 0.75)
         draws = stream()
         before = draws.get_state()
-        by_probability = MaskConfig(keep=keep).build((3,), learnable=False)
+        by_probability = MaskConfig(keep=keep).part(Shapes((3,)), name="mask", learnable=False)
         assert by_probability(x, draws, training=False).tolist() == [[0.25, 0.5, 0.75]]
-        rounded = MaskConfig(keep=keep, evaluation="rounded").build((3,), learnable=False)
+        rounded = MaskConfig(keep=keep, evaluation="rounded").part(
+            Shapes((3,)), name="mask", learnable=False
+        )
         assert rounded(x, draws, training=False).tolist() == [[0, 0, 1]]
         assert torch.equal(draws.get_state(), before)
 
     def test_a_fixed_mask_of_zeros_and_ones_is_the_same_in_training(self):
-        mask = MaskConfig(keep=(1.0, 0.0)).build((2,), learnable=False)
+        mask = MaskConfig(keep=(1.0, 0.0)).part(Shapes((2,)), name="mask", learnable=False)
         x = torch.tensor([[2.0, 3.0]])
         assert not mask.is_random
         for training in (True, False):
             assert mask(x, stream(), training=training).tolist() == [[2, 0]]
 
     def test_fixed_probabilities_draw_hard_masks_for_each_example(self):
-        mask = MaskConfig(keep=0.3).build((1, 4, 4), learnable=False)
+        mask = MaskConfig(keep=0.3).part(Shapes((1, 4, 4)), name="mask", learnable=False)
         out = mask(torch.ones(500, 1, 4, 4), stream(), training=True)
         assert set(out.unique().tolist()) == {0, 1}
         assert out.mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 8000) ** 0.5)
@@ -144,9 +158,13 @@ class TestInputMask:
             assert (mask.keep.raw.grad.abs() > 0).all()
 
     def test_values_count_the_kept_and_list_vectors_only(self):
-        values = MaskConfig(keep=(0.4, 0.6, 0.9)).build((3,), learnable=False).values()
+        values = (
+            MaskConfig(keep=(0.4, 0.6, 0.9))
+            .part(Shapes((3,)), name="mask", learnable=False)
+            .values()
+        )
         assert values == {"num_kept": 2, "keep.0": 0.4, "keep.1": 0.6, "keep.2": 0.9}
         assert [schema.lookup(f"hyper/{name}") for name in values]
-        image = MaskConfig(keep=1.0).build((1, 2, 2), learnable=False)
+        image = MaskConfig(keep=1.0).part(Shapes((1, 2, 2)), name="mask", learnable=False)
         assert image.values() == {"num_kept": 4}
         assert image.is_identity

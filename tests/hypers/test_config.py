@@ -3,8 +3,7 @@ from torch import nn
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
+from tuneparts.hypers import BentonConfig, HypersConfig, LilaConfig, SchwoebelConfig
 
 
 def test_all_parts_are_absent_by_default():

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.constrained import LOG, POSITIVE, REAL, UNIT, ConstrainedParameter
+from tuneparts.hypers import LOG, POSITIVE, REAL, UNIT
+from tuneparts.hypers.parts import ConstrainedParameter
 
 LINKS = {"positive": POSITIVE, "log": LOG, "unit": UNIT, "real": REAL}
 

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from tuneparts.hypers.concrete import ConcreteDropout
-from tuneparts.hypers.dropout_slot import DropoutSlot, dropping
+from tuneparts.hypers.concrete import ConcreteDropout, DropoutSlot, dropping
 
 
 def stream(seed: int = 0) -> torch.Generator:

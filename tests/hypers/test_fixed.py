@@ -3,13 +3,8 @@ import math
 import pytest
 import torch
 
-from tuneparts.hypers.fixed import (
-    FixedConfig,
-    cutout,
-    random_crop,
-    random_flip,
-    random_resized_crop,
-)
+from tuneparts.hypers import FixedConfig
+from tuneparts.hypers.pixels import cutout, random_crop, random_flip, random_resized_crop
 
 
 def stream(seed: int = 0) -> torch.Generator:

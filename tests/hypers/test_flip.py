@@ -4,9 +4,8 @@ from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.target import Classes
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.flip import Flip
-from tuneparts.hypers.hyper import Part, Shapes
+from tuneparts.hypers import Flip, HypersConfig, Shapes
+from tuneparts.hypers.parts import Part
 
 
 def stream(seed: int = 0) -> torch.Generator:

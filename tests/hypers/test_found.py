@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig, Theta
+from tuneparts.hypers import BentonConfig, HypersConfig, LilaConfig, SchwoebelConfig, Theta
 
 NOT_MOVED = dict.fromkeys(
     ("rotation", "translate_x", "translate_y", "scale_x", "scale_y", "shear"), 0.0

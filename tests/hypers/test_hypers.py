@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import Hypers, HypersConfig
-from tuneparts.hypers.averaging import average
-from tuneparts.hypers.dropout_slot import DropoutSlot
+from tuneparts.hypers import HypersConfig
+from tuneparts.hypers.concrete import DropoutSlot
+from tuneparts.hypers.hypers import Hypers, average
 
 EVERYTHING = HypersConfig(
     affine={"rotation": 0.4},

@@ -5,8 +5,8 @@ from torch.nn import functional
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import HypersConfig, refuse_outside_likelihood
-from tuneparts.hypers.not_learnable import OUTSIDE_LIKELIHOOD
+from tuneparts.hypers import HypersConfig
+from tuneparts.hypers.config import OUTSIDE_LIKELIHOOD
 
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE_LIKELIHOOD))
@@ -15,11 +15,6 @@ def test_hyperparameters_outside_the_likelihood_are_refused_with_the_reason(name
         parse(HypersConfig, {name: 0.1})
     with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt"):
         HypersConfig().at({name: 0.1})
-
-
-@pytest.mark.parametrize("name", [n for n in HypersConfig.model_fields if n != "frozen"])
-def test_hypers_inside_the_likelihood_are_not(name):
-    refuse_outside_likelihood([name])
 
 
 def test_their_gradient_at_fixed_weights_is_indeed_nothing():

@@ -5,8 +5,9 @@ import scipy.stats
 import torch
 
 from tuneparts.core import schema
-from tuneparts.hypers.hyper import Part, Shapes
-from tuneparts.hypers.pixels import Colour, ColourConfig, InputNoise
+from tuneparts.hypers import ColourConfig, InputNoise, Shapes
+from tuneparts.hypers.parts import Part
+from tuneparts.hypers.pixels import Colour
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -60,20 +61,24 @@ def test_brightness_moves_the_mean_and_contrast_does_not():
 
 
 def test_gradients_reach_both_maxima():
-    module = ColourConfig().build(learnable=True)
+    module = ColourConfig().part(Shapes(), name="one", learnable=True)
     module(torch.rand(4, 1, 3, 3, generator=stream(1)), stream()).square().sum().backward()
     assert (module.maxima.raw.grad.abs() > 0).all()
 
 
 def test_zero_colour_is_the_identity():
-    assert ColourConfig(brightness=0.0, contrast=0.0).build(learnable=False).is_identity
-    assert not ColourConfig(brightness=0.0).build(learnable=False).is_identity
+    assert (
+        ColourConfig(brightness=0.0, contrast=0.0)
+        .part(Shapes(), name="one", learnable=False)
+        .is_identity
+    )
+    assert not ColourConfig(brightness=0.0).part(Shapes(), name="one", learnable=False).is_identity
 
 
 def test_values_are_metrics():
     values = (
         noise(0.1, learnable=False).values()
-        | ColourConfig(brightness=0.2).build(learnable=False).values()
+        | ColourConfig(brightness=0.2).part(Shapes(), name="one", learnable=False).values()
     )
     assert values == {"noise": 0.1, "brightness": 0.2, "contrast": 0.05}
     assert [schema.lookup(f"hyper/{name}") for name in values]

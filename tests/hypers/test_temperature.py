@@ -4,9 +4,8 @@ import torch
 from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.hyper import Part, Shapes
-from tuneparts.hypers.temperature import Temperature
+from tuneparts.hypers import HypersConfig, Shapes, Temperature
+from tuneparts.hypers.parts import Part
 
 
 def part(value: float, *, learnable: bool) -> Part:

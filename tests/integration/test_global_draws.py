@@ -22,7 +22,8 @@ from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, Fixed, RandomSearch, Scale, Search
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 
 METRICS = ("val/python", "val/numpy", "val/torch")
 

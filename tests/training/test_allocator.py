@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from tuneparts.training.allocator import keep_freed_memory
+from tuneparts.training.process import keep_freed_memory
 
 FILL_OFTEN = """
 import resource, sys
 import torch
-from tuneparts.training.allocator import keep_freed_memory
+from tuneparts.training.process import keep_freed_memory
 
 if sys.argv[1] == "keep":
     keep_freed_memory()

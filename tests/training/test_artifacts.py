@@ -1,6 +1,6 @@
 import pytest
 
-from tuneparts.training.artifacts import to_csv
+from tuneparts.training.learner import to_csv
 
 
 def test_a_table_as_text() -> None:

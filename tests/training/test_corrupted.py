@@ -15,7 +15,8 @@ from tuneparts.data.task import Task
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.ensembles.deep import DeepEnsembleConfig
 from tuneparts.search import data_record
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.pack import Pack
 

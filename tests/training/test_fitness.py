@@ -15,7 +15,8 @@ from tuneparts.data.target import Binary, OwnLoss, Target, Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog, pwfn, superweights
 from tuneparts.methods import partitioned as partition
-from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context
 
 CLASSES_ONLY = {"hne", "laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}
 MAE = Metric("mae", Direction.DOWN, "", 4, "mean absolute error")

@@ -7,7 +7,8 @@ from torch import nn
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.models import FixupResNet, Mlp
-from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.config import OptimiserConfig
+from tuneparts.training.step import set_lr
 
 
 def test_the_cosine_starts_high_ends_low_and_warms_up() -> None:

@@ -16,7 +16,7 @@ from tuneparts.models import (
     ResNet18,
     WideResNet,
 )
-from tuneparts.training.packed import PackedNet
+from tuneparts.training.pack import PackedNet
 
 WIDTH = 4
 SLOTS = (0, 1, 3)

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.step import recalibrate
 
 
 def test_statistics_are_plain_averages_over_batches() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.training.release import ReleaseConfig
+from tuneparts.training.config import ReleaseConfig
 
 
 @settings(max_examples=100, deadline=None)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
-from tuneparts.hypers import Hypers
+from tuneparts.hypers.hypers import Hypers
 from tuneparts.training.step import gradient_step, gradients, loss_on
 
 

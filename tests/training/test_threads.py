@@ -10,7 +10,7 @@ from tuneparts.methods.partitioned import fit as fit_partitioned
 from tuneparts.methods.pwfn import compress
 from tuneparts.methods.superweights import fit as fit_superweights
 from tuneparts.models import ResNet18
-from tuneparts.training.threads import SMALL, threads_for
+from tuneparts.training.process import SMALL, threads_for
 
 CPU = torch.device("cpu")
 

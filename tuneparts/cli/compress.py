@@ -26,8 +26,8 @@ def compress(
     from tuneparts.methods import pwfn
     from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
     from tuneparts.methods.pwfn.config import PwfnConfig
-    from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import available_device
+    from tuneparts.training.process import keep_freed_memory
 
     own, of_data = split_changes(changes, "pwfn")
     console = terminal(form)

@@ -27,8 +27,8 @@ from torch import nn
 from tuneparts.core import import_path, schema
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Columns, Context, Learner
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 _COUNTED_HERE = ("cost/passes", "cost/seconds")

@@ -22,8 +22,9 @@ from tuneparts.models import check_own_nets
 from tuneparts.search.frames import flat
 from tuneparts.search.spec import Resources
 from tuneparts.training import checkpoint
-from tuneparts.training.allocator import keep_freed_memory
-from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context
+from tuneparts.training.process import keep_freed_memory
 
 _STATE = "state.pt"
 _SEED = "seed"

@@ -12,9 +12,9 @@ from tuneparts.data.task import Task
 from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search import draws
 from tuneparts.search.spec import Arm, Search, variant_name
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, PackableLearner
-from tuneparts.training.supervised import SupervisedConfig
 
 
 def check(

@@ -18,7 +18,7 @@ from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Arm
 from tuneparts.search.states import States
 from tuneparts.testing.null import NullConfig
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""

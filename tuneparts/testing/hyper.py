@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tuneparts.core.config import parse
 from tuneparts.data.target import Classes
-from tuneparts.hypers import Hypers, HypersConfig
-from tuneparts.hypers.hyper import Hyper
+from tuneparts.hypers import Hyper, HypersConfig
+from tuneparts.hypers.hypers import Hypers
 
 _EXAMPLES = 5
 _STEP = 1e-6
@@ -23,7 +23,7 @@ class HyperContract:
     range, where they have an effect.
 
     Example:
-        >>> from tuneparts.hypers.label_smoothing import LabelSmoothing
+        >>> from tuneparts.hypers import LabelSmoothing
         >>> class TestMine(HyperContract):
         ...     hyper = LabelSmoothing(rate=0.2)
         >>> TestMine().test_the_gradient_reaches_every_number()

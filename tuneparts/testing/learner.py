@@ -15,7 +15,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 
 _MOST_REPORTS = 1000
 """A learner that has made so many does not finish."""

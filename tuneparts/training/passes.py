@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.training.runtime import Runtime
+from tuneparts.training.config import Runtime
 
 Net = Callable[[Tensor], Tensor]
 

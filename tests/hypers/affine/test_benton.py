@@ -7,10 +7,9 @@ import scipy.stats
 import torch
 
 from tuneparts.core import schema
-from tuneparts.hypers.affine.benton import NAMES, Benton, BentonConfig
-from tuneparts.hypers.affine.lila import NAMES as LILA_NAMES
-from tuneparts.hypers.affine.lila import Lila
-from tuneparts.hypers.constrained import ConstrainedParameter
+from tuneparts.hypers import BentonConfig, LilaConfig, Shapes
+from tuneparts.hypers.affine import Benton, Lila
+from tuneparts.hypers.parts import ConstrainedParameter
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -18,12 +17,12 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def only(**maxima: float) -> Benton:
-    return Benton(dict.fromkeys(NAMES, 0.0) | maxima, learnable=False)
+    return Benton(dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima, learnable=False)
 
 
 def test_samples_follow_the_formula_of_widths():
     module = Benton(
-        dict(zip(NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True)), learnable=True
+        dict(zip(BentonConfig.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True)), learnable=True
     ).double()
     found = module.sample(10, stream()).detach().numpy()
     widths = module.widths.tensor().detach().numpy()
@@ -42,7 +41,7 @@ def test_samples_follow_the_formula_of_widths():
 
 def test_width_is_twice_the_maximum_and_translations_a_twentieth():
     module = only(rotation=0.7, translate_x=0.3)
-    widths = dict(zip(NAMES, module.widths.numbers(), strict=True))
+    widths = dict(zip(BentonConfig.NAMES, module.widths.numbers(), strict=True))
     assert widths["rotation"] == pytest.approx(1.4)
     assert widths["translate_x"] == pytest.approx(6.0)
 
@@ -57,9 +56,9 @@ def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     eta = 1.3
     benton = only()
     benton.widths = ConstrainedParameter(
-        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=NAMES
+        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=BentonConfig.NAMES
     )
-    lila = Lila(dict.fromkeys(LILA_NAMES, 0.0) | {"rotation": eta}, learnable=False)
+    lila = Lila(dict.fromkeys(LilaConfig.NAMES, 0.0) | {"rotation": eta}, learnable=False)
 
     def angles(module: Benton | Lila, seed: int) -> np.ndarray:
         A = module.sample(3000, stream(seed))
@@ -88,14 +87,16 @@ def test_zero_widths_are_the_identity():
 
 
 def test_gradient_reaches_each_width():
-    module = BentonConfig().build(learnable=True)
+    module = BentonConfig().part(Shapes(), name="one", learnable=True)
     module(torch.rand(3, 1, 8, 8, generator=stream()), 4, stream()).square().sum().backward()
     gradient = module.widths.raw.grad
     assert (gradient.abs() > 0).all()
 
 
 def test_values_are_maxima_named_as_metrics():
-    module = BentonConfig(rotation=math.pi / 2).build(learnable=True)
+    module = BentonConfig(rotation=math.pi / 2).part(Shapes(), name="one", learnable=True)
     values = module.values()
-    assert values == pytest.approx(dict.fromkeys(NAMES, 0.05) | {"rotation": math.pi / 2})
+    assert values == pytest.approx(
+        dict.fromkeys(BentonConfig.NAMES, 0.05) | {"rotation": math.pi / 2}
+    )
     assert [schema.lookup(f"hyper/{name}") for name in values]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tuneparts.hypers.affine.exponential import exponential
+from tuneparts.hypers.affine import exponential
 
 ONE = 1 << 200
 

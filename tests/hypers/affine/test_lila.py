@@ -8,7 +8,8 @@ import torch
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.affine.lila import NAMES, Lila, LilaConfig
+from tuneparts.hypers import LilaConfig, Shapes
+from tuneparts.hypers.affine import Lila
 
 ETA = {
     "translate_x": 0.3,
@@ -25,7 +26,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def only(**maxima: float) -> Lila:
-    return Lila(dict.fromkeys(NAMES, 0.0) | maxima, learnable=False)
+    return Lila(dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima, learnable=False)
 
 
 def test_samples_are_matrix_exponentials_of_the_generators():
@@ -43,7 +44,7 @@ def test_samples_are_matrix_exponentials_of_the_generators():
     }
     values = module.values()
     for u, A_23 in zip(draws, found, strict=True):
-        M = sum(u[k] * values[name] * generators[name] for k, name in enumerate(NAMES))
+        M = sum(u[k] * values[name] * generators[name] for k, name in enumerate(LilaConfig.NAMES))
         np.testing.assert_allclose(A_23, scipy.linalg.expm(M)[:2], atol=1e-13)
 
 
@@ -77,9 +78,11 @@ def test_a_half_turn_covers_the_circle_and_keeps_areas():
 
 def learnt_at(rotation: float) -> Lila:
     """A learnable one whose steps have brought rotation to a value."""
-    module = Lila(dict.fromkeys(NAMES, 0.3), learnable=True).double()
+    module = Lila(dict.fromkeys(LilaConfig.NAMES, 0.3), learnable=True).double()
     with torch.no_grad():
-        module.maxima.raw[NAMES.index("rotation")] = rotation + math.log(-math.expm1(-rotation))
+        module.maxima.raw[LilaConfig.NAMES.index("rotation")] = rotation + math.log(
+            -math.expm1(-rotation)
+        )
     return module
 
 
@@ -103,10 +106,10 @@ def test_a_rotation_that_overshoots_comes_back():
     module = learnt_at(3.0)
     optimiser = torch.optim.SGD([module.maxima.raw], lr=0.1)
     with torch.no_grad():
-        module.maxima.raw[NAMES.index("rotation")] += 0.9
+        module.maxima.raw[LilaConfig.NAMES.index("rotation")] += 0.9
     for _ in range(200):
         optimiser.zero_grad()
-        (module.ranges()[NAMES.index("rotation")] - 2.5).square().backward()
+        (module.ranges()[LilaConfig.NAMES.index("rotation")] - 2.5).square().backward()
         optimiser.step()
     assert module.values()["rotation"] == pytest.approx(2.5, abs=1e-3)
 
@@ -122,7 +125,7 @@ def test_rotation_beyond_pi_acts_and_is_reported_as_pi():
     assert wide.values()["rotation"] == math.pi
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LilaConfig.NAMES)
 def test_each_maximum_bounds_its_own_motion(name):
     A = only(**{name: 0.5}).double().sample(2000, stream())
     logarithms = np.stack([scipy.linalg.logm(np.vstack([a, [0, 0, 1]])) for a in A[:50].numpy()])
@@ -176,39 +179,44 @@ def test_samples_are_ordered_by_image_then_sample():
 
 
 def test_learnable_values_start_where_given_and_live_in_the_state():
-    module = LilaConfig(**ETA).build(learnable=True)
+    module = LilaConfig(**ETA).part(Shapes(), name="one", learnable=True)
     assert module.values() == pytest.approx(ETA, abs=1e-6)
     assert list(module.state_dict()) == ["maxima.raw"]
-    other = LilaConfig().build(learnable=True)
+    other = LilaConfig().part(Shapes(), name="one", learnable=True)
     other.load_state_dict(module.state_dict())
     assert other.values() == module.values()
 
 
 def test_fixed_values_are_exact_and_stay_out_of_the_state():
-    module = LilaConfig(**ETA).build(learnable=False)
+    module = LilaConfig(**ETA).part(Shapes(), name="one", learnable=False)
     assert module.values() == ETA
     assert module.state_dict() == {}
     assert list(module.parameters()) == []
 
 
 def test_names_are_metrics():
-    assert [schema.lookup(f"hyper/{name}") for name in LilaConfig().build(learnable=False).values()]
+    assert [
+        schema.lookup(f"hyper/{name}")
+        for name in LilaConfig().part(Shapes(), name="one", learnable=False).values()
+    ]
 
 
 def test_learnable_ranges_cannot_all_start_at_zero():
     with pytest.raises(ConfigError, match="a learnable `translate_x` must start strictly between"):
-        LilaConfig(**dict.fromkeys(NAMES, 0.0)).build(learnable=True)
+        LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0)).part(
+            Shapes(), name="one", learnable=True
+        )
 
 
 def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
-    module = LilaConfig(rotation=0.3, shear=0.0).build(learnable=True)
+    module = LilaConfig(rotation=0.3, shear=0.0).part(Shapes(), name="one", learnable=True)
     optimiser = torch.optim.Adam(module.parameters(), lr=0.1)
     for _ in range(3):
         optimiser.zero_grad()
         module(
             torch.rand(4, 1, 8, 8), 2, torch.Generator().manual_seed(0)
         ).square().sum().backward()
-        assert module.maxima.raw.grad[NAMES.index("shear")] == 0
+        assert module.maxima.raw.grad[LilaConfig.NAMES.index("shear")] == 0
         optimiser.step()
     assert module.values()["shear"] == 0.0
     assert module.values()["rotation"] != pytest.approx(0.3)

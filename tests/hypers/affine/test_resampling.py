@@ -4,7 +4,7 @@ import scipy.ndimage
 import torch
 from torch.nn import functional
 
-from tuneparts.hypers.affine.augmentation import resample
+from tuneparts.hypers.affine import resample
 
 
 def reference(image_HW: np.ndarray, A_23: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ import scipy.stats
 import torch
 
 from tuneparts.core import schema
-from tuneparts.hypers.affine.schwoebel import IDENTITY, NAMES, Schwoebel, SchwoebelConfig, Theta
+from tuneparts.hypers import SchwoebelConfig, Shapes, Theta
+from tuneparts.hypers.affine import Schwoebel
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -34,7 +35,7 @@ def test_samples_are_the_product_of_their_factors():
 
 def test_identity_ends_are_the_identity():
     images = torch.rand(2, 1, 8, 8, generator=stream())
-    module = Schwoebel(IDENTITY, IDENTITY, learnable=False)
+    module = Schwoebel(Theta().components(), Theta().components(), learnable=False)
     assert module.is_identity
     assert torch.equal(module(images, 2, stream()), images.repeat_interleave(2, 0))
     torch.testing.assert_close(module.sample(3, stream()), torch.eye(2, 3).expand(3, 2, 3))
@@ -47,7 +48,7 @@ def test_ends_may_cross():
 
 
 def test_gradient_reaches_both_ends_of_every_component():
-    module = SchwoebelConfig().build(learnable=True)
+    module = SchwoebelConfig().part(Shapes(), name="one", learnable=True)
     module(torch.rand(3, 1, 8, 8, generator=stream()), 4, stream()).square().sum().backward()
     for end in (module.theta_min, module.theta_max):
         assert (end.raw.grad.abs() > 0).all()
@@ -77,10 +78,14 @@ def test_gradient_agrees_with_finite_differences():
 
 
 def test_values_name_both_ends():
-    values = SchwoebelConfig(theta_min=Theta(rotation=-3.0)).build(learnable=False).values()
+    values = (
+        SchwoebelConfig(theta_min=Theta(rotation=-3.0))
+        .part(Shapes(), name="one", learnable=False)
+        .values()
+    )
     assert len(values) == 14
     assert values["theta_min.rotation"] == -3.0
     assert values["theta_min.scale_x"] == 1.0
     assert values["theta_max.scale_x"] == pytest.approx(1.02)
-    assert {name.split(".")[1] for name in values} == set(NAMES)
+    assert {name.split(".")[1] for name in values} == set(SchwoebelConfig.NAMES)
     assert [schema.lookup(f"hyper/{name}") for name in values]

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tuneparts.training.members.interpolation import accuracies_between
+from tuneparts.training.predictions import accuracies_between
 
 
 def classifier(weight: list[list[float]]) -> nn.Sequential:

@@ -9,8 +9,8 @@ from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog
 from tuneparts.methods.ensembles.deep import DeepEnsembleConfig, DeepEnsembleLearner
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import MembersConfig
 
 CPU = torch.device("cpu")
 SIZES = {"passes": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", "digits_cnn")}

@@ -2,10 +2,7 @@ import pytest
 import torch
 
 from tuneparts.data.target import Classes
-from tuneparts.training.members.predictions import (
-    operating_points,
-    subsets,
-)
+from tuneparts.training.predictions import operating_points, subsets
 
 
 @pytest.mark.parametrize("num", [1, 2, 4, 6])

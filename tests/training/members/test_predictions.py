@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
-from tuneparts.training.members.predictions import differences
+from tuneparts.training.predictions import differences
 
 
 def logits(*shape: int) -> torch.Tensor:

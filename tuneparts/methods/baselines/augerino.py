@@ -13,13 +13,13 @@ from torch import Tensor
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient, HypersConfig
-from tuneparts.hypers.affine import Benton, Lila, LilaConfig
+from tuneparts.hypers import HyperGradient, HypersConfig, LilaConfig
+from tuneparts.hypers.affine import Benton, Lila
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr
-from tuneparts.training.step import gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
+from tuneparts.training.supervised import SupervisedLearner
 
 SAFE_WIDTH = 10.0
 

@@ -3,13 +3,12 @@
 from typing import Literal
 
 from tuneparts.data.batches import Batches
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
 from tuneparts.training.pack import PackableLearner
-from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig
+from tuneparts.training.step import Batch, gradient_step, loss_on, set_lr
 
 
 class StandardConfig(SupervisedConfig):

@@ -24,12 +24,11 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
 from tuneparts.hypers import HyperGradient
 from tuneparts.training import passes
+from tuneparts.training.config import ReleaseConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr, step_rates
-from tuneparts.training.release import Release, ReleaseConfig
-from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr, step_rates
+from tuneparts.training.supervised import Release, SupervisedLearner
 
 LINKED_PASSES = 4
 """A weight step, a hyper step, and a derivative of the weight step that costs about two."""

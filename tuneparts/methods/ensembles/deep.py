@@ -14,9 +14,9 @@ from torch import Tensor
 from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.thin import thinned
 from tuneparts.models import Net, NetConfig
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
-from tuneparts.training.members.model import PlainMembers
+from tuneparts.training.members import NetMembersLearner, PlainMembers
 
 
 class DeepEnsembleConfig(MembersConfig):

@@ -28,11 +28,11 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.models import Net
 from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import Members
-from tuneparts.training.members.predictions import OperatingPoint, nested_points
+from tuneparts.training.members import Members, MembersLearner
 from tuneparts.training.passes import run
+from tuneparts.training.predictions import OperatingPoint, nested_points
 
 
 class HneConfig(MembersConfig):

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.models import Net
 from tuneparts.models.sizes import count_flops
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import Members
+from tuneparts.training.members import Members, MembersLearner
 from tuneparts.training.passes import run
 
 

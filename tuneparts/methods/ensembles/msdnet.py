@@ -17,10 +17,10 @@ from tuneparts.core import seeding
 from tuneparts.data.target import Classes
 from tuneparts.models.msdnet import MsdNet, MultiScaleDense
 from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner
-from tuneparts.training.members.model import Members
-from tuneparts.training.members.predictions import OperatingPoint, nested_points
+from tuneparts.training.members import Members, MembersLearner
+from tuneparts.training.predictions import OperatingPoint, nested_points
 
 
 class MsdNetConfig(MembersConfig):

@@ -26,11 +26,11 @@ from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.thin import narrowed
 from tuneparts.models import DigitsCnn, Net, NetConfig
 from tuneparts.models.reweighted import give_up, reweighted
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, MembersLearner, NetMembersLearner
-from tuneparts.training.members.model import NetMembers
+from tuneparts.training.members import MembersLearner, NetMembers, NetMembersLearner
 from tuneparts.training.passes import run
-from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.step import recalibrate
 
 STEPS = 64
 """Random widths are multiples of this part of the full one, so that few nets have to be made."""

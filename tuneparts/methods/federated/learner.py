@@ -37,10 +37,9 @@ from tuneparts.methods.partitioned.assign import check_division
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Defaults, Partitioned
 from tuneparts.training import passes
+from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.supervised import SupervisedConfig
 
 
 class Division(Config):

@@ -9,14 +9,13 @@ from pydantic import (
 )
 
 from tuneparts.data.task import Task
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
 from tuneparts.methods.pwfn import fixing
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.quantisers import AnyQuantiser, Clusters, Uniform
-from tuneparts.training import fitness
+from tuneparts.training import check
+from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.supervised import SupervisedConfig
 
 
 class PwfnConfig(SupervisedConfig):
@@ -132,7 +131,7 @@ class PwfnConfig(SupervisedConfig):
         super().check_task(task)
         if self.ensemble:
             reason = "its `ensemble` averages probabilities"
-            fitness.refuse_target(self, task, reason)
+            check.refuse_target(self, task, reason)
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.pwfn.learner import PwfnLearner

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
 from tuneparts.methods.pwfn import codefile, fixing, pretraining
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.config import PwfnConfig
@@ -25,13 +25,10 @@ from tuneparts.methods.pwfn.quantisers import Channels, Free, Uniform, channels_
 from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import passes
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Columns, Context
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
-from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.scores import evaluate
-from tuneparts.training.step import gradients, loss_on
+from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
 from tuneparts.training.supervised import SupervisedLearner
 
 _log = logging.getLogger(__name__)

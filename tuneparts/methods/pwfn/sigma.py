@@ -23,7 +23,7 @@ from torch import Tensor
 from tuneparts.core import seeding
 from tuneparts.core.config import Config
 from tuneparts.methods.pwfn.gaussian import BLOCK, FLOOR, Gaussians
-from tuneparts.training.artifacts import Columns
+from tuneparts.training.learner import Columns
 
 SCALE = 0.0025
 """Third quartile of the initial standard deviations of a tensor."""

@@ -30,9 +30,10 @@ from tuneparts.methods.superweights.stages import SharingStage, StagesConfig, Ti
 from tuneparts.methods.superweights.ties import Ties
 from tuneparts.models import Net
 from tuneparts.models.sizes import count_flops
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+from tuneparts.training.members import NetMembersLearner
 
 
 class AllocationConfig(Config):

@@ -18,8 +18,9 @@ from tuneparts.methods.superweights.clusters import depth_bins, largest_member, 
 from tuneparts.methods.superweights.flat_bank import FlatBank
 from tuneparts.methods.superweights.members import BankMembers
 from tuneparts.models import Net
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig, NetMembersLearner
+from tuneparts.training.members import NetMembersLearner
 
 
 class SsnConfig(MembersConfig):

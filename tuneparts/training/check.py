@@ -13,9 +13,9 @@ from torch import Tensor
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
-from tuneparts.hypers.config import HypersConfig, check_images
-from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.hypers.hyper import Each, Hyper, Place, Shapes
+from tuneparts.hypers import FixedConfig, Hyper, HypersConfig, Shapes
+from tuneparts.hypers.config import check_images
+from tuneparts.hypers.hyper import Each, Place
 from tuneparts.models import NETS, nets_in
 from tuneparts.models.survey import PROBE
 

@@ -6,74 +6,163 @@ A pass is one batch through all members: methods are compared at equally many up
 Legend: M members, B batch, N examples, K classes.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.data.device_examples import DeviceExamples, kept_on_device
+from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Classes, Reduction
-from tuneparts.data.task import Examples, Task
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
 from tuneparts.models.net import NetConfig
+from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.training import fitness
-from tuneparts.training.final_module import MeanOfMembers
-from tuneparts.training.learner import Context, MethodConfig
-from tuneparts.training.loop import LoopLearner, Step
-from tuneparts.training.members.interpolation import accuracies_between
-from tuneparts.training.members.model import Members, NetMembers
-from tuneparts.training.members.predictions import (
+from tuneparts.training.config import MembersConfig
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import MeanOfMembers, Step
+from tuneparts.training.passes import run
+from tuneparts.training.predictions import (
     OperatingPoint,
+    accuracies_between,
     differences,
     operating_points,
 )
-from tuneparts.training.optimisers import OptimiserConfig, set_lr
-from tuneparts.training.passes import run
 from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.step import gradient_step
+from tuneparts.training.step import gradient_step, set_lr
+from tuneparts.training.supervised import DataLearner
 
 
-class MembersConfig(MethodConfig):
-    """An optimiser, batches, and what is measured at the end."""
+class Members(nn.Module, ABC):
+    """Several predictors in one module, whatever they share."""
 
-    takes_runtime = True
-    optimiser: OptimiserConfig = OptimiserConfig()
-    batch_size: int = Field(default=50, gt=0)
-    """Examples in the batch of one pass."""
-    train_on: Literal["train", "all"] = "train"
-    """`train` keeps the validation split for selection; `all` trains on both."""
-    augmentation: FixedConfig = FixedConfig()
-    """Crop, flip and cutout of training images, the same for all members."""
-    interpolation_points: int = Field(default=0, ge=0)
-    """Points on the line between the first two members to score at the end; 0 for none."""
-    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
-    """Share of every training label that all classes have alike (Szegedy et al. 2016)."""
-    decays_norms: bool = True
-    """Whether the optimiser's weight decay acts on the parameters of norms too."""
+    @property
+    @abstractmethod
+    def num_members(self) -> int:
+        """M."""
 
-    @field_validator("interpolation_points")
-    @classmethod
-    def _check_has_two_ends(cls, value: int) -> int:
-        if value == 1:
-            raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
-        return value
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (M, B, K) of a batch (B, ...)."""
 
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        if self.label_smoothing:
-            fitness.refuse_target(self, task, "its `label_smoothing` is over classes")
-        if self.interpolation_points:
-            fitness.refuse_target(self, task, "its `interpolation_points` are scored by accuracy")
+    @abstractmethod
+    def member_flops(self) -> list[int]:
+        """Operations of each member for one example.
+
+        A method whose members cannot run alone gives one number, that of all together.
+        """
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """A block in which parameters stay as they are: work on them may be done once."""
+        yield
+
+    def plain(self, member: int) -> nn.Module | None:
+        """A member as an ordinary net with weights of its own; None where there is no such net."""
+        del member
+        return None
+
+    def materialised(self) -> "Members":
+        """Members that predict the same and compute no weights any more: what is served."""
+        return self
 
 
-class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
+class NetMembers(Members):
+    """Members that have a net each, and may lend it weights that they share.
+
+    Args:
+        nets: one net per member.
+        flops: operations of each net for one example.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+        self._flops = list(flops)
+
+    @property
+    def num_members(self) -> int:
+        return len(self.nets)
+
+    def member_flops(self) -> list[int]:
+        return list(self._flops)
+
+    @abstractmethod
+    def lent(self) -> list[dict[str, Tensor]]:
+        """For each member the weights that its net does not own, by name, as part of a graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.under(self.lent(), x)
+
+    def under(self, lent: Sequence[Mapping[str, Tensor]], x: Tensor) -> Tensor:
+        """Logits (M, B, K) of the nets with these weights."""
+        members = zip(self.nets, lent, strict=True)
+        return torch.stack([reweighted(net, own)(x) for net, own in members])
+
+    def backward(
+        self,
+        batches: Sequence[tuple[Tensor, Tensor]],
+        loss: Callable[[Tensor, Tensor], Tensor],
+    ) -> Tensor:
+        """Add the gradients of the sum of all members' losses to the parameters' `grad`.
+
+        Shared weights are computed once, and members follow one another: the activations of one
+        member at a time are in memory.
+
+        Args:
+            batches: inputs (B, ...) and labels of each member.
+            loss: of outputs (B, K) and labels.
+
+        Returns:
+            The loss of each member (M,), without a graph.
+        """
+        lent = self.lent()
+        losses, weights, gradients = [], [], []
+        for net, own, (x, y_B) in zip(self.nets, lent, batches, strict=True):
+            leaves = {name: weight.detach().requires_grad_() for name, weight in own.items()}
+            value = loss(run(reweighted(net, leaves), x), y_B)
+            value.backward()  # type: ignore[no-untyped-call]
+            losses.append(value.detach())
+            for name, leaf in leaves.items():
+                if leaf.grad is not None:
+                    weights.append(own[name])
+                    gradients.append(leaf.grad)
+        if weights:
+            torch.autograd.backward(weights, gradients)
+        return torch.stack(losses)
+
+    def plain(self, member: int) -> nn.Module:
+        with torch.no_grad():
+            return standalone(self.nets[member], self.lent()[member])
+
+    def materialised(self) -> "PlainMembers":
+        with torch.no_grad():
+            members = zip(self.nets, self.lent(), strict=True)
+            return PlainMembers([standalone(net, own) for net, own in members], self._flops)
+
+
+class PlainMembers(NetMembers):
+    """Nets side by side that share nothing."""
+
+    def lent(self) -> list[dict[str, Tensor]]:
+        return [{} for _ in self.nets]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([net(x) for net in self.nets])
+
+    def plain(self, member: int) -> nn.Module:
+        return self.nets[member]
+
+    def materialised(self) -> "PlainMembers":
+        return self
+
+
+class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
     """One step updates all members on the same batch; scores are those of the mean prediction.
 
     A method sets `model` and `optimiser`, and may have other losses.
@@ -91,20 +180,10 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
                 f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
                 "Leave it out."
             )
-        is_held_out = config.train_on == "train"
-        self.train_data = self._on_device(
-            task.train if is_held_out else task.train.joined(task.val)
-        )
-        self._val = self._on_device(task.val) if is_held_out and len(task.val) else None
-        self._test = self._on_device(task.test)
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
         self._augmentation = self.generator("augment")
-
-    def generator(self, *stream: str) -> torch.Generator:
-        """A named stream of this run, on the device."""
-        return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
 
     def initial_nets(self, members: Sequence[NetConfig]) -> tuple[list[nn.Module], list[int]]:
         """A net per member, each from a seed of its own, and the FLOPs of each for one example."""
@@ -181,17 +260,14 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
         was_training = self.model.training
         self.model.eval()
         with torch.no_grad(), self.model.prepared():
-            if self._val is not None:
-                val_logits_MNK, val_labels_N = self._logits(self._val)
-                metrics |= self._scores(val_logits_MNK, val_labels_N, "val")
-                if self.finished:
-                    for point in self.points(val_logits_MNK, val_labels_N):
-                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
-            if len(self._test) and (self.finished or self.context.score_test_always):
-                logits_MNK, labels_N = self._logits(self._test)
-                metrics |= self._scores(logits_MNK, labels_N, "test")
-                if self.finished:
+            for split, examples in self.scored().items():
+                logits_MNK, labels_N = self._logits(examples)
+                metrics |= self._scores(logits_MNK, labels_N, split)
+                if self.finished and split == "test":
                     metrics |= self._final(logits_MNK, labels_N)
+                elif self.finished:
+                    for point in self.points(logits_MNK, labels_N):
+                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
         self.model.train(was_training)
         return metrics
 
@@ -229,10 +305,6 @@ class MembersLearner(LoopLearner, parts=("model", "optimiser", "_batches", "_aug
             return {}
         found = accuracies_between(one, other, self._test.iterate(EVAL_BATCH), num_points)
         return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
-
-    def _on_device(self, examples: Examples) -> DeviceExamples:
-        task = self.context.task
-        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
 
 
 class NetMembersLearner(MembersLearner):
