@@ -58,7 +58,7 @@ def test_images_only_parts_refuse_vectors():
 
 
 def test_only_parts_that_are_there_can_be_frozen():
-    with pytest.raises(ConfigError, match="`noise` is None"):
+    with pytest.raises(ConfigError, match="names `noise`"):
         parse(HypersConfig, {"frozen": ["noise"]})
     with pytest.raises(ConfigError, match="frozen"):
         parse(HypersConfig, {"frozen": ["weight_decay"]})

@@ -338,7 +338,7 @@ class TestDriver:
     def test_what_does_not_fit_the_data(self, hyper: Hyper, law: str, context) -> None:
         config = PartitionedConfig(hypers={"mine": hyper})
         with pytest.raises(ConfigError, match=law):
-            config.check_task(context.task)
+            config.check(context.task)
 
     def test_what_cannot_be_learnt_from_where_it_starts(self, context) -> None:
         config = PartitionedConfig(hypers={"noise": 0.0})
@@ -348,16 +348,16 @@ class TestDriver:
 
     def test_what_raises_or_has_a_wrong_shape(self, context) -> None:
         with pytest.raises(ConfigError, match="`raises` acts on outputs, but Raises raised Key"):
-            StandardConfig(hypers={"raises": Raises()}).check_task(context.task)
+            StandardConfig(hypers={"raises": Raises()}).check(context.task)
         with pytest.raises(ConfigError, match=r"shape \(2, 4\) here, but `sums` returned \(2,\)"):
-            StandardConfig(hypers={"sums": Sums()}).check_task(context.task)
+            StandardConfig(hypers={"sums": Sums()}).check(context.task)
 
     def test_what_is_made_for_classes(self) -> None:
         task = DataConfig(name="stripes", num_train=20, num_val=8, num_test=8).load()
         labels = dataclasses.replace(task.train, labels=task.train.labels[:, None] * 1.0)
         other = dataclasses.replace(task, train=labels, num_classes=0, target=Values())
         with pytest.raises(ConfigError, match="`s` acts on the logits of classes"):
-            StandardConfig(hypers={"s": LabelSmoothing()}).check_task(other)
+            StandardConfig(hypers={"s": LabelSmoothing()}).check(other)
 
 
 class Raises(Prior):

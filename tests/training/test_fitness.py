@@ -62,11 +62,11 @@ def test_a_method_learns_a_target_or_refuses_it_by_name(method: str, kind: str) 
     aim, config = task(kind), tiny(method)
     if method in CLASSES_ONLY:
         with pytest.raises(ConfigError, match=f"`{method}` learns classes only.*`{kind}`"):
-            config.check_task(aim)
+            config.check(aim)
         with pytest.raises(ConfigError, match="learns classes only"):
             build(config, aim)
         return
-    config.check_task(aim)
+    config.check(aim)
     learner = build(config, aim)
     while not learner.finished:
         row = learner.advance()
@@ -90,7 +90,7 @@ def test_a_method_learns_a_target_or_refuses_it_by_name(method: str, kind: str) 
 )
 def test_what_means_nothing_for_real_values_is_refused(method: str, changes, law: str) -> None:
     with pytest.raises(ConfigError, match=law):
-        tiny(method, **changes).check_task(task("values"))
+        tiny(method, **changes).check(task("values"))
 
 
 def embedded(in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -125,7 +125,7 @@ class TestTokens:
     )
     def test_what_would_scale_or_blur_them_is_refused(self, changes, law: str) -> None:
         with pytest.raises(ConfigError, match=law):
-            tiny("standard", **changes).check_task(self.aim)
+            tiny("standard", **changes).check(self.aim)
 
 
 def averaged(outputs: Tensor, y: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ def test_a_target_that_breaks_its_promises_is_refused_in_the_driver(target, law:
     part = Examples(np.zeros((20, 2), np.float32), np.arange(20, dtype=np.float32))
     aim = Task("t", part, part, part, num_classes=0, mean=(0.0,), std=(1.0,), target=target)
     with pytest.raises(ConfigError, match=law):
-        parse(catalog.config_class("standard"), {}).check_task(aim)
+        parse(catalog.config_class("standard"), {}).check(aim)
 
 
 class TestCalls:

@@ -78,7 +78,7 @@ def trainable(
             f"{type(base).__name__} learns from data, but got none. Pass `data=DataConfig(...)`."
         )
     task = NO_DATA if data is None else data if isinstance(data, Task) else data.load()
-    base.check_runnable(copies_state=False)
+    base.check()
     check_own_nets(base, task.in_shape, task.num_outputs)
     # A class of its own: Tune finds trainables by name, and `with_parameters` data by class.
     facts = {"base": base, "seed": seed, "resources": resources or Resources()}

@@ -189,6 +189,11 @@ class ReleaseConfig(Config):
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval.
 
+    A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
+    they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
+    `check`, `measurable` and `can_be_packed`. A `SupervisedConfig` also says what it does with
+    hypers: `hyper_gradient` and `penalises_weights`.
+
     The field `method` names the method, so that a config that was written as JSON finds its class
     again. A class outside of this package that builds a learner and has no such field gets one: its
     own import path. `examples/own_method.py` shows such a class.
@@ -202,11 +207,9 @@ class MethodConfig(Config):
     """Precision and layout of the passes; None for that of the search."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
-    takes_runtime: ClassVar[bool] = False
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
-    a `runtime`."""
-    compiles: ClassVar[bool] = False
-    """Whether it trains one net as it is, which `runtime.compile` can compile."""
+    a `runtime`; `compiled` if it trains one net as it is, which `runtime.compile` can compile."""
     needs_data: ClassVar[bool] = True
     """Whether its learner reads the data of the search."""
     classes_only: ClassVar[str] = ""
@@ -225,7 +228,7 @@ class MethodConfig(Config):
                 "a `runtime` is for methods that train nets by `tuneparts.training`, but "
                 f"{type(self).__name__} is on its own; leave it out"
             )
-        if self.runtime is not None and self.runtime.compile and not self.compiles:
+        if self.runtime is not None and self.runtime.compile and self.takes_runtime != "compiled":
             raise ValueError(
                 "`runtime.compile` is for methods that train one net as it is, but "
                 f"{type(self).__name__} changes the weights that a net computes with at each step; "
@@ -237,28 +240,26 @@ class MethodConfig(Config):
         """What a learner of this very config reports besides the built-in metrics."""
         return self.metrics
 
-    def check_runnable(self, *, copies_state: bool) -> None:
-        """Refuse in the driver what no worker could run, before anything is started.
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        """Refuse what cannot run, in the driver before anything is started.
+
+        It is called without a task, and again with it where the method needs data.
 
         Args:
+            task: the data.
             copies_state: whether trials load states of others, as in population-based training.
 
         Raises:
-            ConfigError: It cannot run, with the reason and the cure.
+            ConfigError: It cannot run, with the reason and what to do.
         """
+        del copies_state
+        if task is not None:
+            from tuneparts.training import check
 
-    def check_task(self, task: "Task") -> None:
-        """Refuse data that its learner cannot learn from, in the driver before anything is started.
-
-        Raises:
-            ConfigError: The target or the inputs are of a wrong kind, with the reason and the cure.
-        """
-        from tuneparts.training import check
-
-        if self.classes_only:
-            check.refuse_target(self, task, self.classes_only)
-        check.check_inputs(self, task)
-        check.check_target(task)
+            if self.classes_only:
+                check.refuse_target(self, task, self.classes_only)
+            check.check_inputs(self, task)
+            check.check_target(task)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -277,14 +278,12 @@ class MethodConfig(Config):
         """A learner at its start."""
         raise NotImplementedError
 
-    @property
-    def shared_passes(self) -> int:
-        """First passes that are made once for all trials of a seed that begin alike."""
-        return 0
+    def measurable(self) -> tuple[Self, int]:
+        """A config of which a few passes show what a pass costs, and passes that trials share.
 
-    def measurable(self) -> Self:
-        """A config of which a few passes show what a pass costs."""
-        return self
+        These are first passes that are made once for all trials of a seed that begin alike.
+        """
+        return self, 0
 
     @property
     def can_be_packed(self) -> bool:
@@ -329,11 +328,12 @@ class SupervisedConfig(MethodConfig):
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *self.hypers.metrics())
 
-    def check_task(self, task: "Task") -> None:
-        from tuneparts.training import check
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            from tuneparts.training import check
 
-        super().check_task(task)
-        check.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+            check.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
 
 class MembersConfig(MethodConfig):
@@ -361,11 +361,12 @@ class MembersConfig(MethodConfig):
             raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
         return value
 
-    def check_task(self, task: "Task") -> None:
-        from tuneparts.training import check
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            from tuneparts.training import check
 
-        super().check_task(task)
-        if self.label_smoothing:
-            check.refuse_target(self, task, "its `label_smoothing` is over classes")
-        if self.interpolation_points:
-            check.refuse_target(self, task, "its `interpolation_points` are scored by accuracy")
+            if self.label_smoothing:
+                check.refuse_target(self, task, "its `label_smoothing` is over classes")
+            if self.interpolation_points:
+                check.refuse_target(self, task, "its `interpolation_points` are scored by accuracy")

@@ -112,7 +112,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     """
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
-        config.check_task(context.task)
+        config.check(context.task)
         if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
             raise ConfigError(
                 "corrupted images are scored by methods that train one net or several members, but "

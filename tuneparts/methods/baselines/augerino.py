@@ -28,7 +28,7 @@ class AugerinoConfig(SupervisedConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=LilaConfig())

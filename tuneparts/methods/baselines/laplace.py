@@ -46,7 +46,7 @@ class LaplaceConfig(SupervisedConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     curvature: Literal["diagonal", "kronecker"] = "diagonal"

@@ -40,7 +40,7 @@ class LastLayerConfig(SupervisedConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)

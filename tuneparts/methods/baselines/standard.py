@@ -15,7 +15,7 @@ class StandardConfig(SupervisedConfig):
     """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
-    compiles = True
+    takes_runtime = "compiled"
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True

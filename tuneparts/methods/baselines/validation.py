@@ -38,7 +38,7 @@ class ValidationConfig(SupervisedConfig):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
     holdout: float = Field(default=0.2, gt=0, lt=1)

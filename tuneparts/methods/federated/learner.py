@@ -89,9 +89,10 @@ class ExchangeConfig(SupervisedConfig):
             )
         return self
 
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        self.clients.skew_of(task.train)
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            self.clients.skew_of(task.train)
 
     def division(self) -> Division:
         """How data and weights are divided; not at all unless a method says so."""

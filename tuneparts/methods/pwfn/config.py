@@ -120,16 +120,13 @@ class PwfnConfig(SupervisedConfig):
             num_rounds=len(self.fractions),
         )
 
-    @property
-    def shared_passes(self) -> int:
-        return self.rounds().pretrain_end if self.shares_pretraining else 0
+    def measurable(self) -> tuple[Self, int]:
+        shared = self.rounds().pretrain_end if self.shares_pretraining else 0
+        return self.replaced({"shares_pretraining": False, "pretrain": 0.0}), shared
 
-    def measurable(self) -> Self:
-        return self.replaced({"shares_pretraining": False, "pretrain": 0.0})
-
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        if self.ensemble:
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None and self.ensemble:
             reason = "its `ensemble` averages probabilities"
             check.refuse_target(self, task, reason)
 
