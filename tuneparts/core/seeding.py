@@ -109,15 +109,15 @@ def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
     # Not between the draws of another thread that is inside `alone`.
     with _ALONE:
         states = random.getstate(), np.random.get_state()
-        of_torch, of_gpus = None, []
-        torch = sys.modules.get("torch")
-        if torch is None:
+        loaded: Any = sys.modules.get("torch")
+        of_torch, of_gpus = None, list[Any]()
+        if loaded is None:
             sys.meta_path.insert(0, late)
         else:
-            of_torch = torch.get_rng_state()
+            of_torch = loaded.get_rng_state()
             # Asking for the states of GPUs would initialise them.
-            of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-            torch.manual_seed(derive(seed, *stream, "torch"))
+            of_gpus = loaded.cuda.get_rng_state_all() if loaded.cuda.is_initialized() else []
+            loaded.manual_seed(derive(seed, *stream, "torch"))
         random.seed(derive(seed, *stream, "python"))
         np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
     try:
@@ -128,7 +128,7 @@ def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
             np.random.set_state(states[1])
             if late in sys.meta_path:
                 sys.meta_path.remove(late)
-            torch, before = sys.modules.get("torch"), late.before if of_torch is None else of_torch
-            if torch is not None and before is not None:
-                torch.set_rng_state(before)
-                torch.cuda.set_rng_state_all(of_gpus)
+            loaded, before = sys.modules.get("torch"), late.before if of_torch is None else of_torch
+            if before is not None:
+                loaded.set_rng_state(before)
+                loaded.cuda.set_rng_state_all(of_gpus)

@@ -53,12 +53,7 @@ _MAXIMUM_PER_WIDTH = (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)
 
 
 class Affine(Part):
-    """Random affine motions of images, with learnable or fixed ranges.
-
-    Args:
-        learnable: whether the ranges are parameters.
-        is_identity: whether the ranges are fixed and hold nothing but the identity.
-    """
+    """Random affine motions of images, with learnable or fixed ranges."""
 
     makes_copies = True
 
@@ -103,10 +98,6 @@ class Lila(Affine):
     Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
     one is reflected there, pi + d acting as pi - d. A cap would be a dead end: its gradient is
     exactly zero, so that no later step could take back one that went too far.
-
-    Args:
-        maxima: eta by name, all of `LilaConfig.NAMES`.
-        learnable: whether gradient steps move them.
     """
 
     generators_66: Tensor
@@ -151,12 +142,7 @@ class Lila(Affine):
 
 
 class Benton(Affine):
-    """A = exp(sum_k (u_k - 1/2) w_k g_k), u ~ U(0, 1)^6, w = softplus(raw) when learnable.
-
-    Args:
-        maxima: largest motions by name, all of `BentonConfig.NAMES`.
-        learnable: whether gradient steps move the widths.
-    """
+    """A = exp(sum_k (u_k - 1/2) w_k g_k), u ~ U(0, 1)^6, w = softplus(raw) when learnable."""
 
     generators_66: Tensor
 
@@ -199,11 +185,6 @@ class Schwoebel(Affine):
     The matrix is R(rotation) [[1, 0], [shear_y, 1]] [[1, shear_x], [0, 1]] diag(scale_x, scale_y)
     and the offset minus that matrix times the translation: a position p reads at A (p - t).
     Every image and sample has a draw of its own. The ends are unconstrained and may cross.
-
-    Args:
-        theta_min: lower ends in the order of SchwoebelConfig.NAMES.
-        theta_max: upper ends.
-        learnable: whether gradient steps move the ends.
     """
 
     def __init__(
@@ -297,9 +278,6 @@ def _positions(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def exponential(generator_N23: Tensor) -> Tensor:
     """First two rows of exp([[L, t], [0, 0]]).
-
-    Args:
-        generator_N23: first two rows [L, t] of the generators.
 
     Returns:
         A_N23 = [exp(L), phi(L) t] with phi(z) = (exp(z) - 1) / z.

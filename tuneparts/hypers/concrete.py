@@ -29,26 +29,13 @@ Act = Callable[[Tensor, int, torch.Generator], Tensor]
 def relaxed_bernoulli(
     logits: Tensor, shape: torch.Size, *, tau: float, generator: torch.Generator
 ) -> Tensor:
-    """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits).
-
-    Args:
-        logits: broadcastable to `shape`.
-        shape: of the draws, all independent.
-        tau: temperature; smaller is closer to 0 and 1.
-        generator: on the device of `logits`.
-    """
+    """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits)."""
     u = torch.rand(shape, generator=generator, device=logits.device, dtype=logits.dtype)
     return torch.sigmoid((logits + torch.logit(u)) / tau)
 
 
 class ConcreteDropout(Part):
-    """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones.
-
-    Args:
-        rates: one per slot.
-        tau: temperature of the relaxation.
-        learnable: whether gradient steps move the logits of the rates.
-    """
+    """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones."""
 
     def __init__(self, rates: Sequence[float], *, tau: float = 0.1, learnable: bool) -> None:
         super().__init__()
@@ -87,13 +74,6 @@ class InputMask(Part):
 
     In training every example has a draw of its own, relaxed when learnable and 0 or 1 when
     fixed. Evaluation is deterministic.
-
-    Args:
-        keep: keep probabilities of all features in row-major order.
-        in_shape: shape of one input.
-        tau: temperature of the relaxation.
-        evaluation: what stands for the draw in evaluation.
-        learnable: whether gradient steps move the logits of the probabilities.
     """
 
     def __init__(
@@ -181,10 +161,6 @@ class DropoutSlot(nn.Dropout):
     """A dropout layer whose rate and randomness come from the `dropping` block around the call.
 
     It does not read the net's train or eval mode: a hyper step drops in either.
-
-    Args:
-        slot: number of this layer among the dropout layers of its net.
-        p: rate that the net itself asked for.
     """
 
     def __init__(self, slot: int, p: float) -> None:

@@ -110,13 +110,7 @@ Tempering = Annotated[
 
 
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
-    """Refuse a hyper that acts on images where inputs are none.
-
-    Args:
-        name: of the hyper in its config.
-        hyper: what it is.
-        in_shape: shape of one input.
-    """
+    """Refuse a hyper that acts on images where inputs are none."""
     if hyper.needs_images and len(in_shape) != 3:
         raise ConfigError(
             f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "

@@ -269,11 +269,7 @@ class Hyper(Config):
         }
 
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:
-        """What a run reports of it.
-
-        Args:
-            name: of the hyper in its config.
-        """
+        """What a run reports of it."""
         found = []
         for field, stem in self.stems(name).items():
             number = self.numbers()[field]
@@ -351,13 +347,7 @@ class Hyper(Config):
         return tuple(float(one) for one in value)
 
     def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Part":
-        """The module that holds the numbers in a run and acts with them.
-
-        Args:
-            shapes: What it acts on.
-            name: Of the hyper in its config.
-            learnable: Whether its numbers become parameters.
-        """
+        """The module that holds the numbers in a run and acts with them."""
         from tuneparts.hypers.parts import NumberedPart
 
         return NumberedPart(self, shapes, name=name, learnable=learnable)

@@ -341,13 +341,6 @@ def augmented_pixels(
 ) -> npt.NDArray[np.uint8]:
     """Draw the augmentation of each example, with the code that training uses.
 
-    Args:
-        config: The hypers, at the values to draw with.
-        inputs_ECHW: Examples as stored, uint8.
-        task: The task whose normalisation training used.
-        num: Draws of each example (D).
-        seed: Of the draws.
-
     Returns:
         Images (E, D, H, W, C).
     """

@@ -16,13 +16,7 @@ from tuneparts.hypers.parts import ConstrainedParameter, Part
 
 
 class Colour(Part):
-    """Random brightness and contrast of each image; learnable maxima stay below 1 by a sigmoid.
-
-    Args:
-        brightness: largest shift.
-        contrast: largest log-factor.
-        learnable: whether gradient steps move them.
-    """
+    """Random brightness and contrast of each image; learnable maxima stay below 1 by a sigmoid."""
 
     def __init__(self, brightness: float, contrast: float, *, learnable: bool) -> None:
         super().__init__()

@@ -130,14 +130,7 @@ class AlgorithmContract:
         pick: Pick = first,
         repeat: Sequence[ResultTold] = (),
     ) -> list[Batch]:
-        """All batches of a replicate.
-
-        Args:
-            score: what each segment ends with.
-            seed: of the replicate.
-            pick: which of the running segments ends next.
-            repeat: the order in which results were told before, as a journal has it.
-        """
+        """All batches of a replicate."""
         return self.history(score, seed=seed, pick=pick, repeat=repeat)[0]
 
     def history(

@@ -31,13 +31,7 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
 
 
 def check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
-    """Refuse hypers that mean nothing for a task, and call those of one's own on two examples.
-
-    Args:
-        hypers: of a method.
-        task: the data.
-        learnable: whether the method learns those that are not frozen.
-    """
+    """Refuse hypers that mean nothing for a task, and call those of one's own on two examples."""
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(

@@ -126,12 +126,7 @@ class OptimiserConfig(Config):
         return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
 
     def build(self, net: "nn.Module", *, decays_norms: bool = True) -> "torch.optim.Optimizer":
-        """A torch optimiser over the net; call `set_lr` before each step.
-
-        Args:
-            net: whose parameters it steps.
-            decays_norms: whether weight decay acts on the parameters of norms too.
-        """
+        """A torch optimiser over the net; call `set_lr` before each step."""
         import torch
 
         from tuneparts.models.layers import norm_names, scalar_names
@@ -303,7 +298,7 @@ class SupervisedConfig(MethodConfig):
     """Examples in the batch of one pass."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
-    takes_runtime = True
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = True
     penalises_weights: ClassVar[bool] = False
     """Whether its steps take the penalty of hypers that act on weights."""
 
@@ -339,7 +334,7 @@ class SupervisedConfig(MethodConfig):
 class MembersConfig(MethodConfig):
     """An optimiser, batches, and what is measured at the end."""
 
-    takes_runtime = True
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = True
     optimiser: OptimiserConfig = OptimiserConfig()
     batch_size: int = Field(default=50, gt=0)
     """Examples in the batch of one pass."""

@@ -114,11 +114,7 @@ class Context:
     """What names the trial among others of its seed: search, arm and index."""
 
     def seeded_globals(self, passes: int | None = None) -> AbstractContextManager[None]:
-        """Seed the global generators for one interval of the trial, and restore them after it.
-
-        Args:
-            passes: where the interval starts; None while the learner is built.
-        """
+        """Seed the global generators for one interval of the trial, and restore them after it."""
         part = "build" if passes is None else passes
         return seeding.seeded_globals(self.seed, "globals", *self.stream, part)
 

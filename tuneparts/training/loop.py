@@ -142,12 +142,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         return self.context.task.target
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
-        """The same net, in the memory layout that is quick for it on this run's device.
-
-        Args:
-            net: newly built.
-            in_shape: of one input of the net; that of the task unless given.
-        """
+        """The same net, in the memory layout that is quick for it on this run's device."""
         layout = self.training_passes.runtime.channels_last
         shape = in_shape or self.context.task.in_shape
         return lay_out(net, shape, self.context.device, channels_last=layout)
@@ -230,10 +225,6 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
         """The mean losses of an interval, the costs so far, and the scores.
-
-        Args:
-            seen: losses of its steps by name.
-            start: pass at which it began.
 
         Raises:
             DivergedError: A loss is not finite.

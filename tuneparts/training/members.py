@@ -73,12 +73,7 @@ class Members(nn.Module, ABC):
 
 
 class NetMembers(Members):
-    """Members that have a net each, and may lend it weights that they share.
-
-    Args:
-        nets: one net per member.
-        flops: operations of each net for one example.
-    """
+    """Members that have a net each, and may lend it weights that they share."""
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
         super().__init__()

@@ -276,12 +276,7 @@ class PackedNet:
         """Whether all layers are known; only then can hypers act at dropout layers."""
 
     def __call__(self, x: Tensor, acts: Acts = ()) -> Tensor:
-        """Outputs (P, N, O).
-
-        Args:
-            x: what all slots see (N, ...), or what each of them sees (P, N, ...).
-            acts: what happens at dropout layers.
-        """
+        """Outputs (P, N, O)."""
         is_shared = x.dim() == self._num_dims
         if not self.has_forms:
             x = x.expand(self._width, *x.shape) if is_shared else x

@@ -20,12 +20,7 @@ Net = Callable[[Tensor], Tensor]
 
 
 class Passes:
-    """The training passes of one learner.
-
-    Args:
-        runtime: how they compute.
-        device: where.
-    """
+    """The training passes of one learner."""
 
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self.runtime = runtime

@@ -117,12 +117,6 @@ def accuracies_between(
 
     A dip along the line says that the members are in different basins (Fort et al. 2019). There are
     no valid running statistics in between, so norms use those of the batch.
-
-    Args:
-        one: a net.
-        other: a net of the same architecture.
-        batches: inputs and labels; small batches make poor statistics.
-        num_points: at least two.
     """
     data = list(batches)
     between = deepcopy(one).train()

@@ -50,15 +50,7 @@ def published_scores(
     device: torch.device,
     batch_size: int,
 ) -> dict[str, float]:
-    """Scores under `corrupted/...`, each a mean over all conditions, which count alike.
-
-    Args:
-        predict: from pixels of 0 to 255 to outputs (B, K).
-        corrupted: the images.
-        target: by which they are scored.
-        device: where `predict` computes.
-        batch_size: images at a time.
-    """
+    """Scores under `corrupted/...`, each a mean over all conditions, which count alike."""
     labels_N = torch.from_numpy(corrupted.labels).to(device)
 
     def scores(kind: str, severity: int) -> dict[str, float]:

@@ -106,11 +106,6 @@ def recalibrate(
     """Replace every BatchNorm's running statistics by plain averages over these inputs.
 
     Everything else of the net runs in eval mode. A net without BatchNorm is left alone.
-
-    Args:
-        net: what holds the norms.
-        batches: inputs.
-        forward: runs the net on a batch, as in training.
     """
     norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     norms = [norm for norm in norms if norm.track_running_stats]

@@ -122,16 +122,6 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     A method that keeps data from some weights to judge hypers by it can give the data back once the
     hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023,
     I.4).
-
-    Args:
-        net: all its parameters that require gradients are trained, from where they stand.
-        hypers: read, never moved.
-        examples: all data.
-        target: of the task.
-        optimiser: fresh state, schedule over this stage.
-        batch_size: examples per step, drawn without replacement.
-        seed: of the run, for the order of the data.
-        augmentation: source of the hypers' draws, on the device.
     """
 
     # Its net and hypers belong to the learner, which saves them.
@@ -160,11 +150,7 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         self.augmentation = augmentation
 
     def step(self, progress: float) -> Step:
-        """One update, one pass.
-
-        Args:
-            progress: fraction of the stage that is spent.
-        """
+        """One update, one pass."""
         set_lr(self.optimiser, self.config.lr_at(progress))
         batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():
