@@ -51,11 +51,6 @@ def test_survives_json():
     assert HypersConfig.model_validate_json(config.model_dump_json()) == config
 
 
-def test_a_dotted_path_makes_a_part():
-    config = HypersConfig().replaced({"affine.rotation": 3.0})
-    assert config.affine == LilaConfig(rotation=3.0)
-
-
 def test_images_only_parts_refuse_vectors():
     for part in ({"affine": {}}, {"colour": {}}):
         with pytest.raises(ConfigError, match=r"acts on images \(C, H, W\)"):
@@ -138,11 +133,6 @@ def test_names_of_another_parametrisation_are_refused():
         HypersConfig(affine=BentonConfig()).at({"scale_x": 0.1})
 
 
-def test_mixed_parametrisations_are_refused():
-    with pytest.raises(UnknownNameError, match="affine kind"):
-        HypersConfig().at({"scale_x": 0.1, "stretch": 0.1})
-
-
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean `rotation`"):
         HypersConfig().at({"rotations": 1.0})
@@ -169,11 +159,6 @@ def test_the_count_of_kept_features_must_agree():
         HypersConfig().at(keep | {"num_kept": 2.0})
     with pytest.raises(ConfigError, match="came without them"):
         HypersConfig().at({"num_kept": 2.0})
-
-
-def test_nothing_found_changes_nothing():
-    config = HypersConfig(affine={"kind": "schwoebel"}, mask={"keep": 0.4}, noise=0.2)
-    assert config.at({}) == config
 
 
 def test_values_out_of_range_are_refused():

@@ -2,9 +2,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.core import schema
-from tuneparts.core.config import parse
-from tuneparts.core.errors import ConfigError
 from tuneparts.data.target import Classes
 from tuneparts.hypers import Flip, HypersConfig, Shapes, Temperature
 from tuneparts.hypers.parts import Part
@@ -76,12 +73,6 @@ def test_a_probability_at_its_end_has_a_finite_gradient(raw):
     assert torch.isfinite(parameter.grad).all()
 
 
-def test_vectors_cannot_be_mirrored():
-    config = HypersConfig(flip=Flip())
-    with pytest.raises(ConfigError, match="`flip` acts on images"):
-        config.build(learnable=True, net=nn.Linear(4, 2), in_shape=(4,))
-
-
 @pytest.mark.parametrize(("is_symmetric", "low", "high"), [(True, 0.3, 0.7), (False, 0.0, 0.05)])
 def test_the_likelihood_learns_whether_mirror_images_mean_the_same(is_symmetric, low, high):
     """A fixed net judges: it knows each class from one side only, or tells sides apart."""
@@ -115,25 +106,3 @@ def part(value: float, *, learnable: bool) -> Part:
 def test_logits_are_divided():
     logits = torch.tensor([[2.0, -4.0]])
     assert part(2.0, learnable=False)(logits).tolist() == [[1, -2]]
-
-
-def test_gradient_goes_to_the_logarithm():
-    module = part(2.0, learnable=True)
-    module(torch.tensor([[3.0]])).sum().backward()
-    assert module.value.raw.grad.item() == pytest.approx(-1.5)  # d(z / T) / d log T = -z / T
-
-
-def test_one_is_the_identity():
-    assert part(1.0, learnable=False).is_identity
-    assert not part(1.0, learnable=True).is_identity
-
-
-def test_value_is_a_metric():
-    values = part(1.5, learnable=True).values()
-    assert values == pytest.approx({"temperature": 1.5})
-    assert schema.lookup("hyper/temperature")
-
-
-def test_it_cannot_be_zero():
-    with pytest.raises(ConfigError, match="temperature"):
-        parse(HypersConfig, {"temperature": 0.0})

@@ -69,11 +69,6 @@ def test_training_on_all_has_no_validation_scores(toy: Task) -> None:
     assert not any(name.startswith("val/") for name in run.advance())
 
 
-def test_augmentation_changes_what_is_seen(toy: Task) -> None:
-    plain, flipped = (learner(toy, augmentation={"flip": flip}) for flip in (False, True))
-    assert not torch.equal(plain.next_batch()[0], flipped.next_batch()[0])
-
-
 def test_vectors_cannot_be_augmented() -> None:
     part = Examples(np.zeros((20, 3), np.float32), np.arange(20) % 2)
     task = Task("vectors", part, part, part, 2, (0.0,), (1.0,))

@@ -1,11 +1,8 @@
 """When the last stage of a run begins, and how far it is."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.core.config import parse
-from tuneparts.core.errors import ConfigError
 from tuneparts.training.config import ReleaseConfig
 
 
@@ -18,13 +15,3 @@ def test_both_stages_have_passes_and_progress_runs_over_each(fraction, passes):
     assert config.progress(0, passes) == config.progress(start, passes) == 0
     assert config.progress(passes, passes) == 1
     assert abs((passes - start) - fraction * passes) <= 1
-
-
-def test_the_fraction_is_that_of_the_passes():
-    assert ReleaseConfig(fraction=0.25).start(80_000) == 60_000
-
-
-@pytest.mark.parametrize("fraction", [0, 1, -0.1])
-def test_a_stage_that_is_nothing_or_everything_is_refused(fraction):
-    with pytest.raises(ConfigError, match="fraction"):
-        parse(ReleaseConfig, {"fraction": fraction})
