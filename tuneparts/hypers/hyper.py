@@ -104,29 +104,19 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Number:
-    """Marks a field of a hyper as a number that can be learnt.
-
-    Args:
-        link: The range of the number, and how gradient steps stay inside it.
-        meaning: What it is, for tables and figures.
-        unit: Likewise.
-        identity: The value at which it does nothing, if there is one.
-        each: One number for each input feature, dropout slot, output or parameter tensor; the
-            field then is a number for all, or a tuple. None for a single number.
-        metric: Name in reports; None for the name of the hyper, followed by that of the field
-            where the hyper has several.
-
-    Example:
-        >>> from typing import Annotated
-        >>> Share = Annotated[float, Number(UNIT, "share of the label", identity=0.0)]
-    """
+    """Marks a field of a hyper as a number that can be learnt."""
 
     link: Link
+    """The range of the number, and how gradient steps stay inside it."""
     meaning: str = ""
+    """What it is, for tables and figures."""
     unit: str = ""
     identity: float | None = None
+    """The value at which it does nothing, if there is one."""
     each: Each | None = None
+    """One number for each of these; the field then is a number for all, or a tuple."""
     metric: str | None = None
+    """Name in reports; None for that of the hyper, with the field's where it has several."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -138,14 +128,7 @@ class Number:
         for one in value if isinstance(value, tuple) else (value,):
             if math.isfinite(one) and low <= one <= high:
                 continue
-            law = (
-                f"must lie between {low:g} and {high:g}"
-                if math.isfinite(high)
-                else "must be finite"
-                if low == -math.inf
-                else f"must be finite, and greater than or equal to {low:g}"
-            )
-            raise ValueError(f"{law}, but got {one:g}")
+            raise ValueError(f"must be finite and lie in [{low:g}, {high:g}], but got {one:g}")
         return value
 
 
@@ -306,12 +289,8 @@ class Hyper(Config):
         """The same hyper at values that a run reported.
 
         Args:
-            found: Call by reported name, without `hyper/`.
-            name: Of the hyper in its config.
-
-        Raises:
-            UnknownNameError: A value is of another hyper.
-            ConfigError: Numbers of a sequence are missing.
+            found: by reported name, without `hyper/`.
+            name: of the hyper in its config.
         """
         for metric in found:
             if not self.owns(metric, name):

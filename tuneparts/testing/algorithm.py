@@ -123,24 +123,19 @@ class AlgorithmContract:
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
     def batches(
-        self,
-        score: Score,
-        *,
-        seed: int = 0,
-        pick: Pick = first,
-        repeat: Sequence[ResultTold] = (),
+        self, score: Score, *, pick: Pick = first, repeat: Sequence[ResultTold] = ()
     ) -> list[Batch]:
-        """All batches of a replicate."""
-        return self.history(score, seed=seed, pick=pick, repeat=repeat)[0]
+        """All batches of a replicate; `repeat` is the order of results that a journal has."""
+        return self.history(score, pick=pick, repeat=repeat)[0]
 
     def history(
-        self, score: Score, *, seed: int, pick: Pick, repeat: Sequence[ResultTold] = ()
+        self, score: Score, *, pick: Pick, repeat: Sequence[ResultTold] = ()
     ) -> tuple[list[Batch], list[ResultTold]]:
         """All batches of a replicate, and in which order results were told where it matters."""
         metric = selection_metric(self.metric)
         arm = self.arm
-        replicate = Replicate(arm, seed, States(metric))
-        replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
+        replicate = Replicate(arm, 0, States(metric))
+        replicate.proposals = arm.algorithm.proposals(arm, 0, metric)
         replicate.repeat(repeat)
         batches: list[Batch] = []
         told: list[ResultTold] = []
@@ -182,7 +177,7 @@ class AlgorithmContract:
             expected = _work(self.batches(score))
             for number in range(_NUM_ORDERS):
                 pick = random.Random(number).randrange if number else last
-                batches, told = self.history(score, seed=0, pick=pick)
+                batches, told = self.history(score, pick=pick)
                 if not self.algorithm.is_free:
                     assert _work(batches) == expected
                 again = first if number else last
