@@ -123,7 +123,7 @@ class InputMask(Part):
 
 
 @dataclass
-class ActiveDropout:
+class _ActiveDropout:
     """The dropout that slots apply during one call of a net."""
 
     dropout: Act
@@ -132,11 +132,11 @@ class ActiveDropout:
     """How often a slot asked; 0 after the call means that the net has no slots."""
 
 
-_current: ContextVar[ActiveDropout | None] = ContextVar("tuneparts_dropout", default=None)
+_current: ContextVar[_ActiveDropout | None] = ContextVar("tuneparts_dropout", default=None)
 
 
 @contextmanager
-def dropping(dropout: Act, generator: torch.Generator) -> Iterator[ActiveDropout]:
+def dropping(dropout: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
     """Let slots drop by these rates inside the block; outside they pass their input on.
 
     Example:
@@ -149,7 +149,7 @@ def dropping(dropout: Act, generator: torch.Generator) -> Iterator[ActiveDropout
         >>> set(slot(torch.ones(100)).tolist())
         {1.0}
     """
-    active = ActiveDropout(dropout, generator)
+    active = _ActiveDropout(dropout, generator)
     token = _current.set(active)
     try:
         yield active

@@ -110,7 +110,7 @@ Tempering = Annotated[
 
 
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
-    """Refuse a hyper that acts on images where inputs are none."""
+    """Refuse a hyper that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
         raise ConfigError(
             f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
@@ -199,17 +199,13 @@ class HypersConfig(Config):
         return tuple(sorted(set(names)))
 
     @model_validator(mode="after")
-    def _check_frozen_parts_exist(self) -> "HypersConfig":
+    def _check_names(self) -> "HypersConfig":
         for name in self.frozen:
             if name not in self.parts:
                 raise ConfigError(
                     f"`frozen` names `{name}`, but the hypers here are "
                     f"{', '.join(self.parts) or 'none'}. Give `{name}` its values, or leave it out."
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _check_names(self) -> "HypersConfig":
         for name, hyper in self.own.items():
             if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
@@ -217,8 +213,7 @@ class HypersConfig(Config):
                     f"`{name}` for {type(hyper).__name__}. Choose another name."
                 )
             KINDS.name_of(type(hyper))  # refuses a class that no worker could import
-        counts = Counter(self.metrics())
-        for metric, count in counts.items():
+        for metric, count in Counter(self.metrics()).items():
             is_built_in = metric.name in schema.BUILT_IN
             if count > 1 or (is_built_in and schema.lookup(metric.name) != metric):
                 raise ConfigError(

@@ -97,9 +97,6 @@ class Hypers(nn.Module):
             generator: source of all draws, on the device of `x`.
             training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
                 mask's probabilities and no dropout. Augmentation and noise are drawn in both.
-
-        Returns:
-            logits_BK.
         """
         if training and self.draws_globally:
             net = _seeded(net, generator)
@@ -155,12 +152,8 @@ class Hypers(nn.Module):
     ) -> Tensor:
         """The loss of predictions, under the parts that act on it.
 
-        Args:
-            outputs_BK: what `predict` returned.
-            targets_B: labels or other targets.
-            loss: of the task, as `loss(outputs_BK, targets_B, reduction=...)`.
-            reduction: mean or sum over examples, or one loss for each.
-            held_out: judge by the likelihood alone, as hyper steps and scores do.
+        `loss` is that of the task. Held-out data is judged by the likelihood alone, as hyper steps
+        and scores do.
         """
         parts = [
             part
@@ -315,14 +308,6 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
     Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
     here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
     et al. (2021) average probabilities: `prob`. One sample comes back unchanged under every rule.
-
-    Args:
-        logits_NK: sample s of example b at b * S + s.
-        num_samples: S.
-        rule: `logits` for the mean of logits, `prob` for the log of the mean probability.
-
-    Returns:
-        logits_BK.
 
     Example:
         >>> average(torch.tensor([[0.0, 2.0], [0.0, 4.0]]), 2, "logits")

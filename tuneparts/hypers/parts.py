@@ -5,7 +5,6 @@ number makes sense. A fixed number skips the link, so that a bound which the lin
 approaches (a range of exactly 0) can be held.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -53,7 +52,12 @@ class ConstrainedParameter(nn.Module):
         if all(held):
             held = [False] * len(held)  # refused below: nothing would be learnt
         for name, value, is_held in zip(names, self.given, held, strict=True):
-            _check(name, value, link, learnable=learnable and not is_held)
+            if learnable and not is_held and not link.low < value < link.high:
+                raise ConfigError(
+                    f"a learnable `{name}` must start strictly between {link.low:g} and "
+                    f"{link.high:g}, but got {value:g}, which no gradient step can leave. "
+                    "Start inside (0.05 is usual), or freeze its part."
+                )
         self._has_held = any(held)
         if learnable:
             pairs = zip(self.given, held, strict=True)
@@ -79,19 +83,6 @@ class ConstrainedParameter(nn.Module):
             return list(self.given)
         with torch.no_grad():
             return [float(value) for value in self.tensor().tolist()]
-
-
-def _check(name: str, value: float, link: Link, *, learnable: bool) -> None:
-    if not link.low <= value <= link.high or not math.isfinite(value):
-        raise ConfigError(
-            f"`{name}` must lie between {link.low:g} and {link.high:g}, but got {value:g}."
-        )
-    if learnable and not link.low < value < link.high:
-        raise ConfigError(
-            f"a learnable `{name}` must start strictly between {link.low:g} and {link.high:g}, "
-            f"but got {value:g}, which no gradient step can leave. "
-            f"Start inside (0.05 is usual), or freeze its part."
-        )
 
 
 class Part(nn.Module):

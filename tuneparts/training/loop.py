@@ -46,12 +46,8 @@ class Step:
 class FinalModule(nn.Module):
     """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
 
-    Args:
-        body: from normalised inputs to outputs.
-        mean: of each channel or feature, with pixels from 0 to 1; empty for whole numbers, which
-            are not normalised.
-        std: likewise.
-        is_image: whether inputs are pixels.
+    `mean` and `std` are of each channel or feature, with pixels from 0 to 1; empty for whole
+    numbers, which are not normalised.
     """
 
     mean: Tensor

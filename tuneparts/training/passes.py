@@ -28,9 +28,9 @@ class Passes:
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager
-    def training(self) -> "Iterator[Block]":
+    def training(self) -> "Iterator[_Block]":
         """A block in which `run` calls nets in this way."""
-        block = Block(self)
+        block = _Block(self)
         token = _current.set(block)
         try:
             with self.runtime.numerics(self.device, is_training=True):
@@ -71,7 +71,7 @@ class Passes:
 
 
 @dataclass
-class Block:
+class _Block:
     """A step under way."""
 
     passes: Passes
@@ -79,7 +79,7 @@ class Block:
     """Whether a net has been called by `run`."""
 
 
-_current: ContextVar[Block | None] = ContextVar("tuneparts_passes", default=None)
+_current: ContextVar[_Block | None] = ContextVar("tuneparts_passes", default=None)
 
 
 def run(net: Net, x: Tensor, *, exactly: bool = False) -> Tensor:
