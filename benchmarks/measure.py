@@ -19,8 +19,8 @@ from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Event
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
-from tuneparts.training.allocator import keep_freed_memory
 from tuneparts.training.learner import Context
+from tuneparts.training.process import keep_freed_memory
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from benchmarks.results import Result, Row, result, tell
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, MnistCnn, NetConfig
-from tuneparts.training.supervised import SupervisedConfig
+from tuneparts.training.config import SupervisedConfig
 
 _NODE = {"scheme": "node", "mixed": True, "defaults": "zero"}
 _JOINT_SHARE = 0.2

@@ -22,7 +22,7 @@ from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.pwfn import sigma, threshold
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import Mlp, NetConfig, ResNet18
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import OptimiserConfig
 
 _FLOATS = npt.NDArray[np.float64]
 _SGD = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.constrained import POSITIVE
-from tuneparts.hypers.hyper import Call, Hyper, Number
-from tuneparts.hypers.label_smoothing import LabelSmoothing
+from tuneparts.hypers import POSITIVE, Call, Hyper, LabelSmoothing, Number
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.search.algorithms.plain import RandomSearch

@@ -6,8 +6,7 @@ crops), brightness and contrast are what is learnt or searched.
 
 from studies.tuning import Tuned, affine_space
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.affine import lila
-from tuneparts.hypers.flip import Flip
+from tuneparts.hypers import Flip, LilaConfig
 from tuneparts.models import MnistCnn
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
@@ -37,12 +36,12 @@ def search(scale: Scale) -> Search:
             "optimiser": {"lr": 0.003},
         },
         learnt={
-            "affine": dict.fromkeys(lila.NAMES, 0.1),
+            "affine": dict.fromkeys(LilaConfig.NAMES, 0.1),
             "colour": dict.fromkeys(COLOUR, 0.1),
             "flip": Flip(probability=0.1),
             **samples,
         },
-        space={**affine_space(lila.NAMES, 0.5), **colours, **flips},
+        space={**affine_space(LilaConfig.NAMES, 0.5), **colours, **flips},
     )
     data = DataConfig(
         name="cifar10",

@@ -8,7 +8,7 @@ import math
 
 from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
@@ -32,13 +32,13 @@ def search(scale: Scale) -> Search:
             "batch_size": 50,
             "optimiser": {"lr": 0.006},
         },
-        learnt={"affine": dict.fromkeys(lila.NAMES, 0.3), **samples},
-        starts=affine_starts(lila.NAMES),
-        space=affine_space(lila.NAMES, 0.5),
-        paper_space=affine_space(lila.NAMES, 3.0),
+        learnt={"affine": dict.fromkeys(LilaConfig.NAMES, 0.3), **samples},
+        starts=affine_starts(LilaConfig.NAMES),
+        space=affine_space(LilaConfig.NAMES, 0.5),
+        paper_space=affine_space(LilaConfig.NAMES, 3.0),
         packed=8,
     )
-    true = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}, **samples}
+    true = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}, **samples}
     return setting.search(
         name="benchmark_digits",
         notes=NOTES,

@@ -7,7 +7,7 @@ import math
 
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
 
@@ -30,12 +30,12 @@ def search(scale: Scale) -> Search:
             "batch_size": 50,
             "optimiser": {"lr": 0.003},
         },
-        learnt={"affine": dict.fromkeys(lila.NAMES, 0.3), **samples},
-        starts=affine_starts(lila.NAMES),
-        space=affine_space(lila.NAMES, 0.5),
-        paper_space=affine_space(lila.NAMES, 3.0),
+        learnt={"affine": dict.fromkeys(LilaConfig.NAMES, 0.3), **samples},
+        starts=affine_starts(LilaConfig.NAMES),
+        space=affine_space(LilaConfig.NAMES, 0.5),
+        paper_space=affine_space(LilaConfig.NAMES, 3.0),
     )
-    true = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}, **samples}
+    true = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}, **samples}
     return setting.search(
         name="benchmark_mnist_rotated",
         notes=NOTES,

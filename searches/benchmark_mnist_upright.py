@@ -5,7 +5,7 @@ As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not
 
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
 
@@ -29,10 +29,10 @@ def search(scale: Scale) -> Search:
             "batch_size": 50,
             "optimiser": {"lr": 0.003},
         },
-        learnt={"affine": dict.fromkeys(lila.NAMES, 0.3), **samples},
-        starts=affine_starts(lila.NAMES),
-        space=affine_space(lila.NAMES, 0.5),
-        paper_space=affine_space(lila.NAMES, 3.0),
+        learnt={"affine": dict.fromkeys(LilaConfig.NAMES, 0.3), **samples},
+        starts=affine_starts(LilaConfig.NAMES),
+        space=affine_space(LilaConfig.NAMES, 0.5),
+        paper_space=affine_space(LilaConfig.NAMES, 3.0),
     )
     return setting.search(
         name="benchmark_mnist_upright",

@@ -18,7 +18,7 @@ from tuneparts.search.arm import Arm
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 NOTES = """
 Mlodozeniec et al. (2023) print one hyper rate for their method, and other ones, from other papers,

@@ -14,7 +14,7 @@ from tuneparts.models import DigitsCnn, FixupResNet
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 NOTES = """
 Mlodozeniec et al. (2023, Table 2 and I.4): FixUp ResNet-14 on 20,000 CIFAR-10 images, the affine

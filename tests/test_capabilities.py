@@ -19,8 +19,7 @@ from tuneparts.cli.main import app
 from tuneparts.core.selection import Selection
 from tuneparts.data import sets
 from tuneparts.data.target import Target
-from tuneparts.hypers.config import BUILT_IN
-from tuneparts.hypers.kinds import KINDS
+from tuneparts.hypers import BUILT_IN
 from tuneparts.methods import catalog
 from tuneparts.models import NETS
 from tuneparts.results.figures.gallery import FIGURES
@@ -36,7 +35,7 @@ REGISTERED: dict[str, Iterable[str]] = {
     "net": NETS,
     "data": sets.REGISTRY.known,
     "target": Target.registry.known,
-    "hyper": {*BUILT_IN, *KINDS.known},
+    "hyper": set(BUILT_IN),
     "algorithm": Algorithm.registry.known,
     "sampler": SAMPLERS,
     "dimension": Dimension.registry.known,

@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from tuneparts.search.space import Uniform as Uniform
     from tuneparts.search.spec import Search as Search
     from tuneparts.search.stopping import Stop as Stop
+    from tuneparts.training.config import MethodConfig as MethodConfig
+    from tuneparts.training.config import Runtime as Runtime
     from tuneparts.training.learner import Context as Context
     from tuneparts.training.learner import Learner as Learner
-    from tuneparts.training.learner import MethodConfig as MethodConfig
-    from tuneparts.training.runtime import Runtime as Runtime
 
 __version__ = "0.1.0"
 
@@ -134,8 +134,8 @@ _HOMES = {
     ),
     "tuneparts.search.spec": ("Arm", "Resources", "Scale", "Search"),
     "tuneparts.search.stopping": ("Stop",),
-    "tuneparts.training.learner": ("Context", "Learner", "MethodConfig"),
-    "tuneparts.training.runtime": ("Runtime",),
+    "tuneparts.training.config": ("MethodConfig", "Runtime"),
+    "tuneparts.training.learner": ("Context", "Learner"),
 }
 """Where the public names live."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -23,8 +23,7 @@ from tuneparts import (
     StandardConfig,
     Uniform,
 )
-from tuneparts.hypers.constrained import REAL
-from tuneparts.hypers.hyper import Call, Hyper, Number
+from tuneparts.hypers import REAL, Call, Hyper, Number
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.loop import Step
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from studies import reach
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.methods.baselines.augerino import AugerinoConfig
 from tuneparts.methods.baselines.laplace import LaplaceConfig
 from tuneparts.methods.baselines.last_layer import LastLayerConfig
@@ -27,7 +27,7 @@ from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 C = TypeVar("C", bound=MethodConfig)
 
@@ -80,7 +80,7 @@ class Comparison(Config):
 
     def learnt(self) -> dict[str, Any]:
         """Hypers of methods that learn all six ranges."""
-        return {"affine": dict.fromkeys(lila.NAMES, self.start), **self.samples}
+        return {"affine": dict.fromkeys(LilaConfig.NAMES, self.start), **self.samples}
 
     def last_stage(self) -> dict[str, Any]:
         """Settings of fine-tuning and of the release: half the learning rate, annealed."""
@@ -94,7 +94,7 @@ class Comparison(Config):
 
     def references(self) -> tuple[Arm, ...]:
         """Two reference arms: no augmentation, and the rotations that made the data."""
-        oracle = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}}
+        oracle = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}}
         return (
             self._arm("none", StandardConfig(**self.shared, train_on="all")),
             self._arm("oracle", self.augmented(hypers={**oracle, **self.samples}, train_on="all")),
@@ -211,5 +211,5 @@ def space(largest: float) -> dict[str, Dimension]:
     """Search space of the six ranges: rotation up to pi, the other five up to `largest`."""
     return {
         f"hypers.affine.{name}": Uniform(low=0.0, high=math.pi if name == "rotation" else largest)
-        for name in lila.NAMES
+        for name in LilaConfig.NAMES
     }

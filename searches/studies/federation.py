@@ -11,7 +11,7 @@ from pydantic import Field
 
 from studies.comparison import TIGHT_RANGE, space
 from tuneparts.core.config import Config
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.methods.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
 from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.arm import Arm, Resources
@@ -57,7 +57,7 @@ class Federation(Config):
 
     def arms(self) -> tuple[Arm, ...]:
         """Five arms: learnt hypers; fixed, searched and oracle ones; averaging at learnt ones."""
-        affine = dict.fromkeys(lila.NAMES, 0.0)
+        affine = dict.fromkeys(LilaConfig.NAMES, 0.0)
         augmented = self._averaging(affine={})
         return (
             Arm(
@@ -102,7 +102,7 @@ class Federation(Config):
 
     def _federated(self) -> FederatedConfig:
         config = FederatedConfig(
-            **self._fields(affine=dict.fromkeys(lila.NAMES, self.start)),
+            **self._fields(affine=dict.fromkeys(LilaConfig.NAMES, self.start)),
             proportions=self.proportions,
             hyper_lr=self.hyper_lr,
             hyper_batches=self.hyper_batches,

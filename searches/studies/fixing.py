@@ -16,7 +16,7 @@ from tuneparts.models import DigitsCnn, ResNet18
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 
 class Fixing(Config):

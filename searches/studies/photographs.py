@@ -15,7 +15,7 @@ from studies.comparison import LAPLACE, Comparison
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.affine import lila
+from tuneparts.hypers import LilaConfig
 from tuneparts.methods.baselines.augerino import AugerinoConfig
 from tuneparts.methods.baselines.laplace import LaplaceConfig
 from tuneparts.methods.baselines.standard import StandardConfig
@@ -136,7 +136,7 @@ class Photographs(Config):
         """No augmentation at both counts, and rotations over the whole circle."""
         comparison = self.comparison()
         none = StandardConfig(**self.shared, train_on="all")
-        oracle = {"affine": {**dict.fromkeys(lila.NAMES, 0.0), "rotation": math.pi}}
+        oracle = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}}
         return (
             self._arm("none", none),
             self._halved("none_iterations", none),

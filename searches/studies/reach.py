@@ -16,7 +16,7 @@ from tuneparts.methods.baselines.validation import LINKED_PASSES, ValidationConf
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.search.arm import Arm
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 C = TypeVar("C", bound=MethodConfig)
 

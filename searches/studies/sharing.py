@@ -10,14 +10,14 @@ from typing import Any
 
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 EPOCH = 50_000 // 128
 """Passes."""

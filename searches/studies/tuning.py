@@ -31,7 +31,7 @@ from tuneparts.search.arm import Arm
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 Learning: TypeAlias = PartitionedConfig | ReleasedConfig | ValidationConfig
 QUESTION = "With its own settings tuned at equal cost, which way to the hypers gives the best net?"

@@ -1,15 +1,21 @@
 """Every built-in hyper keeps the contract of hypers."""
 
-from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
-from tuneparts.hypers.concrete import DropoutConfig, MaskConfig
-from tuneparts.hypers.config import BUILT_IN
-from tuneparts.hypers.flip import Flip
-from tuneparts.hypers.kinds import KINDS
-from tuneparts.hypers.label_smoothing import LabelSmoothing
-from tuneparts.hypers.pixels import ColourConfig, InputNoise
-from tuneparts.hypers.temperature import Temperature
-from tuneparts.hypers.weight_decay import WeightDecay
-from tuneparts.hypers.weight_prior import WeightPrior
+from tuneparts.hypers import (
+    BUILT_IN,
+    KINDS,
+    BentonConfig,
+    ColourConfig,
+    DropoutConfig,
+    Flip,
+    InputNoise,
+    LabelSmoothing,
+    LilaConfig,
+    MaskConfig,
+    SchwoebelConfig,
+    Temperature,
+    WeightDecay,
+    WeightPrior,
+)
 from tuneparts.testing import HyperContract
 
 

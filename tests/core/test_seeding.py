@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,3 +51,22 @@ def test_threads_do_not_draw_from_each_other_s_block() -> None:
     one_by_one = [drawn(seed) for seed in range(6)]
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(drawn, range(6))) == one_by_one
+
+
+def test_torch_is_not_imported_but_seeded_when_it_is_first_imported_inside() -> None:
+    code = """
+import sys
+from tuneparts.core.seeding import seeded_globals
+with seeded_globals(3, "a"):
+    pass
+assert "torch" not in sys.modules
+with seeded_globals(3, "a"):
+    import torch
+    first = torch.rand(3)
+outside = torch.get_rng_state()
+with seeded_globals(3, "a"):
+    assert torch.equal(first, torch.rand(3))
+assert torch.equal(torch.get_rng_state(), outside)
+assert not any("seeding" in type(one).__module__ for one in sys.meta_path)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,7 +18,8 @@ from tuneparts.data.task import StoredImages, Task, digest
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.partitioned.learner import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history
-from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.executors import execute, logs
 from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
 from tuneparts.methods.baselines.posthoc import PosthocConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
@@ -33,9 +33,8 @@ from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig, Runtime
 from tuneparts.training.pack import Pack
-from tuneparts.training.runtime import Runtime
 
 AFFINE = {"affine": {"kind": "lila", "rotation": 0.3}, "samples": 2}
 SPACE = {

@@ -1,16 +1,15 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.func import functional_call
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.concrete import (
-    ConcreteDropout,
-    DropoutConfig,
-    InputMask,
-    MaskConfig,
-    relaxed_bernoulli,
-)
+from tuneparts.hypers import DropoutConfig, MaskConfig, Shapes
+from tuneparts.hypers.concrete import ConcreteDropout, DropoutSlot, dropping, relaxed_bernoulli
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -52,22 +51,6 @@ class TestConcreteDropout:
         z = 1 / (1 + np.exp(-(logit + np.log(u) - np.log(1 - u)) / 0.2))
         np.testing.assert_allclose(found, (1 - z) / (1 - p), rtol=1e-10)
 
-    def test_gradient_of_a_rate_is_not_zero_and_agrees_with_finite_differences(self):
-        dropout = ConcreteDropout([0.3], learnable=True).double()
-        h = torch.rand(40, generator=stream(1), dtype=torch.float64)
-
-        def loss() -> torch.Tensor:
-            return dropout(h, 0, stream()).square().sum()
-
-        (gradient,) = torch.autograd.grad(loss(), dropout.parameters())
-        with torch.no_grad():
-            dropout.rates.raw += 1e-6
-            above = loss()
-            dropout.rates.raw -= 2e-6
-            below = loss()
-        assert gradient.abs().item() > 1e-3
-        assert gradient.item() == pytest.approx((above - below).item() / 2e-6, rel=1e-5)
-
     def test_draws_of_zero_give_a_finite_gradient(self):
         logit = torch.zeros(1, requires_grad=True)
         torch.sigmoid((logit + torch.logit(torch.zeros(1))) / 0.1).sum().backward()
@@ -87,24 +70,32 @@ class TestConcreteDropout:
         assert fixed.is_identity
         assert fixed(h, 1, stream()) is h
 
-    def test_values_name_each_slot(self):
-        values = DropoutConfig(rate=(0.1, 0.3)).build(2, learnable=True).values()
-        assert values == pytest.approx({"dropout.0": 0.1, "dropout.1": 0.3})
-        assert [schema.lookup(f"hyper/{name}") for name in values]
-
     def test_one_rate_serves_all_slots_but_two_do_not_serve_three(self):
-        assert len(DropoutConfig(rate=0.2).build(3, learnable=False).values()) == 3
+        assert (
+            len(
+                DropoutConfig(rate=0.2)
+                .part(Shapes(num_slots=3), name="dropout", learnable=False)
+                .values()
+            )
+            == 3
+        )
         with pytest.raises(ConfigError, match="got 2 for 3"):
-            DropoutConfig(rate=(0.2, 0.1)).build(3, learnable=False)
+            DropoutConfig(rate=(0.2, 0.1)).part(
+                Shapes(num_slots=3), name="dropout", learnable=False
+            )
 
     def test_dropping_everything_is_refused(self):
         with pytest.raises(ConfigError, match="below 1"):
-            DropoutConfig(rate=1.0).build(1, learnable=False)
+            DropoutConfig(rate=1.0).part(Shapes(num_slots=1), name="dropout", learnable=False)
 
 
 class TestInputMask:
     def test_learnable_masks_multiply_by_relaxed_draws_without_rescaling(self):
-        mask = MaskConfig(keep=(0.5, 0.8), tau=0.2).build((2,), learnable=True).double()
+        mask = (
+            MaskConfig(keep=(0.5, 0.8), tau=0.2)
+            .part(Shapes((2,)), name="mask", learnable=True)
+            .double()
+        )
         x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
         u = uniform(2, 2)
         logits = mask.keep.raw.detach().numpy()
@@ -117,36 +108,89 @@ class TestInputMask:
         keep = (0.25, 0.5, 0.75)
         draws = stream()
         before = draws.get_state()
-        by_probability = MaskConfig(keep=keep).build((3,), learnable=False)
+        by_probability = MaskConfig(keep=keep).part(Shapes((3,)), name="mask", learnable=False)
         assert by_probability(x, draws, training=False).tolist() == [[0.25, 0.5, 0.75]]
-        rounded = MaskConfig(keep=keep, evaluation="rounded").build((3,), learnable=False)
+        rounded = MaskConfig(keep=keep, evaluation="rounded").part(
+            Shapes((3,)), name="mask", learnable=False
+        )
         assert rounded(x, draws, training=False).tolist() == [[0, 0, 1]]
         assert torch.equal(draws.get_state(), before)
 
     def test_a_fixed_mask_of_zeros_and_ones_is_the_same_in_training(self):
-        mask = MaskConfig(keep=(1.0, 0.0)).build((2,), learnable=False)
+        mask = MaskConfig(keep=(1.0, 0.0)).part(Shapes((2,)), name="mask", learnable=False)
         x = torch.tensor([[2.0, 3.0]])
         assert not mask.is_random
         for training in (True, False):
             assert mask(x, stream(), training=training).tolist() == [[2, 0]]
 
     def test_fixed_probabilities_draw_hard_masks_for_each_example(self):
-        mask = MaskConfig(keep=0.3).build((1, 4, 4), learnable=False)
+        mask = MaskConfig(keep=0.3).part(Shapes((1, 4, 4)), name="mask", learnable=False)
         out = mask(torch.ones(500, 1, 4, 4), stream(), training=True)
         assert set(out.unique().tolist()) == {0, 1}
         assert out.mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 8000) ** 0.5)
 
-    def test_gradient_reaches_every_feature(self):
-        mask = InputMask([0.5] * 6, in_shape=(6,), learnable=True)
-        for training in (True, False):
-            mask.zero_grad()
-            mask(torch.ones(8, 6), stream(), training=training).sum().backward()
-            assert (mask.keep.raw.grad.abs() > 0).all()
-
     def test_values_count_the_kept_and_list_vectors_only(self):
-        values = MaskConfig(keep=(0.4, 0.6, 0.9)).build((3,), learnable=False).values()
+        values = (
+            MaskConfig(keep=(0.4, 0.6, 0.9))
+            .part(Shapes((3,)), name="mask", learnable=False)
+            .values()
+        )
         assert values == {"num_kept": 2, "keep.0": 0.4, "keep.1": 0.6, "keep.2": 0.9}
         assert [schema.lookup(f"hyper/{name}") for name in values]
-        image = MaskConfig(keep=1.0).build((1, 2, 2), learnable=False)
+        image = MaskConfig(keep=1.0).part(Shapes((1, 2, 2)), name="mask", learnable=False)
         assert image.values() == {"num_kept": 4}
         assert image.is_identity
+
+
+def small_net() -> nn.Sequential:
+    net = nn.Sequential(nn.Linear(4, 8), DropoutSlot(0, 0.0), nn.Linear(8, 3), DropoutSlot(1, 0.0))
+    with torch.no_grad():
+        for number, parameter in enumerate(net.parameters()):
+            parameter.copy_(torch.randn(parameter.shape, generator=stream(number)))
+    return net
+
+
+def test_outside_a_drawing_block_a_slot_passes_on_what_came_in():
+    h = torch.rand(3)
+    assert DropoutSlot(0, 0.5).train()(h) is h
+
+
+def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
+    net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
+    with dropping(dropout, stream()) as seen:
+        found = net(x)
+    draws = stream()
+    hidden = dropout(net[0](x), 0, draws)
+    wanted = dropout(net[2](hidden), 1, draws)
+    assert torch.equal(found, wanted)
+    assert seen.num_reads == 2
+    assert torch.equal(net(x), net[2](net[0](x)))
+
+
+def test_rates_are_no_parameters_of_the_net_but_get_its_gradient():
+    net, dropout = small_net(), ConcreteDropout([0.2, 0.6], learnable=True)
+    assert len(list(net.parameters())) == 4
+    with dropping(dropout, stream()):
+        net(torch.ones(5, 4)).square().sum().backward()
+    assert (dropout.rates.raw.grad.abs() > 0).all()
+
+
+def test_copies_and_functional_calls_hear_the_same_block():
+    net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
+    with dropping(dropout, stream()):
+        wanted = net(x)
+    with dropping(dropout, stream()):
+        assert torch.equal(copy.deepcopy(net)(x), wanted)
+    with dropping(dropout, stream()):
+        assert torch.equal(functional_call(net, dict(net.named_parameters()), (x,)), wanted)
+
+
+def test_the_block_ends_also_after_an_error():
+    slot = DropoutSlot(0, 0.0)
+    try:
+        with dropping(ConcreteDropout([0.5], learnable=False), stream()):
+            raise KeyError
+    except KeyError:
+        pass
+    h = torch.ones(4)
+    assert slot(h) is h

@@ -1,10 +1,14 @@
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
 from tuneparts.core.config import parse
-from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.hypers import BentonConfig, HypersConfig, LilaConfig, SchwoebelConfig, Theta
+from tuneparts.hypers.config import OUTSIDE_LIKELIHOOD
 
 
 def test_all_parts_are_absent_by_default():
@@ -47,11 +51,6 @@ def test_survives_json():
     assert HypersConfig.model_validate_json(config.model_dump_json()) == config
 
 
-def test_a_dotted_path_makes_a_part():
-    config = HypersConfig().replaced({"affine.rotation": 3.0})
-    assert config.affine == LilaConfig(rotation=3.0)
-
-
 def test_images_only_parts_refuse_vectors():
     for part in ({"affine": {}}, {"colour": {}}):
         with pytest.raises(ConfigError, match=r"acts on images \(C, H, W\)"):
@@ -59,7 +58,7 @@ def test_images_only_parts_refuse_vectors():
 
 
 def test_only_parts_that_are_there_can_be_frozen():
-    with pytest.raises(ConfigError, match="`noise` is None"):
+    with pytest.raises(ConfigError, match="names `noise`"):
         parse(HypersConfig, {"frozen": ["noise"]})
     with pytest.raises(ConfigError, match="frozen"):
         parse(HypersConfig, {"frozen": ["weight_decay"]})
@@ -70,3 +69,129 @@ def test_the_order_of_frozen_parts_does_not_matter():
     assert HypersConfig(**values, frozen=("temperature", "noise")) == HypersConfig(
         **values, frozen=("noise", "temperature")
     )
+
+
+NOT_MOVED = dict.fromkeys(
+    ("rotation", "translate_x", "translate_y", "scale_x", "scale_y", "shear"), 0.0
+)
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Dropout(0.0), nn.Linear(4, 2))
+
+
+def reported(config: HypersConfig, in_shape: tuple[int, ...], *, learnable: bool):
+    hypers = config.build(learnable=learnable, net=net(), in_shape=in_shape)
+    return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
+
+
+@pytest.mark.parametrize("learnable", [True, False])
+@pytest.mark.parametrize(
+    ("config", "in_shape"),
+    [
+        (HypersConfig(affine={"rotation": 2.0}, colour={"contrast": 0.2}), (1, 2, 2)),
+        (HypersConfig(affine={"kind": "benton", "stretch": 0.3}, noise=0.1), (1, 2, 2)),
+        (HypersConfig(affine={"kind": "schwoebel"}, temperature=2.0), (1, 2, 2)),
+        (HypersConfig(mask={"keep": (0.2, 0.9, 0.6, 0.4)}, dropout={"rate": 0.3}), (4,)),
+    ],
+)
+def test_what_one_run_reports_another_holds(config, in_shape, learnable):
+    """From nothing: the parts are made as they were found."""
+    found = reported(config, in_shape, learnable=learnable)
+    assert reported(HypersConfig().at(found), in_shape, learnable=False) == pytest.approx(found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(NOT_MOVED)), st.floats(0, 3), min_size=1, max_size=6))
+def test_a_part_that_is_made_has_no_effect_besides_what_was_found(found):
+    assert HypersConfig().at(found).affine == LilaConfig(**(NOT_MOVED | found))
+
+
+def test_a_part_that_is_there_keeps_its_other_values():
+    config = HypersConfig(affine={"shear": 0.7}, colour={"contrast": 0.4}, samples=20)
+    at = config.at({"rotation": 2.5, "brightness": 0.3})
+    assert at.affine == LilaConfig(shear=0.7, rotation=2.5)
+    assert at.colour is not None
+    assert (at.colour.brightness, at.colour.contrast) == (0.3, 0.4)
+    assert at.samples == 20
+
+
+def test_schwoebel_ends_are_set_one_by_one():
+    ends = SchwoebelConfig(theta_max=Theta(rotation=1.0))
+    at = HypersConfig(affine=ends).at({"theta_min.rotation": -2.0})
+    assert at.affine == SchwoebelConfig(
+        theta_min=ends.theta_min.replaced({"rotation": -2.0}), theta_max=ends.theta_max
+    )
+    fresh = HypersConfig().at({"theta_max.scale_x": 1.5})
+    assert fresh.affine == SchwoebelConfig(theta_min=Theta(), theta_max=Theta(scale_x=1.5))
+
+
+def test_names_of_another_parametrisation_are_refused():
+    with pytest.raises(UnknownNameError, match="affine kind `lila`"):
+        HypersConfig(affine=LilaConfig()).at({"stretch": 0.1})
+    with pytest.raises(UnknownNameError, match="affine kind `benton`"):
+        HypersConfig(affine=BentonConfig()).at({"scale_x": 0.1})
+
+
+def test_unknown_names_are_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean `rotation`"):
+        HypersConfig().at({"rotations": 1.0})
+    with pytest.raises(UnknownNameError, match="not a known hyper"):
+        HypersConfig().at({"dropout.first": 0.1})
+
+
+def test_gaps_in_numbered_values_are_refused():
+    with pytest.raises(ConfigError, match=r"`dropout.1` is missing"):
+        HypersConfig().at({"dropout.0": 0.1, "dropout.2": 0.1})
+
+
+def test_more_than_ten_numbered_values_keep_their_order():
+    found = {f"keep.{i}": i / 20 for i in reversed(range(12))}
+    mask = HypersConfig().at(found).mask
+    assert mask is not None
+    assert mask.keep == tuple(i / 20 for i in range(12))
+
+
+def test_the_count_of_kept_features_must_agree():
+    keep = {"keep.0": 0.9, "keep.1": 0.1}
+    assert HypersConfig().at(keep | {"num_kept": 1.0}) == HypersConfig().at(keep)
+    with pytest.raises(ConfigError, match="must count"):
+        HypersConfig().at(keep | {"num_kept": 2.0})
+    with pytest.raises(ConfigError, match="came without them"):
+        HypersConfig().at({"num_kept": 2.0})
+
+
+def test_values_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="noise"):
+        HypersConfig().at({"noise": -1.0})
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE_LIKELIHOOD))
+def test_hyperparameters_outside_the_likelihood_are_refused_with_the_reason(name):
+    with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt as a hyper.*exactly zero"):
+        parse(HypersConfig, {name: 0.1})
+    with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt"):
+        HypersConfig().at({name: 0.1})
+
+
+def test_their_gradient_at_fixed_weights_is_indeed_nothing():
+    """Label smoothing, learning rate and weight decay move the weights, not the likelihood."""
+    smoothing, lr, decay = (torch.tensor(v, requires_grad=True) for v in (0.1, 0.05, 0.01))
+    net = nn.Linear(3, 2)
+    hypers = HypersConfig(temperature=1.5).build(learnable=True, net=net, in_shape=(3,))
+    draws = torch.Generator().manual_seed(0)
+    x, y = torch.randn(6, 3, generator=draws), torch.tensor([0, 1, 0, 1, 1, 0])
+
+    log_prob = hypers.predict(net, x, generator=draws, training=True).log_softmax(1)
+    hard = -log_prob[torch.arange(6), y].mean()
+    smoothed = (1 - smoothing) * hard - smoothing * log_prob.mean()
+    weight_gradient = torch.autograd.grad(smoothed, net.weight)[0]
+    with torch.no_grad():  # a step is taken at fixed values: equation 4 does not look into it
+        net.weight -= lr * (weight_gradient + decay * net.weight)
+
+    loss = functional.cross_entropy(hypers.predict(net, x, generator=draws, training=True), y)
+    inside, *outside = torch.autograd.grad(
+        loss, [*hypers.learnable(), smoothing, lr, decay], allow_unused=True
+    )
+    assert inside.abs().item() > 0
+    assert outside == [None, None, None]

@@ -7,10 +7,17 @@ from torch import Tensor
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.hypers.constrained import POSITIVE, REAL, UNIT
-from tuneparts.hypers.hyper import Call, Hyper, Number, Shapes
-from tuneparts.hypers.label_smoothing import LabelSmoothing
-from tuneparts.hypers.weight_decay import WeightDecay
+from tuneparts.hypers import (
+    POSITIVE,
+    REAL,
+    UNIT,
+    Call,
+    Hyper,
+    LabelSmoothing,
+    Number,
+    Shapes,
+    WeightDecay,
+)
 
 SHAPES = Shapes((4,), num_slots=2, num_outputs=3)
 

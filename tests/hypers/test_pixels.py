@@ -4,9 +4,9 @@ import pytest
 import scipy.stats
 import torch
 
-from tuneparts.core import schema
-from tuneparts.hypers.hyper import Part, Shapes
-from tuneparts.hypers.pixels import Colour, ColourConfig, InputNoise
+from tuneparts.hypers import FixedConfig, InputNoise, Shapes
+from tuneparts.hypers.parts import Part
+from tuneparts.hypers.pixels import Colour, cutout, random_crop, random_flip, random_resized_crop
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -20,22 +20,6 @@ def noise(std: float, *, learnable: bool) -> Part:
 def test_noise_has_its_standard_deviation():
     noisy = noise(0.3, learnable=True)(torch.zeros(4000), stream()).detach()
     assert scipy.stats.kstest(noisy.numpy() / 0.3, "norm").pvalue > 0.01
-
-
-def test_noise_carries_a_gradient_to_its_standard_deviation():
-    module = noise(0.3, learnable=True)
-    module(torch.zeros(2, 3), stream()).sum().backward()
-    draws = torch.randn(2, 3, generator=stream())
-    slope = torch.sigmoid(module.std.raw.detach())  # of the softplus
-    torch.testing.assert_close(module.std.raw.grad, draws.sum() * slope)
-
-
-def test_no_noise_is_the_identity():
-    x = torch.rand(2, 3)
-    module = noise(0.0, learnable=False)
-    assert module.is_identity
-    assert torch.equal(module(x, stream()), x)
-    assert not noise(0.1, learnable=False).is_identity
 
 
 def test_colour_changes_each_image_by_its_own_draw():
@@ -59,26 +43,114 @@ def test_brightness_moves_the_mean_and_contrast_does_not():
     assert 0.4 < ratio.abs().max() <= 0.5 + 1e-5
 
 
-def test_gradients_reach_both_maxima():
-    module = ColourConfig().build(learnable=True)
-    module(torch.rand(4, 1, 3, 3, generator=stream(1)), stream()).square().sum().backward()
-    assert (module.maxima.raw.grad.abs() > 0).all()
+def images(num: int = 200) -> torch.Tensor:
+    return 1 + torch.rand(num, 2, 5, 6, generator=stream(9))
 
 
-def test_zero_colour_is_the_identity():
-    assert ColourConfig(brightness=0.0, contrast=0.0).build(learnable=False).is_identity
-    assert not ColourConfig(brightness=0.0).build(learnable=False).is_identity
+def shifted(image: torch.Tensor, dy: int, dx: int) -> torch.Tensor:
+    """An image read at (i + dy, j + dx), zero outside, pixel by pixel."""
+    _, H, W = image.shape
+    out = torch.zeros_like(image)
+    for i in range(H):
+        for j in range(W):
+            if 0 <= i + dy < H and 0 <= j + dx < W:
+                out[:, i, j] = image[:, i + dy, j + dx]
+    return out
 
 
-def test_values_are_metrics():
-    values = (
-        noise(0.1, learnable=False).values()
-        | ColourConfig(brightness=0.2).build(learnable=False).values()
-    )
-    assert values == {"noise": 0.1, "brightness": 0.2, "contrast": 0.05}
-    assert [schema.lookup(f"hyper/{name}") for name in values]
+def test_crop_shifts_each_image_by_its_own_draw():
+    x = images(40)
+    seen = set()
+    for image, out in zip(x, random_crop(x, 1, stream()), strict=True):
+        matches = [
+            (dy, dx)
+            for dy in (-1, 0, 1)
+            for dx in (-1, 0, 1)
+            if torch.equal(out, shifted(image, dy, dx))
+        ]
+        assert len(matches) == 1
+        seen.update(matches)
+    assert len(seen) == 9
 
 
-def test_maxima_beyond_one_are_refused():
-    with pytest.raises(ValueError, match="less than or equal to 1"):
-        ColourConfig(brightness=1.5)
+def test_flip_mirrors_about_half_of_the_images():
+    x = images()
+    out = random_flip(x, stream())
+    flipped = [torch.equal(o, i.flip(2)) for i, o in zip(x, out, strict=True)]
+    kept = [torch.equal(o, i) for i, o in zip(x, out, strict=True)]
+    assert all(f != k for f, k in zip(flipped, kept, strict=True))
+    assert sum(flipped) == pytest.approx(100, abs=4 * (200 * 0.25) ** 0.5)
+
+
+@pytest.mark.parametrize("side", [1, 2, 3])
+def test_cutout_blanks_one_square_that_may_leave_the_image(side):
+    x = images()
+    areas = set()
+    for image, out in zip(x, cutout(x, side, stream()), strict=True):
+        gone = out == 0
+        assert torch.equal(out[~gone], image[~gone])
+        assert torch.equal(gone[0], gone[1])
+        rows, columns = gone[0].any(1).nonzero(), gone[0].any(0).nonzero()
+        height, width = len(rows), len(columns)
+        assert rows[-1] - rows[0] == height - 1
+        assert columns[-1] - columns[0] == width - 1
+        assert gone[0].sum() == height * width
+        assert max(height, width) <= side
+        areas.add(height * width)
+    assert max(areas) == side * side
+    assert (min(areas) < side * side) == (side > 1)
+
+
+def test_nothing_asked_for_is_the_very_batch():
+    x = images(2)
+    assert FixedConfig()(x, stream()) is x
+
+
+def test_steps_are_applied_in_order_from_one_generator():
+    x = images(10)
+    draws = stream()
+    wanted = cutout(random_flip(random_crop(x, 2, draws), draws), 3, draws)
+    assert torch.equal(FixedConfig(crop_padding=2, flip=True, cutout=3)(x, stream()), wanted)
+
+
+def test_bytes_stay_bytes():
+    x = (images(3) * 100).to(torch.uint8)
+    out = FixedConfig(crop_padding=1, flip=True, cutout=2)(x, stream())
+    assert out.dtype == torch.uint8
+    assert out.shape == x.shape
+
+
+def test_a_resized_crop_reads_its_rectangle_bilinearly() -> None:
+    size, least = 6, 0.2
+    images = torch.randn(4, 2, size, size, dtype=torch.float64, generator=stream())
+    found = random_resized_crop(images, least, stream())
+    draws = torch.rand((4, 4, 1), generator=stream())[..., 0].double()
+    for b in range(4):
+        area = (least + (1 - least) * draws[0, b]) * size**2
+        ratio = (4 / 3) ** (2 * draws[1, b] - 1)
+        height, width = (min(size, math.sqrt(a)) for a in (area / ratio, area * ratio))
+        top, left = draws[2, b] * (size - height), draws[3, b] * (size - width)
+        assert least * size**2 - 1e-6 <= height * width + 1e-6 or size in (height, width)
+        for i in range(size):
+            for j in range(size):
+                row = top + (i + 0.5) / size * height - 0.5
+                column = left + (j + 0.5) / size * width - 0.5
+                expected = bilinear(images[b], float(row), float(column))
+                torch.testing.assert_close(found[b, :, i, j], expected, atol=1e-5, rtol=1e-5)
+
+
+def bilinear(image: torch.Tensor, row: float, column: float) -> torch.Tensor:
+    last = image.shape[-1] - 1
+    row, column = (min(max(place, 0.0), float(last)) for place in (row, column))
+    top, left = min(int(row), last - 1), min(int(column), last - 1)
+    down, right = row - top, column - left
+    above = (1 - right) * image[:, top, left] + right * image[:, top, left + 1]
+    below = (1 - right) * image[:, top + 1, left] + right * image[:, top + 1, left + 1]
+    return (1 - down) * above + down * below
+
+
+def test_a_resized_crop_is_a_step_of_the_augmentation() -> None:
+    images = torch.randn(3, 1, 8, 8, generator=stream())
+    cropped = FixedConfig(resized_crop=0.08)(images, stream())
+    assert cropped.shape == images.shape
+    assert not torch.equal(cropped, images)

@@ -25,7 +25,8 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Search
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 
 METRICS = ("val/python", "val/numpy", "val/torch")
 

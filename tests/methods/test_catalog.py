@@ -12,7 +12,7 @@ from tuneparts.methods import catalog
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.search.arm import Arm
 from tuneparts.testing.null import NullConfig
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 
 @pytest.mark.parametrize("name", list(catalog.METHODS.known))

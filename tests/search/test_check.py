@@ -11,7 +11,7 @@ from torch import nn
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.hyper import Hyper
+from tuneparts.hypers import Hyper
 from tuneparts.methods.baselines.posthoc import PosthocConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.ensembles.config import UniversallySlimmableConfig

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tuneparts.hypers.constrained import POSITIVE, REAL
-from tuneparts.hypers.hyper import Call, Hyper, Number
+from tuneparts.hypers import POSITIVE, REAL, Call, Hyper, Number
 from tuneparts.testing import HyperContract
 
 

@@ -174,7 +174,7 @@ def test_a_method_that_no_worker_finds_is_found_out() -> None:
     class Contract(LearnerContract):
         config = Unfound()
 
-    with pytest.raises(ConfigError, match="a name of its own"):
+    with pytest.raises(ConfigError, match="is the name of"):
         Contract().test_a_worker_finds_the_config_again()
 
 

@@ -13,7 +13,7 @@ from tuneparts.search.code import importable
 from tuneparts.search.journal import Event, TrialId
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
-from tuneparts.training.final_module import FinalModule
+from tuneparts.training.loop import FinalModule
 
 pytestmark = pytest.mark.mlflow
 

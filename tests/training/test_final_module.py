@@ -13,10 +13,9 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
-from tuneparts.training.final_module import FinalModule
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import LoopLearner
-from tuneparts.training.members.learner import MembersLearner
+from tuneparts.training.loop import FinalModule, LoopLearner
+from tuneparts.training.members import MembersLearner
 from tuneparts.training.scores import outputs_of
 from tuneparts.training.supervised import SupervisedLearner
 

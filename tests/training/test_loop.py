@@ -8,7 +8,8 @@ from torch import Tensor
 
 from tuneparts.core.errors import CheckpointError, DivergedError
 from tuneparts.data.config import DataConfig
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import LoopLearner, Step
 
 

@@ -15,10 +15,10 @@ from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.testing.null import NullConfig
 from tuneparts.training import checkpoint
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig, Runtime
+from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 from tuneparts.training.passes import Passes, run
-from tuneparts.training.runtime import Runtime
 
 BF16 = {"runtime.precision": "bf16"}
 SHORT = dict(LearnerContract.short)

@@ -11,7 +11,7 @@ from torch import nn
 from tuneparts.core.errors import CheckpointError
 from tuneparts.models import Mlp
 from tuneparts.training import checkpoint
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import OptimiserConfig
 from tuneparts.training.state import Stateful
 
 

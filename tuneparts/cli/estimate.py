@@ -44,7 +44,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
 
     clock = time.process_time if context.device.type == "cpu" else time.perf_counter
     values = draws.sample(arm, numpy_generator(0, "measure"))  # the config may lack what they give
-    config = arm.config.replaced(arm.of_config(values)).measurable()
+    config, _ = arm.config.replaced(arm.of_config(values)).measurable()
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up
@@ -103,7 +103,7 @@ def spared_passes(search: "Search") -> dict[str, int]:
     """Passes of each arm's trials that another trial of the seed makes for them."""
     found, begun = {}, set()
     for arm in search.arms:
-        shared = arm.config.shared_passes
+        _, shared = arm.config.measurable()
         own = 0 if (type(arm.config), shared) in begun else 1
         begun.add((type(arm.config), shared))
         found[arm.name] = shared * (arm.trials_per_seed - own) * len(search.seeds_of(arm))

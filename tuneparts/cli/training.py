@@ -49,8 +49,8 @@ def fit(
     from rich.progress import Progress
 
     from tuneparts.data.config import DataConfig
-    from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import Context, available_device
+    from tuneparts.training.process import keep_freed_memory
 
     config = cls().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
@@ -75,7 +75,7 @@ def fit(
 
 def _threads(learner: Any, config: Any, context: Any) -> AbstractContextManager[None]:
     """One thread for small passes of a method with one net."""
-    from tuneparts.training.threads import threads_for
+    from tuneparts.training.process import threads_for
 
     if not hasattr(learner, "net") or not hasattr(config, "hypers"):
         return nullcontext()
@@ -145,8 +145,8 @@ def compress(
     from tuneparts.methods import pwfn
     from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
     from tuneparts.methods.pwfn.config import PwfnConfig
-    from tuneparts.training.allocator import keep_freed_memory
     from tuneparts.training.learner import available_device
+    from tuneparts.training.process import keep_freed_memory
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
     own, of_data = split_changes(changes or [], "pwfn")

@@ -6,10 +6,14 @@ sampling each have a stream of their own, so that adding one never shifts anothe
 
 import hashlib
 import random
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,27 +74,61 @@ def isolated(seed: int, *stream: str | int) -> Iterator[None]:
         yield
 
 
+class _SeedTorch(MetaPathFinder):
+    """Seeds torch when it is first imported, and remembers its state from before."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.before: torch.Tensor | None = None
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec("torch")
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_seed(module: Any) -> None:
+                load(module)
+                self.before = module.get_rng_state()
+                module.manual_seed(self._seed)
+
+            spec.loader.exec_module = load_and_seed  # type: ignore[method-assign]
+        return spec
+
+
 @contextmanager
 def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch inside the block, and restore them.
 
-    For code of users, which may draw from them. Other threads may draw too: this is no lock.
+    For code of users, which may draw from them. Other threads may draw too: this is no lock. Torch
+    is not imported for it, but seeded when the block is the first to import it.
     """
-    import torch
-
+    late = _SeedTorch(derive(seed, *stream, "torch"))
     # Not between the draws of another thread that is inside `alone`.
     with _ALONE:
-        states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-        # Asking for the states of GPUs would initialise them.
-        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        states = random.getstate(), np.random.get_state()
+        loaded: Any = sys.modules.get("torch")
+        of_torch, of_gpus = None, list[Any]()
+        if loaded is None:
+            sys.meta_path.insert(0, late)
+        else:
+            of_torch = loaded.get_rng_state()
+            # Asking for the states of GPUs would initialise them.
+            of_gpus = loaded.cuda.get_rng_state_all() if loaded.cuda.is_initialized() else []
+            loaded.manual_seed(derive(seed, *stream, "torch"))
         random.seed(derive(seed, *stream, "python"))
         np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
-        torch.manual_seed(derive(seed, *stream, "torch"))
     try:
         yield
     finally:
         with _ALONE:
             random.setstate(states[0])
             np.random.set_state(states[1])
-            torch.set_rng_state(states[2])
-            torch.cuda.set_rng_state_all(of_gpus)
+            if late in sys.meta_path:
+                sys.meta_path.remove(late)
+            loaded, before = sys.modules.get("torch"), late.before if of_torch is None else of_torch
+            if before is not None:
+                loaded.set_rng_state(before)
+                loaded.cuda.set_rng_state_all(of_gpus)

@@ -28,7 +28,7 @@ from tuneparts.search.code import Code
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
-from tuneparts.training.allocator import keep_freed_memory
+from tuneparts.training.process import keep_freed_memory
 
 _PAUSE = 1.0
 """Seconds before storage that did not answer is tried again."""

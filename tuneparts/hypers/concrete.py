@@ -1,71 +1,41 @@
-"""Dropout rates and input masks that gradients can reach (Maddison et al. 2016).
+"""Dropout rates and input masks that gradients can reach (Maddison et al. 2016), and dropout slots.
 
 A Bernoulli draw has no gradient in its probability; its concrete relaxation
 sigmoid((logit + log u - log(1 - u)) / tau) does, and becomes the draw as tau falls to 0.
+
+Slots are the places inside a net where hypers act on activations. A net's forward has no argument
+for rates or generators, and its parameters must stay its own. So a slot holds only its number, and
+the caller says, for the length of one call, which dropout to apply. Copies of a net,
+`functional_call` and several nets under one set of hypers then need no bookkeeping.
 """
 
-from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Annotated, Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
-from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.constrained import UNIT, ConstrainedParameter
-from tuneparts.hypers.hyper import Hyper, Number, Part, Shapes
+from tuneparts.hypers.hyper import UNIT
+from tuneparts.hypers.kinds import COUNT, Evaluation
+from tuneparts.hypers.parts import ConstrainedParameter, Part
 
-Evaluation = Literal["probability", "rounded"]
-COUNT = "num_kept"
-"""What a mask reports besides the probabilities that it is counted from."""
+Act = Callable[[Tensor, int, torch.Generator], Tensor]
+"""What happens to activations at a slot, given its number and a source of draws."""
 
 
 def relaxed_bernoulli(
     logits: Tensor, shape: torch.Size, *, tau: float, generator: torch.Generator
 ) -> Tensor:
-    """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits).
-
-    Args:
-        logits: broadcastable to `shape`.
-        shape: of the draws, all independent.
-        tau: temperature; smaller is closer to 0 and 1.
-        generator: on the device of `logits`.
-    """
+    """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits)."""
     u = torch.rand(shape, generator=generator, device=logits.device, dtype=logits.dtype)
     return torch.sigmoid((logits + torch.logit(u)) / tau)
 
 
-class DropoutConfig(Hyper):
-    """The dropout rate of each dropout slot of the net."""
-
-    acts_on = "activations"
-
-    rate: Annotated[
-        float | tuple[float, ...], Number(UNIT, identity=0.0, each="slot", metric="dropout")
-    ] = 0.1
-    """The same for all slots, or one each in the order of the net."""
-    tau: float = Field(0.1, gt=0)
-    """Temperature of the relaxation; not used at fixed rates."""
-
-    def build(self, num_slots: int, *, learnable: bool) -> "ConcreteDropout":
-        """Build the dropout of a net with this many slots."""
-        rates = _one_each(self.rate, num_slots, what="dropout.rate", each="dropout slot")
-        return ConcreteDropout(rates, tau=self.tau, learnable=learnable)
-
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "ConcreteDropout":  # noqa: ARG002
-        return self.build(shapes.num_slots, learnable=learnable)
-
-
 class ConcreteDropout(Part):
-    """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones.
-
-    Args:
-        rates: one per slot.
-        tau: temperature of the relaxation.
-        learnable: whether gradient steps move the logits of the rates.
-    """
+    """The dropout of all slots of a net: relaxed at learnable rates, ordinary at fixed ones."""
 
     def __init__(self, rates: Sequence[float], *, tau: float = 0.1, learnable: bool) -> None:
         super().__init__()
@@ -99,74 +69,11 @@ class ConcreteDropout(Part):
         return {f"dropout.{i}": rate for i, rate in enumerate(self.rates.numbers())}
 
 
-class MaskConfig(Hyper):
-    """The probability of each input feature to be kept."""
-
-    acts_on = "inputs"
-    is_augmentation = False
-
-    keep: Annotated[
-        float | tuple[float, ...], Number(UNIT, identity=1.0, each="input", metric="keep")
-    ] = 0.5
-    """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
-    tau: float = Field(0.1, gt=0)
-    """Temperature of the relaxation; not used at fixed probabilities."""
-    evaluation: Evaluation = "probability"
-    """Multiply features by their keep probability, or by its rounding."""
-
-    def build(self, in_shape: Sequence[int], *, learnable: bool) -> "InputMask":
-        """Build the mask of inputs of this shape, features in row-major order."""
-        keep = _one_each(self.keep, prod(in_shape), what="mask.keep", each="input feature")
-        return InputMask(
-            keep,
-            in_shape=in_shape,
-            tau=self.tau,
-            evaluation=self.evaluation,
-            learnable=learnable,
-        )
-
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "InputMask":  # noqa: ARG002
-        return self.build(shapes.in_shape, learnable=learnable)
-
-    def metrics(self, name: str) -> tuple[schema.Metric, ...]:
-        return (*super().metrics(name), schema.lookup(f"hyper/{COUNT}"))
-
-    @classmethod
-    def owns(cls, metric: str, name: str) -> bool:
-        return metric == COUNT or super().owns(metric, name)
-
-    @classmethod
-    def known(cls, name: str) -> list[str]:
-        return [*super().known(name), COUNT]
-
-    def at(self, found: Mapping[str, float], *, name: str) -> Self:
-        keep = {metric: value for metric, value in found.items() if metric != COUNT}
-        if not keep and COUNT in found:
-            raise ConfigError(
-                f"`{COUNT}` is counted from `keep.*`, but came without them. Masks of images "
-                "cannot be taken over by value; pass `keep.0`, `keep.1`, ... of a vector's mask."
-            )
-        counted = sum(value > 0.5 for value in keep.values())
-        if found.get(COUNT, counted) != counted:
-            raise ConfigError(
-                f"`{COUNT}` must count the `keep.*` above one half, but is {found[COUNT]:g} where "
-                f"they give {counted}. Pass values of one report only."
-            )
-        return super().at(keep, name=name)
-
-
 class InputMask(Part):
     """Multiplies each input feature by a random keep variable, without rescaling.
 
     In training every example has a draw of its own, relaxed when learnable and 0 or 1 when
     fixed. Evaluation is deterministic.
-
-    Args:
-        keep: keep probabilities of all features in row-major order.
-        in_shape: shape of one input.
-        tau: temperature of the relaxation.
-        evaluation: what stands for the draw in evaluation.
-        learnable: whether gradient steps move the logits of the probabilities.
     """
 
     def __init__(
@@ -215,13 +122,59 @@ class InputMask(Part):
         return {COUNT: float(sum(k > 0.5 for k in keep))} | each
 
 
-def _one_each(
-    given: float | tuple[float, ...], count: int, *, what: str, each: str
-) -> tuple[float, ...]:
-    numbers = (given,) * count if isinstance(given, float) else given
-    if len(numbers) != count:
-        raise ConfigError(
-            f"`{what}` needs one number for each {each}, but got {len(numbers)} for {count}. "
-            f"Give {count}, or a single number for all."
-        )
-    return numbers
+@dataclass
+class _ActiveDropout:
+    """The dropout that slots apply during one call of a net."""
+
+    dropout: Act
+    generator: torch.Generator
+    num_reads: int = 0
+    """How often a slot asked; 0 after the call means that the net has no slots."""
+
+
+_current: ContextVar[_ActiveDropout | None] = ContextVar("tuneparts_dropout", default=None)
+
+
+@contextmanager
+def dropping(dropout: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
+    """Let slots drop by these rates inside the block; outside they pass their input on.
+
+    Example:
+        >>> import torch
+        >>> slot = DropoutSlot(0, 0.0)
+        >>> half = ConcreteDropout([0.5], learnable=False)
+        >>> with dropping(half, torch.Generator().manual_seed(0)):
+        ...     sorted(set(slot(torch.ones(100)).tolist()))
+        [0.0, 2.0]
+        >>> set(slot(torch.ones(100)).tolist())
+        {1.0}
+    """
+    active = _ActiveDropout(dropout, generator)
+    token = _current.set(active)
+    try:
+        yield active
+    finally:
+        _current.reset(token)
+
+
+class DropoutSlot(nn.Dropout):
+    """A dropout layer whose rate and randomness come from the `dropping` block around the call.
+
+    It does not read the net's train or eval mode: a hyper step drops in either.
+    """
+
+    def __init__(self, slot: int, p: float) -> None:
+        super().__init__(p)
+        self.slot = slot
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Drop activations inside a `dropping` block; return them unchanged outside."""
+        active = _current.get()
+        if active is None:
+            return h
+        active.num_reads += 1
+        return active.dropout(h, self.slot, active.generator)
+
+    def extra_repr(self) -> str:
+        """Slot number and the net's own rate."""
+        return f"slot={self.slot}, p={self.p}"

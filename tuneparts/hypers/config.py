@@ -1,9 +1,14 @@
-"""Which hypers a run has, where they start or stay, and how predictions are averaged."""
+"""Which hypers a run has, where they start or stay, and how predictions are averaged.
+
+Hypers are learnt by the partial gradient of log p(y | x, w, psi) at fixed weights w (Mlodozeniec et
+al. 2023, equation 4). What only shapes how w is reached has a gradient of exactly zero there, and
+calling it learnt would be a mistake: it is refused here, with the reason.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -17,35 +22,53 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from torch import nn
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, parse
-from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.affine import BentonConfig, LilaConfig, SchwoebelConfig
-from tuneparts.hypers.averaging import Averaging
-from tuneparts.hypers.concrete import ConcreteDropout, DropoutConfig, MaskConfig
-from tuneparts.hypers.found import placed
-from tuneparts.hypers.hyper import Hyper, Part, Place, Shapes
-from tuneparts.hypers.hypers import Hypers
-from tuneparts.hypers.kinds import KINDS
-from tuneparts.hypers.not_learnable import refuse_learning, refuse_outside_likelihood
-from tuneparts.hypers.pixels import ColourConfig, InputNoise
-from tuneparts.hypers.temperature import Temperature
-from tuneparts.hypers.weight_prior import WeightPrior
-from tuneparts.models import surgery
+from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.hypers.hyper import Hyper, Place, Shapes
+from tuneparts.hypers.kinds import (
+    BUILT_IN,
+    KINDS,
+    BentonConfig,
+    ColourConfig,
+    DropoutConfig,
+    InputNoise,
+    LilaConfig,
+    MaskConfig,
+    SchwoebelConfig,
+    Temperature,
+)
 
-BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
-    "mask": (MaskConfig,),
-    "colour": (ColourConfig,),
-    "affine": (LilaConfig, BentonConfig, SchwoebelConfig),
-    "noise": (InputNoise,),
-    "dropout": (DropoutConfig,),
-    "temperature": (Temperature,),
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from tuneparts.hypers.hypers import Hypers
+
+Averaging = Literal["logits", "prob"]
+HyperGradient = Literal["none", "fixed weights", "through a step"]
+"""What moves the hypers of a method: nothing, the partial gradient of a loss at fixed weights, or
+the gradient of held-out data also through the last step of the weights."""
+_UPDATES = "it shapes the updates of the weights"
+_BATCHES = "it chooses the data of an update"
+_LOSS = "it changes the training loss only"
+_STRUCTURE = "it is a discrete choice made before training"
+OUTSIDE_LIKELIHOOD = {
+    "weight_decay": _UPDATES,
+    "learning_rate": _UPDATES,
+    "lr": _UPDATES,
+    "momentum": _UPDATES,
+    "optimiser": _UPDATES,
+    "schedule": _UPDATES,
+    "batch_size": _BATCHES,
+    "passes": _BATCHES,
+    "label_smoothing": _LOSS,
+    "width": _STRUCTURE,
+    "depth": _STRUCTURE,
+    "num_chunks": _STRUCTURE,
 }
-"""The hypers that are fields of `HypersConfig` -> the classes that each can be of."""
-FOUND_ONLY: dict[str, tuple[type[Hyper], ...]] = {"weight_prior": (WeightPrior,)}
-"""Hypers that a method can find without having them in its config, likewise."""
+"""Names of hyperparameters that do not enter the likelihood, and why."""
 
 
 def _kind(given: Any) -> Any:
@@ -87,13 +110,7 @@ Tempering = Annotated[
 
 
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
-    """Refuse a hyper that acts on images where inputs are none.
-
-    Args:
-        name: of the hyper in its config.
-        hyper: what it is.
-        in_shape: shape of one input.
-    """
+    """Refuse a hyper that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
         raise ConfigError(
             f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
@@ -108,7 +125,6 @@ class HypersConfig(Config):
     one's own stands beside those here, under a name of its choice.
 
     Example:
-        >>> from tuneparts.hypers.pixels import InputNoise
         >>> config = HypersConfig(temperature=2.0, second_noise=InputNoise(std=0.1))
         >>> sorted(config.parts)
         ['second_noise', 'temperature']
@@ -158,7 +174,7 @@ class HypersConfig(Config):
                     f"{value.__name__}. Write `{key}={value.__name__}(...)`."
                 )
             elif value is not None:
-                refuse_outside_likelihood([str(key)])
+                _refuse_outside_likelihood([str(key)])
                 try:
                     super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
                 except ValueError as error:
@@ -183,32 +199,21 @@ class HypersConfig(Config):
         return tuple(sorted(set(names)))
 
     @model_validator(mode="after")
-    def _check_frozen_parts_exist(self) -> "HypersConfig":
+    def _check_names(self) -> "HypersConfig":
         for name in self.frozen:
-            if name in BUILT_IN and name not in self.parts:
-                raise ConfigError(
-                    f"only a part that is there can be frozen, but `{name}` is None. "
-                    f"Give `{name}` its values, or leave it out of `frozen`."
-                )
             if name not in self.parts:
                 raise ConfigError(
-                    f"`frozen` names hypers that are there, but got `{name}`. "
-                    f"Here are: {', '.join(self.parts) or 'none'}."
+                    f"`frozen` names `{name}`, but the hypers here are "
+                    f"{', '.join(self.parts) or 'none'}. Give `{name}` its values, or leave it out."
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _check_names(self) -> "HypersConfig":
         for name, hyper in self.own.items():
-            is_taken = hasattr(HypersConfig, name) or hasattr(nn.ModuleDict, name)
-            if is_taken or not re.fullmatch("[a-z][a-z0-9_]*", name):
+            if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
                     "a hyper's name is a lower-case word that nothing else here has, but got "
                     f"`{name}` for {type(hyper).__name__}. Choose another name."
                 )
             KINDS.name_of(type(hyper))  # refuses a class that no worker could import
-        counts = Counter(self.metrics())
-        for metric, count in counts.items():
+        for metric, count in Counter(self.metrics()).items():
             is_built_in = metric.name in schema.BUILT_IN
             if count > 1 or (is_built_in and schema.lookup(metric.name) != metric):
                 raise ConfigError(
@@ -225,7 +230,7 @@ class HypersConfig(Config):
     @property
     def parts(self) -> dict[str, Hyper]:
         """All hypers that are there, by name, in the order in which those of one place act."""
-        given = {name: getattr(self, name) for name in BUILT_IN}
+        given = {name: getattr(self, name) for name in FIELDS}
         return {**{name: hyper for name, hyper in given.items() if hyper is not None}, **self.own}
 
     def acting_on(self, place: Place) -> list[str]:
@@ -243,8 +248,10 @@ class HypersConfig(Config):
             found: values by metric name without `hyper/`. Fields here that are None are made, with
                 every value that was not found at no effect.
         """
-        found_only = {name: cls for name, cls in FOUND_ONLY.items() if name not in self.own}
-        return self._with(placed(self.parts, found, {**BUILT_IN, **found_only}))
+        makes = {name: BUILT_IN[name] for name in FIELDS}
+        if "weight_prior" not in self.own:  # learnt by `laplace` without being in its config
+            makes["weight_prior"] = BUILT_IN["weight_prior"]
+        return self._with(_placed(self.parts, found, makes))
 
     def joined(self, other: "HypersConfig") -> "HypersConfig":
         """The same config with the hypers of one's own that only another has."""
@@ -262,7 +269,7 @@ class HypersConfig(Config):
     def is_augmentation(self, metric: str) -> bool:
         """Whether a reported value, by its name without `hyper/`, changes how an example looks."""
         known = [(n, type(hyper)) for n, hyper in self.own.items()]
-        known += [(n, cls) for n, classes in BUILT_IN.items() for cls in classes]
+        known += [(n, cls) for n in FIELDS for cls in BUILT_IN[n]]
         return any(
             cls.place() == "inputs" and cls.is_augmentation and cls.owns(metric, name)
             for name, cls in known
@@ -271,15 +278,29 @@ class HypersConfig(Config):
     def _with(self, changes: Mapping[str, Any]) -> "HypersConfig":
         return parse(HypersConfig, {**self.model_dump(), **changes})
 
+    def check_gradient(self, gradient: HyperGradient) -> None:
+        """Refuse hypers that are to be learnt, not frozen, and that this gradient cannot reach."""
+        for name, hyper in self.parts.items():
+            is_reached = gradient != "fixed weights" or hyper.enters_likelihood()
+            if name in self.frozen or is_reached:
+                continue
+            why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
+            raise ConfigError(
+                f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, psi), "
+                "so that its partial gradient at fixed weights is exactly zero. Hold it by "
+                f"`frozen=('{name}',)`, search over it with the method `standard`, or learn it "
+                "with `validation` and its `through_step`."
+            )
+
     def build(
         self,
         *,
         learnable: bool,
-        net: nn.Module,
+        net: "nn.Module",
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
         through_step: bool = False,
-    ) -> Hypers:
+    ) -> "Hypers":
         """The hypers at these values, with the net's dropout layers attached in place.
 
         Args:
@@ -290,12 +311,17 @@ class HypersConfig(Config):
             through_step: whether hypers are learnt by a gradient through weight steps, which
                 reaches also those outside the likelihood.
         """
+        from torch import nn
+
+        from tuneparts.hypers.concrete import ConcreteDropout
+        from tuneparts.hypers.hypers import Hypers
+        from tuneparts.models import surgery
+
         if learnable:
-            refuse_learning(self, through_step=through_step)
+            self.check_gradient("through a step" if through_step else "fixed weights")
         layers = surgery.find(net, nn.Dropout).values()
-        num_tensors = len(list(net.parameters()))
-        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, num_tensors)
-        parts: dict[str, tuple[Place, Part]] = {}
+        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, len(list(net.parameters())))
+        parts = {}
         for name, hyper in self.parts.items():
             check_images(name, hyper, in_shape)
             learns = learnable and name not in self.frozen
@@ -315,3 +341,91 @@ class HypersConfig(Config):
         )
         hypers.attach(net)
         return hypers
+
+
+FIELDS = tuple(name for name in BUILT_IN if name in HypersConfig.model_fields)
+"""Names of the hypers that are fields of `HypersConfig`, in the order in which they act."""
+
+
+def _refuse_outside_likelihood(names: Iterable[str]) -> None:
+    for name in names:
+        if name in OUTSIDE_LIKELIHOOD:
+            raise ConfigError(
+                f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not "
+                "enter log p(y | x, w, psi), so that its partial gradient at fixed weights is "
+                "exactly zero. Set it in the config of the method, and compare its values by L_ML "
+                "or by a search over runs."
+            )
+
+
+def _placed(
+    parts: Mapping[str, Hyper],
+    found: Mapping[str, float],
+    makes: Mapping[str, Sequence[type[Hyper]]],
+) -> dict[str, Hyper]:
+    """The hypers that reported values belong to, at these values.
+
+    Every name must find its place: a value that was dropped in silence would let a retrained net
+    differ from what was found.
+
+    Args:
+        parts: the hypers that are there, by name.
+        found: values by metric name without `hyper/`.
+        makes: classes of which a hyper of a name can be made where there is none, with every value
+            that was not found at no effect.
+    """
+    changed = {}
+    rest = dict(found)
+    for name in {**parts, **makes}:
+        given = parts.get(name)
+        classes = makes.get(name, [type(hyper) for hyper in [given] if hyper is not None])
+        values = {m: rest.pop(m) for m in found if any(cls.owns(m, name) for cls in classes)}
+        if values and given is None:
+            # The first class that owns all the values; else the one that misses fewest.
+            best = min(classes, key=lambda cls: sum(not cls.owns(m, name) for m in values))
+            given = best.identity()
+        if values and given is not None:
+            changed[name] = given.at(values, name=name)
+    _refuse_outside_likelihood(rest)
+    for metric in rest:
+        known = [one for name, kinds in makes.items() for cls in kinds for one in cls.known(name)]
+        known += [one for name, hyper in parts.items() for one in hyper.known(name)]
+        raise UnknownNameError("hyper", metric, set(known))
+    return changed
+
+
+class FixedConfig(Config):
+    """The usual augmentation of CIFAR and ImageNet training, each step off unless asked for.
+
+    Calling it applies the crops, flip and cutout in this order. Nothing of it is learnt.
+
+    Example:
+        >>> import torch
+        >>> augment = FixedConfig(crop_padding=4, flip=True)
+        >>> augment(torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3, 32, 32])
+    """
+
+    crop_padding: int = Field(0, ge=0)
+    """Zeros around the image before a random crop of the old size."""
+    flip: bool = False
+    """Mirror left and right with probability one half."""
+    cutout: int = Field(0, ge=0)
+    """Side of the square that is blanked out, in pixels."""
+    resized_crop: float = Field(0, ge=0, lt=1)
+    """Least share of the area that a random crop keeps, which is then scaled to the old size; 0 for
+    no such crop. That of Inception is 0.08 (Szegedy et al. 2015)."""
+
+    def __call__(self, x_BCHW: "Tensor", generator: "torch.Generator") -> "Tensor":
+        """Augment images; without any step switched on, they are returned as they are."""
+        from tuneparts.hypers import pixels
+
+        if self.resized_crop:
+            x_BCHW = pixels.random_resized_crop(x_BCHW, self.resized_crop, generator)
+        if self.crop_padding:
+            x_BCHW = pixels.random_crop(x_BCHW, self.crop_padding, generator)
+        if self.flip:
+            x_BCHW = pixels.random_flip(x_BCHW, generator)
+        if self.cutout:
+            x_BCHW = pixels.cutout(x_BCHW, self.cutout, generator)
+        return x_BCHW

@@ -1,31 +1,77 @@
 """What a hyper is: one class with its numbers, where it acts, and what it does there.
 
 A hyper is what a prediction or a training loss depends on besides the weights. Some methods learn
-its numbers, others hold them, and any search can vary them.
+its numbers, others hold them, and any search can vary them. Nothing here imports torch: what
+computes in a run is in `parts`.
 
 Legend: B examples, K outputs of the net.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import torch
 from pydantic import GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
-from torch import Tensor, nn
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers.constrained import ConstrainedParameter, Link
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from tuneparts.hypers.parts import NumberedPart, Part
 
 Place = Literal["inputs", "activations", "outputs", "loss", "weights"]
 PLACES: tuple[Place, ...] = ("inputs", "activations", "outputs", "loss", "weights")
 Each = Literal["input", "slot", "output", "tensor"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A smooth increasing map from the reals onto an open interval, with its inverse."""
+
+    value: "Callable[[Tensor], Tensor]"
+    raw: Callable[[float], float]
+    low: float
+    high: float
+
+
+def _softplus(raw: "Tensor") -> "Tensor":
+    from torch.nn import functional
+
+    return functional.softplus(raw)
+
+
+def _inverse_softplus(value: float) -> float:
+    # log(exp(v) - 1), written so that it neither overflows nor cancels.
+    return value + math.log(-math.expm1(-value))
+
+
+def _exp(raw: "Tensor") -> "Tensor":
+    return raw.exp()
+
+
+def _sigmoid(raw: "Tensor") -> "Tensor":
+    return raw.sigmoid()
+
+
+def _logit(value: float) -> float:
+    return math.log(value) - math.log1p(-value)
+
+
+def _same(raw: "Tensor") -> "Tensor":
+    return raw
+
+
+POSITIVE = Link(_softplus, _inverse_softplus, 0.0, math.inf)
+LOG = Link(_exp, math.log, 0.0, math.inf)
+UNIT = Link(_sigmoid, _logit, 0.0, 1.0)
+REAL = Link(_same, float, -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -49,7 +95,7 @@ class Shapes:
                 "`num_outputs` is None. Give it to `HypersConfig.build`."
             )
         return {
-            "input": prod(self.in_shape),
+            "input": math.prod(self.in_shape),
             "slot": self.num_slots,
             "output": self.num_outputs or 0,
             "tensor": self.num_tensors,
@@ -58,30 +104,19 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Number:
-    """Marks a field of a hyper as a number that can be learnt.
-
-    Args:
-        link: The range of the number, and how gradient steps stay inside it.
-        meaning: What it is, for tables and figures.
-        unit: Likewise.
-        identity: The value at which it does nothing, if there is one.
-        each: One number for each input feature, dropout slot, output or parameter tensor; the
-            field then is a number for all, or a tuple. None for a single number.
-        metric: Name in reports; None for the name of the hyper, followed by that of the field
-            where the hyper has several.
-
-    Example:
-        >>> from typing import Annotated
-        >>> from tuneparts.hypers.constrained import UNIT
-        >>> Share = Annotated[float, Number(UNIT, "share of the label", identity=0.0)]
-    """
+    """Marks a field of a hyper as a number that can be learnt."""
 
     link: Link
+    """The range of the number, and how gradient steps stay inside it."""
     meaning: str = ""
+    """What it is, for tables and figures."""
     unit: str = ""
     identity: float | None = None
+    """The value at which it does nothing, if there is one."""
     each: Each | None = None
+    """One number for each of these; the field then is a number for all, or a tuple."""
     metric: str | None = None
+    """Name in reports; None for that of the hyper, with the field's where it has several."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -93,14 +128,7 @@ class Number:
         for one in value if isinstance(value, tuple) else (value,):
             if math.isfinite(one) and low <= one <= high:
                 continue
-            law = (
-                f"must lie between {low:g} and {high:g}"
-                if math.isfinite(high)
-                else "must be finite"
-                if low == -math.inf
-                else f"must be finite, and greater than or equal to {low:g}"
-            )
-            raise ValueError(f"{law}, but got {one:g}")
+            raise ValueError(f"must be finite and lie in [{low:g}, {high:g}], but got {one:g}")
         return value
 
 
@@ -113,7 +141,7 @@ class Hyper(Config):
 
     Example:
         >>> from typing import Annotated
-        >>> from tuneparts.hypers.constrained import REAL
+        >>> import torch
         >>> class Offset(Hyper):
         ...     shift: Annotated[float, Number(REAL, "added to all outputs", identity=0.0)] = 0.0
         ...
@@ -155,25 +183,25 @@ class Hyper(Config):
             )
         return self
 
-    def on_inputs(self, x: Tensor, now: "Call") -> Tensor:
+    def on_inputs(self, x: "Tensor", now: "Call") -> "Tensor":
         """Inputs (B, ...) as the net sees them, in training and evaluation."""
         raise NotImplementedError
 
-    def on_activations(self, h: Tensor, slot: int, now: "Call") -> Tensor:
+    def on_activations(self, h: "Tensor", slot: int, now: "Call") -> "Tensor":
         """Activations at a dropout layer of the net; of a random hyper in training only."""
         raise NotImplementedError
 
-    def on_outputs(self, outputs_BK: Tensor, now: "Call") -> Tensor:
+    def on_outputs(self, outputs_BK: "Tensor", now: "Call") -> "Tensor":
         """Outputs as they are scored and served: unnormalised log-probabilities of classes."""
         raise NotImplementedError
 
     def on_loss(
-        self, losses_B: Tensor, outputs_BK: Tensor, targets_B: Tensor, now: "Call"
-    ) -> Tensor:
+        self, losses_B: "Tensor", outputs_BK: "Tensor", targets_B: "Tensor", now: "Call"
+    ) -> "Tensor":
         """The loss of each example, from the loss of the task."""
         raise NotImplementedError
 
-    def on_weights(self, weights: Sequence[Tensor], now: "Call") -> Tensor:
+    def on_weights(self, weights: "Sequence[Tensor]", now: "Call") -> "Tensor":
         """A penalty, added to the training loss; methods differ in whether they have one."""
         raise NotImplementedError
 
@@ -224,11 +252,7 @@ class Hyper(Config):
         }
 
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:
-        """What a run reports of it.
-
-        Args:
-            name: of the hyper in its config.
-        """
+        """What a run reports of it."""
         found = []
         for field, stem in self.stems(name).items():
             number = self.numbers()[field]
@@ -265,12 +289,8 @@ class Hyper(Config):
         """The same hyper at values that a run reported.
 
         Args:
-            found: Call by reported name, without `hyper/`.
-            name: Of the hyper in its config.
-
-        Raises:
-            UnknownNameError: A value is of another hyper.
-            ConfigError: Numbers of a sequence are missing.
+            found: by reported name, without `hyper/`.
+            name: of the hyper in its config.
         """
         for metric in found:
             if not self.owns(metric, name):
@@ -306,108 +326,24 @@ class Hyper(Config):
         return tuple(float(one) for one in value)
 
     def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Part":
-        """The module that holds the numbers in a run and acts with them.
+        """The module that holds the numbers in a run and acts with them."""
+        from tuneparts.hypers.parts import NumberedPart
 
-        Args:
-            shapes: What it acts on.
-            name: Of the hyper in its config.
-            learnable: Whether its numbers become parameters.
-        """
         return NumberedPart(self, shapes, name=name, learnable=learnable)
-
-
-class Part(nn.Module):
-    """A hyper in a run: a module with its numbers, as parameters or as constants.
-
-    Its call depends on where it acts: `(x, generator, training=...)` for inputs, `(h, slot,
-    generator)` for activations, `(outputs_BK)` for outputs, `(losses_B, outputs_BK, targets_B)` for
-    the loss, and `(weights)` for weights.
-    """
-
-    is_identity: bool
-    """Whether it is fixed where it does nothing, so that it need not be called."""
-    makes_copies: ClassVar[bool] = False
-    """Whether it acts on inputs by `(x, num_samples, generator)` and copies each input itself."""
-
-    def draws(self, *, training: bool) -> bool:  # noqa: ARG002
-        """Whether a call draws random numbers."""
-        return False
-
-    def values(self) -> dict[str, float]:
-        """The numbers by name in reports, without `hyper/`."""
-        raise NotImplementedError
-
-
-class NumberedPart(Part):
-    """The part of any hyper that overrides one of the methods `on_...`."""
-
-    def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
-        super().__init__()
-        self.hyper = hyper
-        self._place = hyper.place()
-        self._names: dict[str, list[str]] = {}
-        is_still = []
-        for field, stem in hyper.stems(name).items():
-            if hasattr(self, field):
-                raise ConfigError(
-                    f"a number of a hyper has a name that torch's modules do not use, but "
-                    f"{type(hyper).__name__} has `{field}`. Rename the field."
-                )
-            number, given = hyper.numbers()[field], hyper.counted(field, shapes)
-            names = [f"{stem}.{i}" for i in range(len(given))] if number.each else [stem]
-            parameter = ConstrainedParameter(
-                given, link=number.link, learnable=learnable, names=names
-            )
-            self.add_module(field, parameter)
-            self._names[field] = names
-            is_still.append(all(one == number.identity for one in given))
-        self.is_identity = not learnable and bool(is_still) and all(is_still)
-
-    def forward(self, *given: Any, training: bool = True) -> Tensor:
-        """Act, as the hyper says."""
-        generator = None
-        if self._place in ("inputs", "activations"):
-            *given, generator = given  # type: ignore[assignment]
-        now = Call(self, generator, training=training)
-        found: Tensor = getattr(self.hyper, f"on_{self._place}")(*given, now)
-        return found
-
-    def draws(self, *, training: bool) -> bool:
-        return self.hyper.is_random and (training or self._place == "inputs")
-
-    def values(self) -> dict[str, float]:
-        return {
-            name: value
-            for field, names in self._names.items()
-            for name, value in zip(names, self.parameter(field).numbers(), strict=True)
-        }
-
-    def tensor(self, field: str) -> Tensor:
-        """A number (), or (K,) where there is one for each."""
-        found = self.parameter(field).tensor()
-        return found if self.hyper.numbers()[field].each else found[0]
-
-    def parameter(self, field: str) -> ConstrainedParameter:
-        """What holds the number, or the numbers, of a field."""
-        if field not in self._names:
-            raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
-        found = self.get_submodule(field)
-        assert isinstance(found, ConstrainedParameter)
-        return found
 
 
 class Call:
     """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
 
     def __init__(
-        self, part: NumberedPart, generator: torch.Generator | None, *, training: bool
+        self, part: "NumberedPart", generator: "torch.Generator | None", *, training: bool
     ) -> None:
         self._part = part
         self._generator = generator
         self.training = training
         """Whether a step is made, and not a score."""
 
-    def __getitem__(self, field: str) -> Tensor:
+    def __getitem__(self, field: str) -> "Tensor":
         """A number () as a tensor, or (K,) where there is one for each; carries gradients."""
         return self._part.tensor(field)
 
@@ -416,7 +352,7 @@ class Call:
         return self._part.parameter(field).raw is not None
 
     @property
-    def generator(self) -> torch.Generator:
+    def generator(self) -> "torch.Generator":
         """The source of all draws.
 
         Raises:

@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
+from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Reduction
+from tuneparts.data.task import Examples, Task
 from tuneparts.hypers.affine import Affine
-from tuneparts.hypers.averaging import Averaging, average
-from tuneparts.hypers.concrete import ConcreteDropout
-from tuneparts.hypers.dropout_slot import Act, DropoutSlot, dropping
-from tuneparts.hypers.hyper import PLACES, Part, Place
+from tuneparts.hypers.concrete import Act, ConcreteDropout, DropoutSlot, dropping
+from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig
+from tuneparts.hypers.hyper import PLACES, Place
+from tuneparts.hypers.parts import Part
 from tuneparts.models import surgery
-
-BUILT_IN = ("mask", "colour", "affine", "noise", "dropout", "temperature")
-"""Parts that have an attribute of their own, in the order in which they act."""
 
 
 class Hypers(nn.Module):
@@ -33,7 +34,7 @@ class Hypers(nn.Module):
 
     Args:
         parts: by name, with the place where each acts. Those of one place act in the order of
-            `BUILT_IN`, and then in that of the mapping.
+            `FIELDS`, and then in that of the mapping.
         held_out_of: names of parts of the loss that are no part of the likelihood.
         num_slots: dropout layers of the nets that the parts are used with.
         samples: S in training, when anything is random.
@@ -57,11 +58,12 @@ class Hypers(nn.Module):
     ) -> None:
         super().__init__()
         given = dict(parts or {})
-        for name in BUILT_IN:
+        for name in FIELDS:
             self.add_module(name, given[name][1] if name in given else None)
-        own = {name: part for name, (_, part) in given.items() if name not in BUILT_IN}
-        self.own = nn.ModuleDict(own)
-        names = [*(name for name in BUILT_IN if name in given), *own]
+        own = {name: part for name, (_, part) in given.items() if name not in FIELDS}
+        self.own = nn.ModuleDict()
+        self.own._modules.update(own)  # also under names that the class itself uses
+        names = [*(name for name in FIELDS if name in given), *own]
         self._names: dict[Place, list[str]] = {
             place: [name for name in names if given[name][0] == place] for place in PLACES
         }
@@ -95,9 +97,6 @@ class Hypers(nn.Module):
             generator: source of all draws, on the device of `x`.
             training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
                 mask's probabilities and no dropout. Augmentation and noise are drawn in both.
-
-        Returns:
-            logits_BK.
         """
         if training and self.draws_globally:
             net = _seeded(net, generator)
@@ -153,12 +152,8 @@ class Hypers(nn.Module):
     ) -> Tensor:
         """The loss of predictions, under the parts that act on it.
 
-        Args:
-            outputs_BK: what `predict` returned.
-            targets_B: labels or other targets.
-            loss: of the task, as `loss(outputs_BK, targets_B, reduction=...)`.
-            reduction: mean or sum over examples, or one loss for each.
-            held_out: judge by the likelihood alone, as hyper steps and scores do.
+        `loss` is that of the task. Held-out data is judged by the likelihood alone, as hyper steps
+        and scores do.
         """
         parts = [
             part
@@ -211,7 +206,7 @@ class Hypers(nn.Module):
 
     def values(self) -> dict[str, float]:
         """All values by metric name (`hyper/rotation`, ...), learnable or not."""
-        parts = {**{name: getattr(self, name) for name in BUILT_IN}, **dict(self.own.items())}
+        parts = {**{name: getattr(self, name) for name in FIELDS}, **dict(self.own.items())}
         return {
             f"hyper/{name}": value
             for part in parts.values()
@@ -305,3 +300,53 @@ def _seeded(
             return net(x)
 
     return call
+
+
+def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
+    """Unnormalised log-probabilities of the averaged prediction.
+
+    Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
+    here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
+    et al. (2021) average probabilities: `prob`. One sample comes back unchanged under every rule.
+
+    Example:
+        >>> average(torch.tensor([[0.0, 2.0], [0.0, 4.0]]), 2, "logits")
+        tensor([[0., 3.]])
+    """
+    if num_samples == 1:
+        return logits_NK
+    logits_BSK = logits_NK.reshape(-1, num_samples, logits_NK.shape[1])
+    if rule == "logits":
+        return logits_BSK.mean(dim=1)
+    return torch.logsumexp(logits_BSK.log_softmax(dim=2), dim=1) - math.log(num_samples)
+
+
+def augmented_pixels(
+    config: HypersConfig, inputs_ECHW: Any, task: Task, *, num: int, seed: int
+) -> npt.NDArray[np.uint8]:
+    """Draw the augmentation of each example, with the code that training uses.
+
+    Returns:
+        Images (E, D, H, W, C).
+    """
+    examples = Examples(np.asarray(inputs_ECHW), np.zeros(len(inputs_ECHW), dtype=np.int64))
+    device = torch.device("cpu")
+    batch = DeviceExamples(examples, mean=task.mean, std=task.std, device=device)
+    x_ECHW, _ = batch.take(torch.arange(len(inputs_ECHW)))
+    seen: list[torch.Tensor] = []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        """Stands for the net: remembers what it is given."""
+        seen.append(x)
+        return x.flatten(1)
+
+    many = config.replaced({"samples": num, "eval_samples": num})
+    hypers = many.build(learnable=False, net=torch.nn.Identity(), in_shape=task.in_shape)
+    generator = seeding.torch_generator(seed, "report samples")
+    with torch.no_grad():
+        hypers.predict(keep, x_ECHW, generator=generator, training=True)
+    x = np.concatenate([part.numpy() for part in seen]).astype(np.float64)
+    shape = (1, -1, 1, 1)
+    raw = x * np.asarray(task.std).reshape(shape) + np.asarray(task.mean).reshape(shape)
+    pixels = np.clip(np.rint(255 * raw), 0, 255).astype(np.uint8)
+    return np.moveaxis(pixels.reshape(len(inputs_ECHW), -1, *pixels.shape[1:]), 2, -1)

@@ -1,15 +1,427 @@
-"""How a hyper's class is named in JSON: its `kind`, a name of `KINDS` or an import path."""
+"""The hypers of this package, without torch: `BUILT_IN` is the one list of them.
 
+Those of inputs act on normalised ones, and are measured in standard deviations of the data.
+
+Legend: B examples, N inputs, C channels, H height, W width, K outputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from tuneparts.core import schema
+from tuneparts.core.config import Config
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.registry import Registry
+from tuneparts.hypers.hyper import LOG, POSITIVE, UNIT, Call, Hyper, Number, Shapes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tuneparts.hypers.affine import Benton, Lila, Schwoebel
+    from tuneparts.hypers.concrete import ConcreteDropout, InputMask
+    from tuneparts.hypers.pixels import Colour
+
+Evaluation = Literal["probability", "rounded"]
+COUNT = "num_kept"
+"""What a mask reports besides the probabilities that it is counted from."""
+_EDGE = 1e-6
+"""Probabilities closer to 0 or 1 than this have no gradient: their logits overflow."""
+
+
+class MaskConfig(Hyper):
+    """The probability of each input feature to be kept."""
+
+    acts_on = "inputs"
+    is_augmentation = False
+
+    keep: Annotated[
+        float | tuple[float, ...], Number(UNIT, identity=1.0, each="input", metric="keep")
+    ] = 0.5
+    """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
+    tau: float = Field(0.1, gt=0)
+    """Temperature of the relaxation; not used at fixed probabilities."""
+    evaluation: Evaluation = "probability"
+    """Multiply features by their keep probability, or by its rounding."""
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "InputMask":  # noqa: ARG002
+        from tuneparts.hypers.concrete import InputMask
+
+        return InputMask(
+            self.counted("keep", shapes),
+            in_shape=shapes.in_shape,
+            tau=self.tau,
+            evaluation=self.evaluation,
+            learnable=learnable,
+        )
+
+    def metrics(self, name: str) -> tuple[schema.Metric, ...]:
+        return (*super().metrics(name), schema.lookup(f"hyper/{COUNT}"))
+
+    @classmethod
+    def owns(cls, metric: str, name: str) -> bool:
+        return metric == COUNT or super().owns(metric, name)
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:
+        return [*super().known(name), COUNT]
+
+    def at(self, found: Mapping[str, float], *, name: str) -> Self:
+        keep = {metric: value for metric, value in found.items() if metric != COUNT}
+        if not keep and COUNT in found:
+            raise ConfigError(
+                f"`{COUNT}` is counted from `keep.*`, but came without them. Masks of images "
+                "cannot be taken over by value; pass `keep.0`, `keep.1`, ... of a vector's mask."
+            )
+        counted = sum(value > 0.5 for value in keep.values())
+        if found.get(COUNT, counted) != counted:
+            raise ConfigError(
+                f"`{COUNT}` must count the `keep.*` above one half, but is {found[COUNT]:g} where "
+                f"they give {counted}. Pass values of one report only."
+            )
+        return super().at(keep, name=name)
+
+
+class ColourConfig(Hyper):
+    """Largest changes of brightness and contrast; each draw is uniform in plus-minus that."""
+
+    acts_on = "inputs"
+    needs_images = True
+
+    brightness: Annotated[
+        float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="brightness")
+    ] = 0.05
+    """Added to all pixels."""
+    contrast: Annotated[float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="contrast")] = (
+        0.05
+    )
+    """Log-factor of the distance to the image's mean."""
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Colour":  # noqa: ARG002
+        from tuneparts.hypers.pixels import Colour
+
+        return Colour(self.brightness, self.contrast, learnable=learnable)
+
+
+def _motion(name: str) -> Number:
+    return Number(POSITIVE, identity=0.0, metric=name)
+
+
+class _AffineConfig(Hyper):
+    """The base of the configs of affine motions: where ranges start, or stay when fixed."""
+
+    acts_on = "inputs"
+    needs_images = True
+
+    def _noun(self, name: str) -> str:
+        return f"hyper of the affine kind `{getattr(self, 'kind', name)}`"
+
+
+class LilaConfig(_AffineConfig):
+    """The largest motion of six generators; draws are uniform in plus-minus (Immer et al. 2022).
+
+    The common default of all image experiments: its six maxima are the axes on which Mlodozeniec
+    et al. (2023, appendix G) compare learnt ranges with random search. What is not given is 0.05,
+    also when fixed: hold a motion out by setting it to 0.
+
+    Example:
+        >>> import torch
+        >>> lila = LilaConfig(rotation=3.14).part(Shapes(), name="affine", learnable=True)
+        >>> images = torch.rand(2, 1, 8, 8)
+        >>> lila(images, 4, torch.Generator().manual_seed(0)).shape
+        torch.Size([8, 1, 8, 8])
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = (
+        "translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear",
+    )  # fmt: skip
+
+    kind: Literal["lila"] = "lila"
+    rotation: Annotated[float, _motion("rotation")] = 0.05
+    """Radians; beyond pi it acts, and is reported, as pi: the whole circle. A learnt one that
+    passes pi turns back, see `Lila`."""
+    translate_x: Annotated[float, _motion("translate_x")] = 0.05
+    """Half image widths."""
+    translate_y: Annotated[float, _motion("translate_y")] = 0.05
+    """Half image heights."""
+    scale_x: Annotated[float, _motion("scale_x")] = 0.05
+    """Log-scale."""
+    scale_y: Annotated[float, _motion("scale_y")] = 0.05
+    """Log-scale."""
+    shear: Annotated[float, _motion("shear")] = 0.05
+    """Largest shear."""
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Lila":  # noqa: ARG002
+        from tuneparts.hypers.affine import Lila
+
+        return Lila({one: getattr(self, one) for one in self.NAMES}, learnable=learnable)
+
+
+class BentonConfig(_AffineConfig):
+    """Largest motion of each generator of Augerino (not its width), to compare with `lila`.
+
+    Benton et al. (2020) have one isotropic scale with an area-preserving stretch instead of a scale
+    per axis. What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = (
+        "translate_x", "translate_y", "rotation", "scale", "stretch", "shear",
+    )  # fmt: skip
+
+    kind: Literal["benton"] = "benton"
+    rotation: Annotated[float, _motion("rotation")] = 0.05
+    """Radians."""
+    translate_x: Annotated[float, _motion("translate_x")] = 0.05
+    """Half image widths."""
+    translate_y: Annotated[float, _motion("translate_y")] = 0.05
+    """Half image heights."""
+    scale: Annotated[float, _motion("scale")] = 0.05
+    """Log-scale of both axes."""
+    stretch: Annotated[float, _motion("stretch")] = 0.05
+    """Log-scale of x, and its negative of y."""
+    shear: Annotated[float, _motion("shear")] = 0.05
+    """Largest shear."""
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Benton":  # noqa: ARG002
+        from tuneparts.hypers.affine import Benton
+
+        return Benton({one: getattr(self, one) for one in self.NAMES}, learnable=learnable)
+
+
+class Theta(Config):
+    """One end of the range of each component; the identity unless said otherwise."""
+
+    rotation: float = 0.0
+    """Radians."""
+    scale_x: float = 1.0
+    """A factor, not its logarithm."""
+    scale_y: float = 1.0
+    shear_x: float = 0.0
+    shear_y: float = 0.0
+    translate_x: float = 0.0
+    """Half image widths."""
+    translate_y: float = 0.0
+    """Half image heights."""
+
+    def components(self) -> tuple[float, ...]:
+        """The numbers in the order of the fields."""
+        return tuple(self.model_dump().values())
+
+    @classmethod
+    def near_identity(cls, offset: float) -> "Theta":
+        """The identity with `offset` added to every component."""
+        return cls(**{name: value + offset for name, value in cls().model_dump().items()})
+
+
+class SchwoebelConfig(_AffineConfig):
+    """Both ends of each component (Schwoebel et al. 2021); they start 0.02 around the identity."""
+
+    NAMES: ClassVar[tuple[str, ...]] = tuple(Theta.model_fields)
+
+    kind: Literal["schwoebel"] = "schwoebel"
+    theta_min: Theta = Theta.near_identity(-0.02)
+    theta_max: Theta = Theta.near_identity(0.02)
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Schwoebel":  # noqa: ARG002
+        from tuneparts.hypers.affine import Schwoebel
+
+        ends = self.theta_min.components(), self.theta_max.components()
+        return Schwoebel(*ends, learnable=learnable)
+
+    def metrics(self, name: str) -> tuple[schema.Metric, ...]:  # noqa: ARG002
+        return tuple(schema.lookup(f"hyper/{end}.*") for end in ("theta_min", "theta_max"))
+
+    @classmethod
+    def owns(cls, metric: str, name: str) -> bool:
+        return metric in cls.known(name)
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:  # noqa: ARG003
+        return [
+            f"{end}.{component}" for end in ("theta_min", "theta_max") for component in cls.NAMES
+        ]
+
+    @classmethod
+    def identity(cls) -> Self:
+        return cls(theta_min=Theta(), theta_max=Theta())
+
+    def at(self, found: Mapping[str, float], *, name: str) -> Self:
+        for metric in found:
+            if not self.owns(metric, name):
+                raise UnknownNameError(self._noun(name), metric, self.known(name))
+        return self.replaced(found)  # a reported name is the path of a field
+
+
+class InputNoise(Hyper):
+    """Adds Gaussian noise of one standard deviation to every input feature."""
+
+    is_random = True
+
+    std: Annotated[float, Number(POSITIVE, identity=0.0, metric="noise")] = 0.1
+    """Standard deviation of the noise."""
+
+    def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
+        import torch
+
+        noise = torch.randn(x.shape, generator=now.generator, device=x.device, dtype=x.dtype)
+        return x + now["std"].to(x.dtype) * noise
+
+
+class DropoutConfig(Hyper):
+    """The dropout rate of each dropout slot of the net."""
+
+    acts_on = "activations"
+
+    rate: Annotated[
+        float | tuple[float, ...], Number(UNIT, identity=0.0, each="slot", metric="dropout")
+    ] = 0.1
+    """The same for all slots, or one each in the order of the net."""
+    tau: float = Field(0.1, gt=0)
+    """Temperature of the relaxation; not used at fixed rates."""
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "ConcreteDropout":  # noqa: ARG002
+        from tuneparts.hypers.concrete import ConcreteDropout
+
+        return ConcreteDropout(self.counted("rate", shapes), tau=self.tau, learnable=learnable)
+
+
+class Temperature(Hyper):
+    """Divides logits by a positive temperature: above 1 predictions are less certain."""
+
+    value: Annotated[float, Field(gt=0), Number(LOG, identity=1.0, metric="temperature")] = 1.0
+    """By which logits are divided."""
+
+    def on_outputs(self, outputs_BK: "Tensor", now: Call) -> "Tensor":
+        return outputs_BK / now["value"]
+
+
+class Flip(Hyper):
+    """Mirrors each image left and right with some probability.
+
+    At one half an image and its mirror image are seen equally often. A probability p above it
+    does what 1 - p does to mirrored data. A learnt probability is reached through the concrete
+    relaxation of the coin: a training draw blends an image with its mirror image, and few blends
+    are far from one of the two. Scores, and nets at a fixed probability, see whole images only.
+
+    Example:
+        >>> from tuneparts.hypers import HypersConfig
+        >>> HypersConfig(flip=Flip(probability=0.5)).model_dump()["flip"]
+        {'kind': 'flip', 'probability': 0.5, 'tau': 0.1}
+    """
+
+    is_random = True
+    needs_images = True
+
+    probability: Annotated[float, Number(UNIT, "probability of a mirrored image", identity=0.0)] = (
+        0.1
+    )
+    tau: float = Field(0.1, gt=0)
+    """Temperature of the relaxation; not used at a fixed probability."""
+
+    def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
+        import torch
+
+        from tuneparts.hypers.concrete import relaxed_bernoulli
+
+        probability, shape = now["probability"], torch.Size((len(x), 1, 1, 1))
+        if now.training and now.learns("probability"):
+            mirrored = relaxed_bernoulli(
+                torch.logit(probability, eps=_EDGE), shape, tau=self.tau, generator=now.generator
+            )
+        else:
+            u = torch.rand(shape, generator=now.generator, device=x.device)
+            mirrored = u < probability
+        return torch.lerp(x, x.flip(3), mirrored.to(x.dtype))
+
+
+class LabelSmoothing(Hyper):
+    """Mixes cross-entropy with that of the uniform distribution over classes (Szegedy et al. 2016).
+
+    It changes the training loss only, and not what is predicted or scored: it can be searched,
+    held, or learnt through a weight step, but not by a gradient at fixed weights.
+    """
+
+    needs_classes = True
+
+    rate: Annotated[
+        float,
+        Field(lt=1),
+        Number(UNIT, "share of a label that all classes have alike", identity=0.0),
+    ] = 0.1
+
+    def on_loss(
+        self,
+        losses_B: "Tensor",
+        outputs_BK: "Tensor",
+        targets_B: "Tensor",  # noqa: ARG002
+        now: Call,
+    ) -> "Tensor":
+        uniform_B = -outputs_BK.log_softmax(dim=1).mean(dim=1)
+        return losses_B + now["rate"] * (uniform_B - losses_B)
+
+
+class WeightDecay(Hyper):
+    """Adds strength / 2 times the squared norm of all weights to the training loss.
+
+    The same as `optimiser.weight_decay`, but learnable: through a weight step, since a gradient at
+    fixed weights cannot reach it.
+    """
+
+    strength: Annotated[float, Number(LOG, "weight decay", identity=0.0)] = 1e-4
+
+    def on_weights(self, weights: "Sequence[Tensor]", now: Call) -> "Tensor":
+        import torch
+
+        squares = torch.stack([weight.square().sum() for weight in weights])
+        return now["strength"] / 2 * squares.sum()
+
+
+class WeightPrior(Hyper):
+    """Adds decay / 2 times the squared norm of each parameter tensor to the training loss.
+
+    A decay is the precision of the prior divided by the number of examples. The method `laplace`
+    learns one for each tensor, in the order of the net's parameters, and arms that follow it train
+    under them.
+    """
+
+    decay: Annotated[
+        float | tuple[float, ...],
+        Number(LOG, "prior's precision of a tensor over N", identity=0.0, each="tensor"),
+    ] = 0.0
+
+    def on_weights(self, weights: "Sequence[Tensor]", now: Call) -> "Tensor":
+        import torch
+
+        squares_T = torch.stack([weight.square().sum() for weight in weights])
+        return (now["decay"] * squares_T).sum() / 2
+
+
+BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
+    "mask": (MaskConfig,),
+    "colour": (ColourConfig,),
+    "affine": (LilaConfig, BentonConfig, SchwoebelConfig),
+    "noise": (InputNoise,),
+    "dropout": (DropoutConfig,),
+    "temperature": (Temperature,),
+    "flip": (Flip,),
+    "label_smoothing": (LabelSmoothing,),
+    "weight_prior": (WeightPrior,),
+    "weight_decay": (WeightDecay,),
+}
+"""Name -> the classes that a hyper of this name can be of, in the order in which those of one place
+act. The first six are fields of `HypersConfig`; the others, and those of one's own, stand under a
+name of their own choice."""
 
 KINDS = Registry(
     "hyper",
     {
-        "flip": "tuneparts.hypers.flip:Flip",
-        "label_smoothing": "tuneparts.hypers.label_smoothing:LabelSmoothing",
-        "weight_prior": "tuneparts.hypers.weight_prior:WeightPrior",
-        "weight_decay": "tuneparts.hypers.weight_decay:WeightDecay",
+        cls.model_fields["kind"].default if "kind" in cls.model_fields else name: (
+            f"{cls.__module__}:{cls.__name__}"
+        )
+        for name, classes in BUILT_IN.items()
+        for cls in classes
     },
     group="tuneparts.hypers",
 )
-"""Our own hypers that are not fields of `HypersConfig`."""
+"""How a hyper's class is named in JSON: a `kind` of ours, of an installed package, or its path."""

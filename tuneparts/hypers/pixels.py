@@ -1,65 +1,22 @@
-"""Input noise, brightness and contrast, with learnable or fixed ranges.
+"""Changes of whole batches of images on their device: colour, random crops, flip and cutout.
 
-They act on normalised inputs, and so are measured in standard deviations of the data.
+Every image of the batch has a draw of its own; there is no loop over images.
 
-Legend: N inputs, C channels, H height, W width.
+Legend: B or N images, C channels, H height, W width.
 """
 
-from typing import Annotated
+import math
 
 import torch
-from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
-from tuneparts.hypers.constrained import POSITIVE, UNIT, ConstrainedParameter
-from tuneparts.hypers.hyper import Call, Hyper, Number, Part, Shapes
-
-
-class InputNoise(Hyper):
-    """Adds Gaussian noise of one standard deviation to every input feature."""
-
-    is_random = True
-
-    std: Annotated[float, Number(POSITIVE, identity=0.0, metric="noise")] = 0.1
-    """Standard deviation of the noise."""
-
-    def on_inputs(self, x: Tensor, now: Call) -> Tensor:
-        """Noisy inputs of the same shape, any shape."""
-        noise = torch.randn(x.shape, generator=now.generator, device=x.device, dtype=x.dtype)
-        return x + now["std"].to(x.dtype) * noise
-
-
-class ColourConfig(Hyper):
-    """Largest changes of brightness and contrast; each draw is uniform in plus-minus that."""
-
-    acts_on = "inputs"
-    needs_images = True
-
-    brightness: Annotated[
-        float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="brightness")
-    ] = 0.05
-    """Added to all pixels."""
-    contrast: Annotated[float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="contrast")] = (
-        0.05
-    )
-    """Log-factor of the distance to the image's mean."""
-
-    def build(self, *, learnable: bool) -> "Colour":
-        """The augmentation at these maxima."""
-        return Colour(self.brightness, self.contrast, learnable=learnable)
-
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Colour":  # noqa: ARG002
-        return self.build(learnable=learnable)
+from tuneparts.hypers.hyper import UNIT
+from tuneparts.hypers.parts import ConstrainedParameter, Part
 
 
 class Colour(Part):
-    """Random brightness and contrast of each image; learnable maxima stay below 1 by a sigmoid.
-
-    Args:
-        brightness: largest shift.
-        contrast: largest log-factor.
-        learnable: whether gradient steps move them.
-    """
+    """Random brightness and contrast of each image; learnable maxima stay below 1 by a sigmoid."""
 
     def __init__(self, brightness: float, contrast: float, *, learnable: bool) -> None:
         super().__init__()
@@ -89,3 +46,68 @@ class Colour(Part):
         """The two maxima."""
         brightness, contrast = self.maxima.numbers()
         return {"brightness": brightness, "contrast": contrast}
+
+
+def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
+    """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
+
+    The area is uniform between `least` and all of the image's, the logarithm of width by height
+    between those of 3/4 and 4/3; what would not fit the image is cut to its side. Bilinear.
+    """
+    B, _, H, W = x_BCHW.shape
+    draws = torch.rand((4, B, 1), generator=generator, device=x_BCHW.device)
+    area = (least + (1 - least) * draws[0]) * H * W
+    ratio = torch.exp((2 * draws[1] - 1) * math.log(4 / 3))
+    height, width = (area / ratio).sqrt().clamp(max=H), (area * ratio).sqrt().clamp(max=W)
+
+    def places(size: int, length_B1: Tensor, draw_B1: Tensor) -> Tensor:
+        """Where the pixels of a side are read, (B, size), in units of `grid_sample`."""
+        centres = (torch.arange(size, device=x_BCHW.device) + 0.5) / size
+        return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
+
+    rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
+    grid = torch.stack(
+        [columns[:, None, :].expand(B, H, W), rows[:, :, None].expand(B, H, W)], dim=-1
+    )
+    return functional.grid_sample(
+        x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Shift each image by up to `padding` pixels along each axis, zeros moving in."""
+    B, _, H, W = x_BCHW.shape
+    padded = functional.pad(x_BCHW, [padding] * 4)
+    windows = padded.unfold(2, H, 1).unfold(3, W, 1)
+    top, left = _integers(2 * padding + 1, (2, B), generator, like=x_BCHW)
+    return windows[torch.arange(B, device=x_BCHW.device), :, top, left]
+
+
+def random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image left and right with probability one half."""
+    is_flipped = _integers(2, (len(x_BCHW), 1, 1, 1), generator, like=x_BCHW) == 1
+    return torch.where(is_flipped, x_BCHW.flip(3), x_BCHW)
+
+
+def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Zero a square around a random pixel of each image (DeVries and Taylor 2017).
+
+    The pixel is anywhere in the image, so that squares may be cut off at the border.
+    """
+    B, _, H, W = x_BCHW.shape
+    row, column = (_integers(n, (B,), generator, like=x_BCHW) for n in (H, W))
+    in_rows = _is_within(H, row, side)
+    in_columns = _is_within(W, column, side)
+    return x_BCHW.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
+
+
+def _is_within(size: int, centre_B: Tensor, side: int) -> Tensor:
+    """Whether each of `size` positions lies in [centre - side // 2, ... + side), (B, size)."""
+    offset = torch.arange(size, device=centre_B.device) - centre_B[:, None] + side // 2
+    return (offset >= 0) & (offset < side)
+
+
+def _integers(
+    high: int, shape: tuple[int, ...], generator: torch.Generator, *, like: Tensor
+) -> Tensor:
+    return torch.randint(high, shape, generator=generator, device=like.device)

@@ -11,7 +11,7 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.registry import Registry
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need it
-    from tuneparts.training.learner import MethodConfig
+    from tuneparts.training.config import MethodConfig
 
 METHODS = Registry(
     "method",
@@ -59,7 +59,7 @@ def config_class(name: str) -> "type[MethodConfig]":
         >>> catalog.config_class("tuneparts.testing.null:NullConfig").__name__
         'NullConfig'
     """
-    from tuneparts.training.learner import MethodConfig
+    from tuneparts.training.config import MethodConfig
 
     found: type[MethodConfig] = METHODS.find(name, MethodConfig)
     return found

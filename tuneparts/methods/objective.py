@@ -27,8 +27,9 @@ from torch import nn
 from tuneparts.core import import_path, schema
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.data.task import Task
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Columns, Context, Learner
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 _COUNTED_HERE = ("cost/passes", "cost/seconds")
@@ -109,7 +110,7 @@ class ObjectiveConfig(MethodConfig):
     def declared_metrics(self) -> tuple[Metric, ...]:
         return self.reports
 
-    def check_runnable(self, *, copies_state: bool) -> None:
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:  # noqa: ARG002
         objective = _found(self.function)
         hooks = [hasattr(objective, name) for name in ("state_dict", "load_state_dict")]
         if inspect.isclass(objective) and (

@@ -22,8 +22,9 @@ from tuneparts.models import check_own_nets
 from tuneparts.search.arm import Resources
 from tuneparts.search.frames import flat
 from tuneparts.training import checkpoint
-from tuneparts.training.allocator import keep_freed_memory
-from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context
+from tuneparts.training.process import keep_freed_memory
 
 _STATE = "state.pt"
 _SEED = "seed"
@@ -77,7 +78,7 @@ def trainable(
             f"{type(base).__name__} learns from data, but got none. Pass `data=DataConfig(...)`."
         )
     task = NO_DATA if data is None else data if isinstance(data, Task) else data.load()
-    base.check_runnable(copies_state=False)
+    base.check()
     check_own_nets(base, task.in_shape, task.num_outputs)
     # A class of its own: Tune finds trainables by name, and `with_parameters` data by class.
     facts = {"base": base, "seed": seed, "resources": resources or Resources()}

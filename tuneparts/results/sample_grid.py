@@ -103,7 +103,7 @@ def _values(row: dict[Any, Any], hypers: "HypersConfig") -> dict[str, float]:
 
 
 def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
-    from tuneparts.hypers.draws import augmented_pixels  # brings torch
+    from tuneparts.hypers.hypers import augmented_pixels  # brings torch
 
     plain = {name.removeprefix("hyper/"): value for name, value in values.items()}
     config = arm.config.hypers.augmentation().at(plain)

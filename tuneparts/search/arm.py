@@ -16,7 +16,7 @@ from tuneparts.methods import catalog
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Algorithm, Fixed
 from tuneparts.search.space import Dimension, Value
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."

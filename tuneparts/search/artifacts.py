@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import Folder
-from tuneparts.training.artifacts import Columns, to_csv
+from tuneparts.training.learner import Columns, to_csv
 
 
 class ArtifactStore:

@@ -12,9 +12,9 @@ from tuneparts.models import check_own_nets, own_nets
 from tuneparts.search import draws
 from tuneparts.search.arm import Arm, variant_name
 from tuneparts.search.spec import Search
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, PackableLearner
-from tuneparts.training.supervised import SupervisedConfig
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
         >>> check(load.load("rotated_digits", scale="smoke"))
     """
     for arm in search.arms:
-        arm.config.check_runnable(copies_state=arm.algorithm.kind == "pbt")
+        arm.config.check(copies_state=arm.algorithm.kind == "pbt")
         if search.objectives and arm.algorithm.is_adaptive:
             _try_objectives(arm, search)
     variants = search.load_variants(search.data_draws()[0]) if variants is None else variants
@@ -103,7 +103,7 @@ def _has_own(arm: Arm) -> bool:
 def _check_task(arm: Arm, task: Task) -> None:
     config = _drawn(arm) if _has_own(arm) else arm.config
     try:
-        config.check_task(task)
+        config.check(task)
     except ConfigError as error:
         raise ConfigError(f"arm `{arm.name}` cannot learn from `{task.name}`: {error}") from error
 

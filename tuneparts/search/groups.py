@@ -14,8 +14,8 @@ from tuneparts.search.arm import DATA_KEY, method_config
 from tuneparts.search.journal import TrialId
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.pack import pack_key
-from tuneparts.training.supervised import SupervisedConfig
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.scale import Scale
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
-from tuneparts.training.runtime import Runtime
+from tuneparts.training.config import Runtime
 
 __all__ = [
     "DATA",

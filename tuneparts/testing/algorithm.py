@@ -18,7 +18,7 @@ from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.states import States
 from tuneparts.testing.null import NullConfig
-from tuneparts.training.learner import MethodConfig
+from tuneparts.training.config import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""
@@ -30,49 +30,49 @@ _NUM_ORDERS = 3
 """In how many orders trials end, to see whether it matters."""
 
 
-def first(count: int) -> int:  # noqa: ARG001
+def _first(count: int) -> int:  # noqa: ARG001
     """Segments end in the order in which they were asked for."""
     return 0
 
 
-def last(count: int) -> int:
+def _last(count: int) -> int:
     """The newest segment ends first."""
     return count - 1
 
 
-def scrambled(segment: Segment) -> float:
+def _scrambled(segment: Segment) -> float:
     """A score without order or ties, another one at each budget."""
     return math.sin(37 * segment.trial.index + 11 * segment.until + 1)
 
 
-def rising(segment: Segment) -> float:
+def _rising(segment: Segment) -> float:
     """Each trial is better than all before it."""
     return segment.trial.index + segment.until / 1e6
 
 
-def falling(segment: Segment) -> float:
+def _falling(segment: Segment) -> float:
     """Each trial is worse than all before it."""
-    return -rising(segment)
+    return -_rising(segment)
 
 
-def some_fail(segment: Segment) -> float | None:
+def _some_fail(segment: Segment) -> float | None:
     """Every fourth trial fails."""
-    return None if segment.trial.index % 4 == 2 else scrambled(segment)
+    return None if segment.trial.index % 4 == 2 else _scrambled(segment)
 
 
-def some_diverge(segment: Segment) -> float:
+def _some_diverge(segment: Segment) -> float:
     """Every third trial reports NaN from the start, another third an infinite number later."""
     if segment.trial.index % 3 == 0:
         return math.nan
-    return math.inf if segment.trial.index % 3 == 1 and segment.start else scrambled(segment)
+    return math.inf if segment.trial.index % 3 == 1 and segment.start else _scrambled(segment)
 
 
-def all_diverge(segment: Segment) -> float:  # noqa: ARG001
+def _all_diverge(segment: Segment) -> float:  # noqa: ARG001
     """No trial has a score."""
     return math.nan
 
 
-def all_fail(segment: Segment) -> None:
+def _all_fail(segment: Segment) -> None:
     """Every trial fails in its first segment."""
 
 
@@ -109,11 +109,11 @@ class AlgorithmContract:
     }
     metric: ClassVar[str] = "val/accuracy"
     scores: ClassVar[tuple[Score, ...]] = (
-        scrambled,
-        some_fail,
-        some_diverge,
-        all_diverge,
-        all_fail,
+        _scrambled,
+        _some_fail,
+        _some_diverge,
+        _all_diverge,
+        _all_fail,
     )
 
     @property
@@ -123,31 +123,19 @@ class AlgorithmContract:
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
     def batches(
-        self,
-        score: Score,
-        *,
-        seed: int = 0,
-        pick: Pick = first,
-        repeat: Sequence[ResultTold] = (),
+        self, score: Score, *, pick: Pick = _first, repeat: Sequence[ResultTold] = ()
     ) -> list[Batch]:
-        """All batches of a replicate.
-
-        Args:
-            score: what each segment ends with.
-            seed: of the replicate.
-            pick: which of the running segments ends next.
-            repeat: the order in which results were told before, as a journal has it.
-        """
-        return self.history(score, seed=seed, pick=pick, repeat=repeat)[0]
+        """All batches of a replicate; `repeat` is the order of results that a journal has."""
+        return self.history(score, pick=pick, repeat=repeat)[0]
 
     def history(
-        self, score: Score, *, seed: int, pick: Pick, repeat: Sequence[ResultTold] = ()
+        self, score: Score, *, pick: Pick, repeat: Sequence[ResultTold] = ()
     ) -> tuple[list[Batch], list[ResultTold]]:
         """All batches of a replicate, and in which order results were told where it matters."""
         metric = selection_metric(self.metric)
         arm = self.arm
-        replicate = Replicate(arm, seed, States(metric))
-        replicate.proposals = arm.algorithm.proposals(arm, seed, metric)
+        replicate = Replicate(arm, 0, States(metric))
+        replicate.proposals = arm.algorithm.proposals(arm, 0, metric)
         replicate.repeat(repeat)
         batches: list[Batch] = []
         told: list[ResultTold] = []
@@ -188,11 +176,11 @@ class AlgorithmContract:
         for score in self.scores:
             expected = _work(self.batches(score))
             for number in range(_NUM_ORDERS):
-                pick = random.Random(number).randrange if number else last
-                batches, told = self.history(score, seed=0, pick=pick)
+                pick = random.Random(number).randrange if number else _last
+                batches, told = self.history(score, pick=pick)
                 if not self.algorithm.is_free:
                     assert _work(batches) == expected
-                again = first if number else last
+                again = _first if number else _last
                 assert self.batches(score, pick=again, repeat=told) == batches
 
     def test_it_tries_the_points_of_its_arm_first(self) -> None:
@@ -214,12 +202,12 @@ class AlgorithmContract:
         expected = random.random(), np.random.random()
         random.seed(1)
         np.random.seed(1)
-        self.batches(scrambled)
+        self.batches(_scrambled)
         assert (random.random(), np.random.random()) == expected
 
     def test_it_runs_as_many_trials_as_it_says(self) -> None:
         expected = self.algorithm.trials_per_seed(self.arm.space)
-        trials = {one.trial for batch in self.batches(scrambled) for one in batch.run}
+        trials = {one.trial for batch in self.batches(_scrambled) for one in batch.run}
         assert trials == {TrialId("mine", 0, index) for index in range(expected)}
         for score in self.scores:
             started = {one.trial for batch in self.batches(score) for one in batch.run}
@@ -272,7 +260,7 @@ class AlgorithmContract:
         arm = self.arm
         most = self.algorithm.most_passes(arm)
         assert 0 < self.algorithm.expected_passes(arm) <= most
-        for score in (*self.scores, rising, falling):
+        for score in (*self.scores, _rising, _falling):
             found = self.batches(score)
             assert sum(one.until - one.start for batch in found for one in batch.run) <= most
 

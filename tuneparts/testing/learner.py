@@ -15,7 +15,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Context, Learner
 
 _MOST_REPORTS = 1000
 """A learner that has made so many does not finish."""
@@ -47,12 +48,7 @@ class LearnerContract:
     """Attributes of any object in the learner that it makes anew when needed, such as caches."""
 
     def start(self, changes: Mapping[str, Any] | None = None, *, seed: int = 0) -> Learner:
-        """A learner at its start.
-
-        Args:
-            changes: of the config; those in `short` when not given.
-            seed: of every random stream.
-        """
+        """A learner at its start."""
         config = self.changed(self.short if changes is None else changes)
         return config.build(Context(task=self.task, seed=seed, device=torch.device("cpu")))
 

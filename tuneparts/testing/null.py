@@ -10,8 +10,8 @@ from torch import nn
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.seeding import derive
 from tuneparts.hypers import HypersConfig
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context, Learner, MethodConfig
+from tuneparts.training.config import MethodConfig
+from tuneparts.training.learner import Columns, Context, Learner
 
 
 class NullConfig(MethodConfig):

@@ -27,12 +27,7 @@ def to_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
-    """The state behind `to_bytes`, on the CPU.
-
-    Args:
-        content: what was written.
-        source: where it came from, for the message when it cannot be read.
-    """
+    """The state behind `to_bytes`, on the CPU."""
     start = len(MAGIC) + hashlib.sha256().digest_size
     seal, body = content[:start], content[start:]
     if seal != MAGIC + hashlib.sha256(body).digest():

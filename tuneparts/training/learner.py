@@ -1,21 +1,21 @@
-"""The one contract of every method: a frozen config that builds a `Learner`."""
+"""The one contract of every method: a frozen config builds a `Learner` from a `Context`."""
 
-import inspect
+import csv
+import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import torch
-from pydantic import Field, model_validator
-from torch import nn
-
-from tuneparts.core import import_path, schema, seeding
-from tuneparts.core.config import Config
+from tuneparts.core import seeding
 from tuneparts.data.task import Task
-from tuneparts.training import fitness
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.runtime import Runtime
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Columns: TypeAlias = Mapping[str, Sequence[float | str]]
+"""A table: column name to values, all of one length."""
 
 
 class Learner(Protocol):
@@ -48,7 +48,7 @@ class Learner(Protocol):
         """Continue bit for bit from what `state_dict` returned."""
         ...
 
-    def final_module(self) -> nn.Module:
+    def final_module(self) -> "nn.Module":
         """The trained model as one ordinary module in evaluation mode.
 
         It maps inputs as data sets hold them (pixels from 0 to 255, or vectors) to logits (B, K),
@@ -105,7 +105,7 @@ class Context:
 
     task: Task
     seed: int
-    device: torch.device
+    device: "torch.device"
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None
@@ -114,16 +114,12 @@ class Context:
     """What names the trial among others of its seed: search, arm and index."""
 
     def seeded_globals(self, passes: int | None = None) -> AbstractContextManager[None]:
-        """Seed the global generators for one interval of the trial, and restore them after it.
-
-        Args:
-            passes: where the interval starts; None while the learner is built.
-        """
+        """Seed the global generators for one interval of the trial, and restore them after it."""
         part = "build" if passes is None else passes
         return seeding.seeded_globals(self.seed, "globals", *self.stream, part)
 
 
-def available_device(gpus: float = 1.0) -> torch.device:
+def available_device(gpus: float = 1.0) -> "torch.device":
     """Where a learner runs: on the GPU if it was given one, or a share of it, else on the CPU.
 
     That a GPU can be seen is not enough. Workers that were given none see those of others.
@@ -135,108 +131,21 @@ def available_device(gpus: float = 1.0) -> torch.device:
         >>> available_device(gpus=0)
         device(type='cpu')
     """
+    import torch
+
     return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
 
 
-class MethodConfig(Config):
-    """What every method's config has: a budget in passes and a reporting interval.
+def to_csv(columns: Columns) -> str:
+    r"""Write a table as CSV with a header; numbers have six digits, more than a figure shows.
 
-    The field `method` names the method, so that a config that was written as JSON finds its class
-    again. A class outside of this package that builds a learner and has no such field gets one: its
-    own import path. `examples/own_method.py` shows such a class.
+    Example:
+        >>> to_csv({"layer": ["a", "b"], "mu": [0.5, 1 / 3]})
+        'layer,mu\na,0.5\nb,0.333333\n'
     """
-
-    passes: int = Field(default=400, gt=0)
-    """Budget of forward-backwards over one batch."""
-    interval: int = Field(default=100, gt=0)
-    """Passes between two reports."""
-    runtime: Runtime | None = None
-    """Precision and layout of the passes; None for that of the search."""
-    metrics: ClassVar[tuple[schema.Metric, ...]] = ()
-    """What its learner reports besides the built-in metrics."""
-    takes_runtime: ClassVar[bool] = False
-    """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
-    a `runtime`."""
-    compiles: ClassVar[bool] = False
-    """Whether it trains one net as it is, which `runtime.compile` can compile."""
-    needs_data: ClassVar[bool] = True
-    """Whether its learner reads the data of the search."""
-    classes_only: ClassVar[str] = ""
-    """Why its learner can learn classes and no other target; empty where it can."""
-
-    @model_validator(mode="after")
-    def _declare_metrics(self) -> Self:
-        # Driver, workers and readers of a run all parse the config, so all know the metrics.
-        schema.declare(*self.declared_metrics())
-        return self
-
-    @model_validator(mode="after")
-    def _check_runtime(self) -> Self:
-        if self.runtime is not None and not self.takes_runtime:
-            raise ValueError(
-                "a `runtime` is for methods that train nets by `tuneparts.training`, but "
-                f"{type(self).__name__} is on its own; leave it out"
-            )
-        if self.runtime is not None and self.runtime.compile and not self.compiles:
-            raise ValueError(
-                "`runtime.compile` is for methods that train one net as it is, but "
-                f"{type(self).__name__} changes the weights that a net computes with at each step; "
-                "leave it out"
-            )
-        return self
-
-    def declared_metrics(self) -> tuple[schema.Metric, ...]:
-        """What a learner of this very config reports besides the built-in metrics."""
-        return self.metrics
-
-    def check_runnable(self, *, copies_state: bool) -> None:
-        """Refuse in the driver what no worker could run, before anything is started.
-
-        Args:
-            copies_state: whether trials load states of others, as in population-based training.
-
-        Raises:
-            ConfigError: It cannot run, with the reason and the cure.
-        """
-
-    def check_task(self, task: Task) -> None:
-        """Refuse data that its learner cannot learn from, in the driver before anything is started.
-
-        Raises:
-            ConfigError: The target or the inputs are of a wrong kind, with the reason and the cure.
-        """
-        if self.classes_only:
-            fitness.refuse_target(self, task, self.classes_only)
-        fitness.check_inputs(self, task)
-        fitness.check_target(task)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        own = inspect.get_annotations(cls)
-        is_ours = cls.__module__.partition(".")[0] == "tuneparts"
-        if not is_ours and "method" not in own and cls.build is not MethodConfig.build:
-            path = import_path.name_of(cls)
-            cls.__annotations__ = {**own, "method": Literal[path]}
-            cls.method = path  # type: ignore[attr-defined]
-
-    def task_bundles(self) -> list[dict[str, float]]:
-        """Resources that a trial reserves for tasks besides its own: name to amount, each."""
-        return []
-
-    def build(self, context: Context) -> Learner:
-        """A learner at its start."""
-        raise NotImplementedError
-
-    @property
-    def shared_passes(self) -> int:
-        """First passes that are made once for all trials of a seed that begin alike."""
-        return 0
-
-    def measurable(self) -> Self:
-        """A config of which a few passes show what a pass costs."""
-        return self
-
-    @property
-    def can_be_packed(self) -> bool:
-        """Whether its learners can be trained together, see `Arm.packed`."""
-        return False
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in row)
+    return text.getvalue()

@@ -1,25 +1,32 @@
-"""The one training loop: a method supplies a step, the loop counts, checks and reports."""
+"""The one training loop: a method supplies a step, the loop counts, checks and reports.
+
+A trained learner is one ordinary module, which is kept and served. It takes inputs as data sets
+hold them, normalises them as training did, and predicts what the learner was scored by: the same
+net, hypers and averaging. Its draws of augmentation start in each call where those of the test
+scores started, so equal inputs have equal predictions.
+
+Shapes: B examples, K outputs, M members.
+"""
 
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Target
+from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.layout import lay_out
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.corrupted import published_scores
-from tuneparts.training.final_module import FinalModule
-from tuneparts.training.learner import Context, MethodConfig
+from tuneparts.training.config import MethodConfig, Runtime
+from tuneparts.training.learner import Columns, Context
 from tuneparts.training.passes import Passes
-from tuneparts.training.runtime import Runtime
-from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.scores import EVAL_BATCH, published_scores
 from tuneparts.training.state import Stateful
 
 
@@ -36,6 +43,63 @@ class Step:
         return int("train/loss" in self.losses)
 
 
+class FinalModule(nn.Module):
+    """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
+
+    `mean` and `std` are of each channel or feature, with pixels from 0 to 1; empty for whole
+    numbers, which are not normalised.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, body: nn.Module, *, mean: Sequence[float], std: Sequence[float], is_image: bool
+    ) -> None:
+        super().__init__()
+        self.body = body
+        scale = 255.0 if is_image else 1.0
+        self.register_buffer("mean", scale * torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("std", scale * torch.tensor(std, dtype=torch.float32))
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (B, K)."""
+        if self.mean.numel():
+            shape = (1, -1, *[1] * (x.ndim - 2))
+            x = (x.to(self.mean.dtype) - self.mean.view(shape)) / self.std.view(shape)
+        outputs_BK: Tensor = self.body(x)
+        return outputs_BK
+
+
+class UnderHypers(nn.Module):
+    """Predicts with a net under its hypers, averaged over draws of a fixed stream."""
+
+    def __init__(self, net: nn.Module, hypers: Hypers, seed: int) -> None:
+        super().__init__()
+        self.net = net
+        self.hypers = hypers
+        self.seed = seed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        generator = seeding.torch_generator(self.seed, "evaluate test", device=x.device)
+        return self.hypers.predict(self.net, x, generator=generator, training=False)
+
+
+class MeanOfMembers(nn.Module):
+    """Predicts what the target makes of several members: the mean of probabilities or values."""
+
+    def __init__(self, model: nn.Module, target: Target) -> None:
+        super().__init__()
+        self.model = model
+        self.target = target
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        return self.target.combined(self.model(x))
+
+
 class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     """A `Learner` whose interval is a number of passes.
 
@@ -44,7 +108,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     """
 
     def __init__(self, config: MethodConfig, context: Context) -> None:
-        config.check_task(context.task)
+        config.check(context.task)
         if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
             raise ConfigError(
                 "corrupted images are scored by methods that train one net or several members, but "
@@ -74,12 +138,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         return self.context.task.target
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
-        """The same net, in the memory layout that is quick for it on this run's device.
-
-        Args:
-            net: newly built.
-            in_shape: of one input of the net; that of the task unless given.
-        """
+        """The same net, in the memory layout that is quick for it on this run's device."""
         layout = self.training_passes.runtime.channels_last
         shape = in_shape or self.context.task.in_shape
         return lay_out(net, shape, self.context.device, channels_last=layout)
@@ -162,10 +221,6 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
         """The mean losses of an interval, the costs so far, and the scores.
-
-        Args:
-            seen: losses of its steps by name.
-            start: pass at which it began.
 
         Raises:
             DivergedError: A loss is not finite.

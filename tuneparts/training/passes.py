@@ -14,18 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.training.runtime import Runtime
+from tuneparts.training.config import Runtime
 
 Net = Callable[[Tensor], Tensor]
 
 
 class Passes:
-    """The training passes of one learner.
-
-    Args:
-        runtime: how they compute.
-        device: where.
-    """
+    """The training passes of one learner."""
 
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self.runtime = runtime
@@ -33,9 +28,9 @@ class Passes:
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager
-    def training(self) -> "Iterator[Block]":
+    def training(self) -> "Iterator[_Block]":
         """A block in which `run` calls nets in this way."""
-        block = Block(self)
+        block = _Block(self)
         token = _current.set(block)
         try:
             with self.runtime.numerics(self.device, is_training=True):
@@ -76,7 +71,7 @@ class Passes:
 
 
 @dataclass
-class Block:
+class _Block:
     """A step under way."""
 
     passes: Passes
@@ -84,7 +79,7 @@ class Block:
     """Whether a net has been called by `run`."""
 
 
-_current: ContextVar[Block | None] = ContextVar("tuneparts_passes", default=None)
+_current: ContextVar[_Block | None] = ContextVar("tuneparts_passes", default=None)
 
 
 def run(net: Net, x: Tensor, *, exactly: bool = False) -> Tensor:

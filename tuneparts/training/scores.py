@@ -1,5 +1,8 @@
 """Predictions for a whole part of the data, and their scores.
 
+Published corruptions of test images are scored at the end of every method that trains by the loop,
+as means over kinds and severities.
+
 Legend: N examples, K outputs.
 """
 
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
+from tuneparts.data.variants import CorruptedTest
 
 EVAL_BATCH = 500
 """Examples at a time, unless they are averaged over several samples each."""
@@ -35,3 +39,24 @@ def evaluate(
     """All scores of a split under their schema names (`val/nll`, ...)."""
     found = target.scores(*outputs_of(predict, examples, batch_size=batch_size))
     return {f"{split}/{name}": value for name, value in found.items()}
+
+
+@torch.no_grad()
+def published_scores(
+    predict: Callable[[Tensor], Tensor],
+    corrupted: CorruptedTest,
+    *,
+    target: Target,
+    device: torch.device,
+    batch_size: int,
+) -> dict[str, float]:
+    """Scores under `corrupted/...`, each a mean over all conditions, which count alike."""
+    labels_N = torch.from_numpy(corrupted.labels).to(device)
+
+    def scores(kind: str, severity: int) -> dict[str, float]:
+        images = torch.from_numpy(corrupted.images(kind, severity))
+        outputs = [predict(part.to(device)) for part in torch.split(images, batch_size)]
+        return target.scores(torch.cat(outputs), labels_N)
+
+    rows = [scores(*condition) for condition in corrupted.conditions]
+    return {f"corrupted/{name}": sum(row[name] for row in rows) / len(rows) for name in rows[0]}

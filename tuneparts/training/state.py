@@ -50,7 +50,7 @@ class Stateful:
     def state_dict(self) -> dict[str, Any]:
         """All named parts and values; tensors share memory with this object."""
         self._check_nothing_is_forgotten()
-        parts = {_key(name): part_state(getattr(self, name)) for name in self._state_parts}
+        parts = {_key(name): _part_state(getattr(self, name)) for name in self._state_parts}
         values = {_key(name): _plain(getattr(self, name)) for name in self._state_values}
         return {**values, **parts}
 
@@ -113,10 +113,10 @@ def _is_part(value: Any) -> bool:
     return hasattr(value, "load_state_dict") and not isinstance(value, nn.Module | type)
 
 
-def part_state(part: Any) -> Any:
+def _part_state(part: Any) -> Any:
     """What is saved of a part; None for none."""
     if isinstance(part, dict):
-        return {key: part_state(item) for key, item in part.items()}
+        return {key: _part_state(item) for key, item in part.items()}
     if isinstance(part, torch.Generator):
         return part.get_state()
     if isinstance(part, np.random.Generator):

@@ -1,60 +1,57 @@
-"""What every method that trains one net on one labelled data set shares."""
-
-from typing import ClassVar, Literal, Self
+"""What methods that train on one labelled data set share, and those that train one net."""
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from tuneparts.core import schema, seeding
+from tuneparts.core import seeding
+from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.task import Examples, Task
-from tuneparts.hypers import HyperGradient, Hypers, HypersConfig, check_hypers
-from tuneparts.models import Mlp, Net
+from tuneparts.data.target import Target
+from tuneparts.data.task import Examples
+from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.survey import draws_globally
-from tuneparts.training import fitness
-from tuneparts.training.final_module import UnderHypers
-from tuneparts.training.learner import Context, MethodConfig
-from tuneparts.training.loop import LoopLearner
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import MembersConfig, OptimiserConfig, SupervisedConfig
+from tuneparts.training.learner import Context
+from tuneparts.training.loop import LoopLearner, Step, UnderHypers
 from tuneparts.training.scores import EVAL_BATCH, evaluate
+from tuneparts.training.state import Stateful
+from tuneparts.training.step import gradient_step, loss_on, set_lr
 
 
-class SupervisedConfig(MethodConfig):
-    """A net, its hypers, an optimiser and batches."""
+class DataLearner(LoopLearner):
+    """A learner with the parts of its data on the device."""
 
-    net: Net = Mlp()
-    """Which net, by name or as a config of its own."""
-    hypers: HypersConfig = HypersConfig()
-    """Augmentation and the like: learnt by some methods, given to others."""
-    optimiser: OptimiserConfig = OptimiserConfig()
-    batch_size: int = Field(default=50, gt=0)
-    """Examples in the batch of one pass."""
-    train_on: Literal["train", "all"] = "train"
-    """`train` keeps the validation split for selection; `all` trains on both."""
-    takes_runtime = True
-    penalises_weights: ClassVar[bool] = False
-    """Whether its steps take the penalty of hypers that act on weights."""
+    config: SupervisedConfig | MembersConfig
 
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        """By which gradient its learner learns hypers."""
-        return "none"
+    def __init__(self, config: SupervisedConfig | MembersConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task = context.task
+        is_held_out = config.train_on == "train"
+        self.train_data = self._on_device(
+            task.train if is_held_out else task.train.joined(task.val)
+        )
+        self._val = self._on_device(task.val) if is_held_out else None
+        self._test = self._on_device(task.test)
 
-    @model_validator(mode="after")
-    def _check_hypers(self) -> Self:
-        check_hypers(self.hypers, self.hyper_gradient, penalises_weights=self.penalises_weights)
-        return self
+    def generator(self, *stream: str) -> torch.Generator:
+        """A named stream of this run, on the device."""
+        return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
 
-    def declared_metrics(self) -> tuple[schema.Metric, ...]:
-        return (*super().declared_metrics(), *self.hypers.metrics())
+    def scored(self) -> dict[str, DeviceExamples]:
+        """The parts of the data that are scored at the end of the present interval, by name."""
+        found = {}
+        if self._val is not None and len(self._val):
+            found["val"] = self._val
+        if len(self._test) and (self.finished or self.context.score_test_always):
+            found["test"] = self._test
+        return found
 
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        fitness.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+    def _on_device(self, examples: Examples) -> DeviceExamples:
+        task = self.context.task
+        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
 
 
-class SupervisedLearner(LoopLearner, parts=("hypers",)):
+class SupervisedLearner(DataLearner, parts=("hypers",)):
     """Data on the device, a net with hypers, and scores of it on validation and test data."""
 
     config: SupervisedConfig
@@ -74,18 +71,9 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
             through_step=config.hyper_gradient == "through a step",
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
-        self.train_data = self._on_device(
-            task.train if config.train_on == "train" else task.train.joined(task.val)
-        )
-        self._val = self._on_device(task.val) if config.train_on == "train" else None
-        self._test = self._on_device(task.test)
         if len(self.train_data):
             x, _ = self.train_data.take(torch.arange(min(2, len(self.train_data))))
             self.hypers.draws_globally = draws_globally(self.net, x)
-
-    def generator(self, stream: str) -> torch.Generator:
-        """A named stream of this run, on the device."""
-        return seeding.torch_generator(self.context.seed, stream, device=self.context.device)
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Outputs (B, K) as used for scores; methods with other forward views override it."""
@@ -107,15 +95,6 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
             metrics |= self.score(examples, split)
         return metrics
 
-    def scored(self) -> dict[str, DeviceExamples]:
-        """The parts of the data that are scored at the end of the present interval, by name."""
-        found = {}
-        if self._val is not None and len(self._val):
-            found["val"] = self._val
-        if len(self._test) and (self.finished or self.context.score_test_always):
-            found["test"] = self._test
-        return found
-
     def score(self, examples: DeviceExamples, split: str) -> dict[str, float]:
         """Scores of a split, always under the same augmentation draws."""
         generator = self.generator(f"evaluate {split}")
@@ -136,6 +115,51 @@ class SupervisedLearner(LoopLearner, parts=("hypers",)):
         """Examples of a batch in evaluation."""
         return max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
 
-    def _on_device(self, examples: Examples) -> DeviceExamples:
-        task = self.context.task
-        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
+    """The last stage of a run: ordinary steps of all weights on all data, hypers held.
+
+    A method that keeps data from some weights to judge hypers by it can give the data back once the
+    hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023,
+    I.4).
+    """
+
+    # Its net and hypers belong to the learner, which saves them.
+
+    def __init__(
+        self,
+        net: nn.Module,
+        hypers: Hypers,
+        examples: DeviceExamples,
+        *,
+        target: Target,
+        optimiser: OptimiserConfig,
+        batch_size: int,
+        seed: int,
+        augmentation: torch.Generator,
+    ) -> None:
+        self._net = net
+        self._hypers = hypers
+        self.examples = examples
+        self._target = target
+        self.config = optimiser
+        self.optimiser = optimiser.build(net)
+        self.batches = Batches(
+            len(examples), batch_size, seed=seed, stream=("release", "batches"), replacement=False
+        )
+        self.augmentation = augmentation
+
+    def step(self, progress: float) -> Step:
+        """One update, one pass."""
+        set_lr(self.optimiser, self.config.lr_at(progress))
+        batch = self.examples.take(self.batches.next(), of=self.batches)
+        with self._hypers.detached():
+            loss = loss_on(
+                batch,
+                net=self._net,
+                hypers=self._hypers,
+                target=self._target,
+                generator=self.augmentation,
+            )
+        gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
+        return Step(passes=1, losses={"train/loss": loss.detach()})

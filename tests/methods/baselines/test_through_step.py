@@ -9,8 +9,7 @@ from torch import Tensor
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers.label_smoothing import LabelSmoothing
-from tuneparts.hypers.weight_decay import WeightDecay
+from tuneparts.hypers import LabelSmoothing, WeightDecay
 from tuneparts.methods.baselines.validation import (
     LINKED_PASSES,
     ValidationConfig,

@@ -21,7 +21,7 @@ from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.objective import Evidence
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
-from tuneparts.training.optimisers import set_lr
+from tuneparts.training.step import set_lr
 
 SMALL = {"net": models.DigitsCnn(channels=(4, 6), hidden=10), "batch_size": 8, "interval": 10}
 LEARNT = {"affine": {"rotation": 0.3}, "temperature": 1.5, "samples": 2}

@@ -13,7 +13,8 @@ from tuneparts.methods.partitioned.optimisers import PartitionedOptimiser, decay
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint
-from tuneparts.training.optimisers import OptimiserConfig, set_lr
+from tuneparts.training.config import OptimiserConfig
+from tuneparts.training.step import set_lr
 
 KINDS = {
     "adam": OptimiserConfig(kind="adam", lr=0.05),

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from tuneparts.core.errors import TunepartsError
-from tuneparts.hypers.hyper import Hyper
+from tuneparts.hypers import Hyper
 from tuneparts.search.algorithms.study_door import parameters, suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import OptimiserConfig
 
 MOMENTUM = Uniform(low=0, high=0.9)
 SGD = {"kind": "sgd", "lr": Uniform(low=1e-3, high=1.0, log=True), "momentum": MOMENTUM}

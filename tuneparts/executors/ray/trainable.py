@@ -14,7 +14,7 @@ from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
 from tuneparts.search.groups import Group
 from tuneparts.search.segment import Segment
-from tuneparts.training.allocator import keep_freed_memory
+from tuneparts.training.process import keep_freed_memory
 
 
 class LearnerTrainable(tune.Trainable):  # type: ignore[misc]

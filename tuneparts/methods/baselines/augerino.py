@@ -13,13 +13,13 @@ from torch import Tensor
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient, HypersConfig
-from tuneparts.hypers.affine import Benton, Lila, LilaConfig
+from tuneparts.hypers import HyperGradient, HypersConfig, LilaConfig
+from tuneparts.hypers.affine import Benton, Lila
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr
-from tuneparts.training.step import gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
+from tuneparts.training.supervised import SupervisedLearner
 
 SAFE_WIDTH = 10.0
 
@@ -28,7 +28,7 @@ class AugerinoConfig(SupervisedConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=LilaConfig())

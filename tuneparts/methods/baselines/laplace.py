@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient
-from tuneparts.hypers.weight_prior import WeightPrior
+from tuneparts.hypers import HyperGradient, WeightPrior
 from tuneparts.methods.baselines.curvature import (
     Curvature,
     added,
@@ -36,18 +35,18 @@ from tuneparts.methods.baselines.curvature import (
     mixed,
 )
 from tuneparts.methods.baselines.kronecker import check_factors, check_layers, kronecker_ggn
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr
-from tuneparts.training.step import gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
+from tuneparts.training.supervised import SupervisedLearner
 
 
 class LaplaceConfig(SupervisedConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     curvature: Literal["diagonal", "kronecker"] = "diagonal"

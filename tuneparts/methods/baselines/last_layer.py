@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient, HypersConfig
-from tuneparts.hypers.affine import SchwoebelConfig
+from tuneparts.hypers import HyperGradient, HypersConfig, SchwoebelConfig
 from tuneparts.methods.baselines.gaussian_process import (
     Averages,
     InducedFeatures,
@@ -29,19 +28,19 @@ from tuneparts.methods.baselines.gaussian_process import (
     bound,
     median_distance,
 )
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr
 from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.step import gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
+from tuneparts.training.supervised import SupervisedLearner
 
 
 class LastLayerConfig(SupervisedConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)

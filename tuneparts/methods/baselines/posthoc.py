@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts.core import seeding, torchvision_door
 from tuneparts.core.errors import ConfigError
+from tuneparts.data.task import Task
 from tuneparts.methods.baselines.curvature import check_memory
 from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
 from tuneparts.training.learner import Context, Learner
@@ -51,7 +52,8 @@ class PosthocConfig(StandardConfig):
             )
         return self
 
-    def check_runnable(self, *, copies_state: bool) -> None:  # noqa: ARG002
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
         if find_spec("laplace") is None:
             raise ConfigError(
                 "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
@@ -59,7 +61,7 @@ class PosthocConfig(StandardConfig):
             )
 
     def build(self, context: Context) -> Learner:
-        self.check_runnable(copies_state=False)
+        self.check()
         return PosthocLearner(self, context)
 
 

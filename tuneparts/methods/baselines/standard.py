@@ -3,20 +3,19 @@
 from typing import Literal
 
 from tuneparts.data.batches import Batches
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers import FixedConfig
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
 from tuneparts.training.pack import PackableLearner
-from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig
+from tuneparts.training.step import Batch, gradient_step, loss_on, set_lr
 
 
 class StandardConfig(SupervisedConfig):
     """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
-    compiles = True
+    takes_runtime = "compiled"
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True

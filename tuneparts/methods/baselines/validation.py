@@ -24,12 +24,11 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
 from tuneparts.hypers import HyperGradient
 from tuneparts.training import passes
+from tuneparts.training.config import ReleaseConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam, set_lr, step_rates
-from tuneparts.training.release import Release, ReleaseConfig
-from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr, step_rates
+from tuneparts.training.supervised import Release, SupervisedLearner
 
 LINKED_PASSES = 4
 """A weight step, a hyper step, and a derivative of the weight step that costs about two."""
@@ -39,7 +38,7 @@ class ValidationConfig(SupervisedConfig):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
-    compiles = True
+    takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
     holdout: float = Field(default=0.2, gt=0, lt=1)

@@ -15,8 +15,7 @@ from tuneparts.methods.ensembles.config import BatchEnsembleConfig, FastStart
 from tuneparts.models import surgery
 from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import MembersLearner
-from tuneparts.training.members.model import Members
+from tuneparts.training.members import Members, MembersLearner
 
 
 class RankOne(nn.Module):

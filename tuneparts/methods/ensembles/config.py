@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 
 from tuneparts.models import DigitsCnn, Net
 from tuneparts.models.config import MsdNet
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig
 
 FastStart = Literal["signs", "normal"]
 

@@ -18,8 +18,7 @@ from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import NetMembersLearner
-from tuneparts.training.members.model import PlainMembers
+from tuneparts.training.members import NetMembersLearner, PlainMembers
 
 _STEPS = 1024
 """Widths are tried in this many steps between nothing and the full width."""

@@ -14,8 +14,7 @@ from tuneparts.core import seeding
 from tuneparts.methods.ensembles.config import MimoConfig
 from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import MembersLearner
-from tuneparts.training.members.model import Members
+from tuneparts.training.members import Members, MembersLearner
 from tuneparts.training.passes import run
 
 

@@ -26,10 +26,9 @@ from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
 from tuneparts.models.reweighted import give_up, reweighted
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import MembersLearner, NetMembersLearner
-from tuneparts.training.members.model import NetMembers
+from tuneparts.training.members import MembersLearner, NetMembers, NetMembersLearner
 from tuneparts.training.passes import run
-from tuneparts.training.recalibration import recalibrate
+from tuneparts.training.step import recalibrate
 
 STEPS = 64
 """Random widths are multiples of this part of the full one, so that few nets have to be made."""

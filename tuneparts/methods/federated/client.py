@@ -18,12 +18,12 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
-from tuneparts.hypers import Hypers
+from tuneparts.hypers.hypers import Hypers
 from tuneparts.methods.federated.assignments import Assignment
 from tuneparts.methods.federated.exchange import Broadcast, Update
 from tuneparts.methods.partitioned.optimisers import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import OptimiserConfig
 from tuneparts.training.passes import Passes
 from tuneparts.training.step import gradients, loss_on
 

@@ -36,10 +36,9 @@ from tuneparts.methods.partitioned.assign import check_division
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Defaults, Partitioned
 from tuneparts.training import passes
+from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.supervised import SupervisedConfig
 
 
 class Division(Config):
@@ -89,9 +88,10 @@ class ExchangeConfig(SupervisedConfig):
             )
         return self
 
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        self.clients.skew_of(task.train)
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            self.clients.skew_of(task.train)
 
     def division(self) -> Division:
         """How data and weights are divided; not at all unless a method says so."""

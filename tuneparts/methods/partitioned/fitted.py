@@ -27,9 +27,9 @@ from tuneparts.data.arrays import plain
 from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
-from tuneparts.hypers import Hypers, HypersConfig
-from tuneparts.hypers.affine import lila
-from tuneparts.hypers.dropout_slot import DropoutSlot
+from tuneparts.hypers import HypersConfig, LilaConfig
+from tuneparts.hypers.concrete import DropoutSlot
+from tuneparts.hypers.hypers import Hypers
 from tuneparts.methods.partitioned.assign import roles_of
 from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
 from tuneparts.methods.partitioned.learner import PartitionedConfig, PartitionedLearner
@@ -39,11 +39,11 @@ from tuneparts.models import surgery
 from tuneparts.models.config import GivenNet
 from tuneparts.models.surgery import modes_kept
 from tuneparts.models.survey import PROBE, check_logits, copied
+from tuneparts.training.config import ReleaseConfig
 from tuneparts.training.learner import Context
+from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
-from tuneparts.training.release import ReleaseConfig
 from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.threads import threads_for
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -53,7 +53,7 @@ _LARGEST = 100.0
 """Pixels of images that are brighter than this were hardly scaled."""
 _TRAVEL = 18.0
 """Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
-_MOTIONS = dict.fromkeys(lila.NAMES, 0.3)
+_MOTIONS = dict.fromkeys(LilaConfig.NAMES, 0.3)
 _STARTS: dict[str, Any] = {"affine": _MOTIONS, "noise": 0.1, "temperature": 1.0, **_MOTIONS}
 """Where hypers start that are named without a value."""
 _STARTS |= {"flip": {"kind": "flip"}, "colour": {}, "mask": {}, "dropout": {}}
@@ -268,15 +268,15 @@ def read_hypers(given: Any) -> dict[str, Any]:
             if name not in _STARTS:
                 raise UnknownNameError("hyper", name, list(_STARTS))
         given = {name: _STARTS[name] for name in names}
-    found = {name: value for name, value in given.items() if name not in lila.NAMES}
-    motions = {name: value for name, value in given.items() if name in lila.NAMES}
+    found = {name: value for name, value in given.items() if name not in LilaConfig.NAMES}
+    motions = {name: value for name, value in given.items() if name in LilaConfig.NAMES}
     if motions and found.get("affine") is not None:
         raise ConfigError(
             f"`affine` beside {', '.join(motions)}: motions are named by themselves or inside "
             "`affine`. Put them into `affine`."
         )
     if motions:
-        found["affine"] = {**dict.fromkeys(lila.NAMES, 0.0), **motions}
+        found["affine"] = {**dict.fromkeys(LilaConfig.NAMES, 0.0), **motions}
     is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
     if is_random and not {"samples", "eval_samples"} & set(found):
         found |= {"samples": 4, "eval_samples": 8}

@@ -35,13 +35,13 @@ from tuneparts.methods.partitioned.optimisers import (
 from tuneparts.methods.partitioned.streams import alike, hyper_stream, mixed, weight_stream
 from tuneparts.methods.partitioned.subnetwork import Partitioned, Scheme, View
 from tuneparts.models.survey import PROBE, is_known
+from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import adam
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.state import copied
-from tuneparts.training.step import gradients, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
+from tuneparts.training.step import adam, gradients, loss_on
+from tuneparts.training.supervised import SupervisedLearner
 
 NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""

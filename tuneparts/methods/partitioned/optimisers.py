@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import scalar_names
-from tuneparts.training.optimisers import OptimiserConfig
+from tuneparts.training.config import OptimiserConfig
 from tuneparts.training.state import Stateful
 
 DecayScaling = Literal["reciprocal", "sqrt", "off"]

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.learner import PartitionedConfig, PartitionedLearner
+from tuneparts.training.config import ReleaseConfig
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.release import Release, ReleaseConfig
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.supervised import Release, SupervisedLearner
 
 
 class ReleasedConfig(PartitionedConfig):

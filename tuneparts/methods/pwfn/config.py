@@ -15,11 +15,10 @@ from pydantic import (
 
 from tuneparts.core.config import Config
 from tuneparts.data.task import Task
-from tuneparts.hypers.fixed import FixedConfig
-from tuneparts.training import fitness
+from tuneparts.hypers.config import FixedConfig
+from tuneparts.training import check
+from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.optimisers import OptimiserConfig
-from tuneparts.training.supervised import SupervisedConfig
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
 """Share of weights that is fixed after each of the ten published rounds."""
@@ -282,18 +281,15 @@ class PwfnConfig(SupervisedConfig):
             num_rounds=len(self.fractions),
         )
 
-    @property
-    def shared_passes(self) -> int:
-        return self.rounds().pretrain_end if self.shares_pretraining else 0
+    def measurable(self) -> tuple[Self, int]:
+        shared = self.rounds().pretrain_end if self.shares_pretraining else 0
+        return self.replaced({"shares_pretraining": False, "pretrain": 0.0}), shared
 
-    def measurable(self) -> Self:
-        return self.replaced({"shares_pretraining": False, "pretrain": 0.0})
-
-    def check_task(self, task: Task) -> None:
-        super().check_task(task)
-        if self.ensemble:
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None and self.ensemble:
             reason = "its `ensemble` averages probabilities"
-            fitness.refuse_target(self, task, reason)
+            check.refuse_target(self, task, reason)
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.pwfn.learner import PwfnLearner

@@ -22,7 +22,7 @@ from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.data.task import Task, digest
-from tuneparts.hypers.fixed import FixedConfig
+from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.pwfn import codefile, quantisers
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
@@ -31,13 +31,10 @@ from tuneparts.methods.pwfn.quantisers import Channels, channels_of
 from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
-from tuneparts.training.artifacts import Columns
-from tuneparts.training.learner import Context
+from tuneparts.training.learner import Columns, Context
 from tuneparts.training.loop import Step
-from tuneparts.training.optimisers import set_lr
-from tuneparts.training.recalibration import recalibrate
 from tuneparts.training.scores import evaluate
-from tuneparts.training.step import gradients, loss_on
+from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
 from tuneparts.training.supervised import SupervisedLearner
 
 _FORM = 1

@@ -21,7 +21,7 @@ from torch import Tensor
 from tuneparts.core import seeding
 from tuneparts.methods.pwfn.config import Control, PullForm, StartForm
 from tuneparts.methods.pwfn.gaussian import BLOCK, FLOOR, Gaussians
-from tuneparts.training.artifacts import Columns
+from tuneparts.training.learner import Columns
 
 SCALE = 0.0025
 """Third quartile of the initial standard deviations of a tensor."""

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from tuneparts.core.config import Config
 from tuneparts.models import Net
+from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context, Learner
-from tuneparts.training.members.learner import MembersConfig
 
 ChainKind = Literal["growth", "envelope"]
 """Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has

@@ -27,8 +27,8 @@ from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.training.learner import Context
+from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
-from tuneparts.training.threads import threads_for
 
 
 def unshared_weights(

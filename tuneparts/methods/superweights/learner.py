@@ -23,7 +23,7 @@ from tuneparts.methods.superweights.ties import Ties
 from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.members.learner import NetMembersLearner
+from tuneparts.training.members import NetMembersLearner
 
 _log = logging.getLogger(__name__)
 

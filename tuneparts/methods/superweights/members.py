@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tuneparts.methods.superweights.bank import TemplateBank, WeightBank
 from tuneparts.models.reweighted import give_up
-from tuneparts.training.members.model import NetMembers
+from tuneparts.training.members import NetMembers
 
 
 class BankMembers(NetMembers):

@@ -36,7 +36,7 @@ from tuneparts.methods.superweights.config import MAX_TEMPLATES, SsnConfig
 from tuneparts.methods.superweights.members import BankMembers
 from tuneparts.methods.superweights.similarity import Labels, members_of
 from tuneparts.training.learner import Context
-from tuneparts.training.members.learner import NetMembersLearner
+from tuneparts.training.members import NetMembersLearner
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,261 @@
+"""The contracts of a data set and of a hyper: what every one keeps, ours or not."""
+
+import hashlib
+import json
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tuneparts.core.config import parse
+from tuneparts.data.config import DataConfig
+from tuneparts.data.target import Classes
+from tuneparts.data.task import Examples, Task, digest
+from tuneparts.hypers import Hyper, HypersConfig
+from tuneparts.hypers.hypers import Hypers
+
+_EXAMPLES = 5
+_STEP = 1e-6
+"""Of finite differences, in double precision."""
+
+
+class DatasetContract:
+    """The laws of a data set and its splits; nothing is trained.
+
+    Inherit it in a class that pytest collects, and name the data, with at least four training
+    examples.
+
+    Example:
+        >>> class TestMine(DatasetContract):
+        ...     data = DataConfig(name="blobs", num_train=40, num_val=10, num_test=10)
+        >>> TestMine().test_it_loads_equal_twice()
+    """
+
+    data: ClassVar[DataConfig]
+    has_duplicates: ClassVar[bool] = False
+    """Whether equal examples occur more than once, so that parts cannot be told apart."""
+
+    def test_it_survives_json(self) -> None:
+        """A worker, and whoever resumes the run, gets it as JSON."""
+        back = parse(DataConfig, json.loads(self.data.model_dump_json()))
+        assert back == self.data
+
+    def test_it_loads_equal_twice(self) -> None:
+        """A run that goes on after a crash loads it anew: random draws have a seed."""
+        assert digest(self.data.load()) == digest(self.data.load())
+
+    def test_no_part_is_empty_but_validation(self) -> None:
+        task = self.data.load()
+        assert len(task.train) >= 4
+        assert len(task.test) > 0
+
+    def test_parts_are_alike(self) -> None:
+        task = self.data.load()
+        for part in (task.val, task.test):
+            assert part.inputs.shape[1:] == task.in_shape
+            assert part.inputs.dtype == task.train.inputs.dtype
+            assert part.labels.shape[1:] == task.train.labels.shape[1:]
+            assert part.labels.dtype == task.train.labels.dtype
+
+    def test_parts_are_disjoint(self) -> None:
+        """An example in two parts would make a score too good."""
+        if self.has_duplicates:
+            return
+        task = self.data.load()
+        parts = [_names(part) for part in (task.train, task.val, task.test)]
+        assert len(set().union(*parts)) == sum(map(len, parts))
+
+    def test_a_smaller_training_part_lies_in_a_larger_one(self) -> None:
+        large, small = self.data.load(), self._halved()
+        assert _names(small.train) <= _names(large.train)
+        for part in ("val", "test"):
+            assert _names(getattr(small, part)) == _names(getattr(large, part))
+
+    def test_another_seed_chooses_other_examples(self) -> None:
+        one, other = self._halved(), self._halved(seed=(self.data.seed or 0) + 1)
+        assert not np.array_equal(one.train.inputs, other.train.inputs)
+
+    def test_its_target_takes_its_labels(self) -> None:
+        """Outputs of zero have a finite loss and the scores that the target declares."""
+        task = self.data.load()
+        y = torch.as_tensor(task.test.labels)
+        outputs = torch.zeros(len(y), task.num_outputs)
+        losses_B = task.target.loss(outputs, y, reduction="none")
+        assert losses_B.shape == (len(y),)
+        assert bool(torch.isfinite(losses_B).all())
+        declared = {metric.name for metric in task.target.metrics}
+        assert set(task.target.scores(outputs, y)) <= declared
+
+    def _halved(self, **changes: int) -> Task:
+        num = len(self.data.load().train) // 2
+        return self.data.replaced({"num_train": num, **changes}).load()
+
+
+def _names(examples: Examples) -> set[bytes]:
+    """A name for each example, by its input and label."""
+    return {
+        hashlib.sha256(
+            np.asarray(examples.inputs[i : i + 1]).tobytes() + examples.labels[i].tobytes()
+        ).digest()
+        for i in range(len(examples))
+    }
+
+
+class HyperContract:
+    """The laws of a hyper, seen on a small net and five examples.
+
+    Inherit it in a class that pytest collects, and name a hyper whose values lie inside their
+    range, where they have an effect.
+
+    Example:
+        >>> from tuneparts.hypers import LabelSmoothing
+        >>> class TestMine(HyperContract):
+        ...     hyper = LabelSmoothing(rate=0.2)
+        >>> TestMine().test_the_gradient_reaches_every_number()
+    """
+
+    hyper: ClassVar[Hyper]
+    name: ClassVar[str] = "mine"
+    """Of the hyper in its config."""
+    in_shape: ClassVar[tuple[int, ...]] = (1, 6, 6)
+    """Shape of one input."""
+    num_outputs: ClassVar[int] = 3
+
+    @property
+    def config(self) -> HypersConfig:
+        """The hyper alone, in a config."""
+        return parse(HypersConfig, {self.name: self.hyper, "samples": 2})
+
+    def net(self) -> nn.Module:
+        """A net with a dropout layer, in which hypers of activations act."""
+        size = math.prod(self.in_shape)
+        net = nn.Sequential(
+            nn.Flatten(), nn.Linear(size, 8), nn.Dropout(0.0), nn.Tanh(),
+            nn.Linear(8, self.num_outputs),
+        )  # fmt: skip
+        with torch.no_grad():
+            for number, weight in enumerate(net.parameters()):
+                weight.copy_(torch.randn(weight.shape, generator=_generator(number)))
+        return net
+
+    def built(
+        self, config: HypersConfig | None = None, *, learnable: bool = True
+    ) -> tuple[Hypers, nn.Module]:
+        """The hypers of a run and its net, in double precision."""
+        net = self.net()
+        hypers = (config or self.config).build(
+            learnable=learnable,
+            net=net,
+            in_shape=self.in_shape,
+            num_outputs=self.num_outputs,
+            through_step=True,
+        )
+        return hypers.double(), net.double()
+
+    def objective(self, hypers: Hypers, net: nn.Module, *, seed: int = 0) -> Tensor:
+        """The training loss of five examples, with penalties."""
+        x = torch.randn(_EXAMPLES, *self.in_shape, generator=_generator(7), dtype=torch.float64)
+        y_B = torch.arange(_EXAMPLES) % self.num_outputs
+        outputs_BK = hypers.predict(net, x, generator=_generator(seed), training=True)
+        loss = hypers.loss(outputs_BK, y_B, Classes().loss)
+        return hypers.penalised(loss, net.parameters())
+
+    def test_it_survives_json(self) -> None:
+        back = parse(HypersConfig, json.loads(self.config.model_dump_json()))
+        assert type(back.parts[self.name]) is type(self.hyper)
+        assert back == self.config
+
+    def test_what_it_reports_is_declared(self) -> None:
+        hypers, _ = self.built()
+        declared = {metric.name: metric for metric in self.config.metrics()}
+        assert all(name.startswith("hyper/") and m.meaning for name, m in declared.items())
+        assert hypers.values()
+        for name in hypers.values():
+            family = name.rpartition(".")[0] + ".*"
+            assert {name, family} & declared.keys(), name
+
+    def test_reported_values_are_placed_by_at(self) -> None:
+        for learnable in (True, False):
+            hypers, _ = self.built(learnable=learnable)
+            found = hypers.values()
+            placed = self.config.at({name.removeprefix("hyper/"): v for name, v in found.items()})
+            again, _ = self.built(placed, learnable=False)
+            assert again.values().keys() == found.keys()
+            for name, value in again.values().items():
+                assert abs(value - found[name]) < 1e-5 * max(1.0, abs(value)), name
+
+    def test_the_gradient_reaches_every_number(self) -> None:
+        """Draws are the same in every call, so finite differences see what the gradient sees."""
+        hypers, net = self.built()
+        learnt = hypers.learnable()
+        assert learnt
+        gradients = torch.autograd.grad(self.objective(hypers, net), learnt)
+        for parameter, gradient in zip(learnt, gradients, strict=True):
+            for index in range(parameter.numel()):
+                above, below = (
+                    self._moved(hypers, net, parameter, index, step) for step in (_STEP, -_STEP)
+                )
+                difference = (above - below) / (2 * _STEP)
+                found = gradient.flatten()[index].item()
+                assert found != 0
+                assert abs(found - difference) < 1e-4 * abs(difference) + 1e-7
+
+    def _moved(
+        self, hypers: Hypers, net: nn.Module, parameter: nn.Parameter, index: int, step: float
+    ) -> float:
+        flat = parameter.data.view(-1)
+        before = flat[index].item()
+        flat[index] = before + step
+        found = self.objective(hypers, net).item()
+        flat[index] = before
+        return found
+
+    def test_at_its_identity_it_does_nothing(self) -> None:
+        """A hyper whose numbers have no such value is left out."""
+        numbers = self.hyper.numbers().values()
+        if not numbers or any(number.identity is None for number in numbers):
+            return
+        still = self.hyper.replaced({f: n.identity for f, n in self.hyper.numbers().items()})
+        config = parse(HypersConfig, {self.name: still, "samples": 2})
+        hypers, net = self.built(config, learnable=False)
+        bare = HypersConfig().build(learnable=False, net=net, in_shape=self.in_shape)
+        draws = _generator(0)
+        before = draws.get_state()
+        x = torch.randn(_EXAMPLES, *self.in_shape, generator=_generator(7), dtype=torch.float64)
+        for training in (True, False):
+            found = hypers.predict(net, x, generator=draws, training=training)
+            assert torch.equal(found, net(x))
+        assert torch.equal(self.objective(hypers, net), self.objective(bare, net))
+        assert torch.equal(draws.get_state(), before)
+
+    def test_its_draws_come_from_the_generator_alone(self) -> None:
+        hypers, net = self.built()
+        before = torch.get_rng_state()
+        first, again, other = (self.objective(hypers, net, seed=seed) for seed in (0, 0, 1))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(first, again)
+        assert torch.equal(first, other) != (hypers.num_samples(training=True) > 1)
+
+    def test_frozen_it_leaves_no_state(self) -> None:
+        hypers, _ = self.built(self.config.replaced({"frozen": (self.name,)}))
+        assert hypers.learnable() == []
+        assert hypers.state_dict() == {}
+
+    def test_its_state_continues_where_it_was(self) -> None:
+        moved, net = self.built()
+        with torch.no_grad():
+            for parameter in moved.learnable():
+                # Not all alike: a shift of all logits changes no probability.
+                parameter.add_(0.1 + 0.1 * torch.arange(parameter.numel()).view_as(parameter))
+        state: dict[str, Any] = {name: t.clone() for name, t in moved.state_dict().items()}
+        loaded, _ = self.built()
+        assert not torch.equal(self.objective(loaded, net), self.objective(moved, net))
+        loaded.load_state_dict(state)
+        assert loaded.values() == moved.values()
+        assert torch.equal(self.objective(loaded, net), self.objective(moved, net))
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,367 @@
+"""The configs of training, without torch: runtime, optimiser, and what every method's config has.
+
+A method is a frozen config that can `build(context)` a `Learner`. What it may define besides is
+listed once, in the docstring of `MethodConfig`.
+"""
+
+import inspect
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tuneparts.core import import_path, schema
+from tuneparts.core.config import Config
+from tuneparts.core.errors import ConfigError
+from tuneparts.hypers import FixedConfig, HyperGradient, HypersConfig
+from tuneparts.models import Mlp, Net
+from tuneparts.training.learner import Context, Learner
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from tuneparts.data.task import Task
+
+
+class Runtime(Config):
+    """How the passes of a learner are computed: precision, memory layout, kernels.
+
+    None of it changes what a method is, but all of it changes numbers in their last digits or more,
+    so it is part of a search and of its digest.
+    """
+
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    """`float32` has no shortcuts, on GPUs neither. `tf32` lets NVIDIA GPUs round the factors of
+    products to 10 bits in training steps; elsewhere it is float32. `bf16` computes the net in
+    bfloat16 by autocast in weight steps. Weights, optimisers, augmentation, losses, hyper steps,
+    evidence, clustering and scores stay in float32 or better."""
+    compile: bool = False
+    """Compile the net by `torch.compile`: a minute at the start, fewer and larger kernels then."""
+    channels_last: bool | None = None
+    """Give images to the net with channels as the innermost dimension; None chooses."""
+    deterministic: bool = False
+    """Allow only kernels that give the same bits each time. Here a run repeats itself on a CPU in
+    any case. On a GPU this promises the same bits for the same versions and the same model of GPU;
+    where torch has no such kernel, the trial fails and names it."""
+
+    @contextmanager
+    def numerics(self, device: "torch.device", *, is_training: bool) -> Iterator[None]:
+        """Set what torch keeps for the whole process, and put it back after the block.
+
+        Only a training step may round as `precision` says.
+        """
+        import torch
+
+        cuda = device.type == "cuda"
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+        was_deterministic = torch.are_deterministic_algorithms_enabled()
+        warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+        try:
+            if cuda:
+                matmul.allow_tf32 = cudnn.allow_tf32 = is_training and self.precision == "tf32"
+            if self.deterministic:
+                # Read by cuBLAS when it first starts in a process.
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+                cudnn.benchmark = False
+                torch.use_deterministic_algorithms(True)
+            yield
+        finally:
+            if cuda:
+                matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+            if self.deterministic:
+                torch.use_deterministic_algorithms(was_deterministic, warn_only=warned_only)
+
+
+class OptimiserConfig(Config):
+    """SGD or Adam, with a schedule over the budget."""
+
+    kind: Literal["sgd", "adam"] = "adam"
+    """Which optimiser steps the weights."""
+    lr: float = Field(default=1e-3, gt=0)
+    """Learning rate at its highest."""
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """SGD only."""
+    nesterov: bool = False
+    """SGD only."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Coupled L2: added to the gradient."""
+    schedule: Literal["constant", "cosine", "steps"] = "constant"
+    """How the learning rate falls over the budget."""
+    final_lr: float = Field(default=0.0, ge=0)
+    """Where the cosine ends."""
+    annealed_over: float = Field(default=1.0, gt=0, le=1)
+    """Fraction of the budget at which the cosine has ended; from there on the rate stays."""
+    milestones: tuple[float, ...] = ()
+    """Fractions of the budget at which the schedule `steps` multiplies the rate."""
+    step_factor: float = Field(default=0.2, gt=0)
+    """By what it multiplies."""
+    warmup: float = Field(default=0.0, ge=0, lt=1)
+    """Fraction of the budget over which the rate rises linearly from zero."""
+    scalar_lr_factor: float = Field(default=0.1, gt=0)
+    """Rate of FixUp's scalar biases and scales, relative to the others (Zhang et al. 2019)."""
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.warmup >= self.annealed_over:
+            raise ValueError(
+                "the rate rises before it falls, but `warmup` is "
+                f"{self.warmup:g} and `annealed_over` {self.annealed_over:g}. Raise the second."
+            )
+        return self
+
+    def lr_at(self, progress: float) -> float:
+        """The learning rate after this fraction of the budget."""
+        if progress < self.warmup:
+            return self.lr * progress / self.warmup
+        if self.schedule == "constant":
+            return self.lr
+        if self.schedule == "steps":
+            return self.lr * self.step_factor ** sum(progress >= at for at in self.milestones)
+        rest = min(1.0, (progress - self.warmup) / (self.annealed_over - self.warmup))
+        return self.final_lr + (self.lr - self.final_lr) * (1 + math.cos(math.pi * rest)) / 2
+
+    def build(self, net: "nn.Module", *, decays_norms: bool = True) -> "torch.optim.Optimizer":
+        """A torch optimiser over the net; call `set_lr` before each step."""
+        import torch
+
+        from tuneparts.models.layers import norm_names, scalar_names
+        from tuneparts.training.step import adam
+
+        scalars = set(scalar_names(net))
+        norms = set() if decays_norms else set(norm_names(net))
+        own = {name: p for name, p in net.named_parameters() if name in scalars | norms}
+        others = [p for name, p in net.named_parameters() if name not in own]
+        groups: list[dict[str, Any]] = [
+            {"params": others, "lr_factor": 1.0},
+            {
+                "params": [p for name, p in own.items() if name in scalars],
+                "lr_factor": self.scalar_lr_factor,
+            },
+            {
+                "params": [p for name, p in own.items() if name in norms],
+                "lr_factor": 1.0,
+                "weight_decay": 0.0,
+            },
+        ]
+        groups = [group for group in groups if group["params"]]
+        if self.kind == "adam":
+            return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+        # Not fused: that fails where a parameter has its first gradient later than others.
+        return torch.optim.SGD(
+            groups,
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+class ReleaseConfig(Config):
+    """How long the stage is, and how it trains."""
+
+    fraction: float = Field(default=0.25, gt=0, lt=1)
+    """Share of the run's passes, at its end."""
+    optimiser: OptimiserConfig | None = None
+    """Its schedule runs over the stage; None for the settings of the run, started afresh."""
+
+    def start(self, passes: int) -> int:
+        """The pass at which the stage begins, in a run of so many; neither first nor last."""
+        return max(1, min(passes - 1, passes - round(self.fraction * passes)))
+
+    def progress(self, spent: int, passes: int) -> float:
+        """Fraction of the present stage that is spent: what its schedule is a function of."""
+        start = self.start(passes)
+        if spent < start:
+            return spent / start
+        return (spent - start) / max(1, passes - start)
+
+
+class MethodConfig(Config):
+    """What every method's config has: a budget in passes and a reporting interval.
+
+    A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
+    they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
+    `check`, `measurable` and `can_be_packed`. A `SupervisedConfig` also says what it does with
+    hypers: `hyper_gradient` and `penalises_weights`.
+
+    The field `method` names the method, so that a config that was written as JSON finds its class
+    again. A class outside of this package that builds a learner and has no such field gets one: its
+    own import path. `examples/own_method.py` shows such a class.
+    """
+
+    passes: int = Field(default=400, gt=0)
+    """Budget of forward-backwards over one batch."""
+    interval: int = Field(default=100, gt=0)
+    """Passes between two reports."""
+    runtime: Runtime | None = None
+    """Precision and layout of the passes; None for that of the search."""
+    metrics: ClassVar[tuple[schema.Metric, ...]] = ()
+    """What its learner reports besides the built-in metrics."""
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = False
+    """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
+    a `runtime`; `compiled` if it trains one net as it is, which `runtime.compile` can compile."""
+    needs_data: ClassVar[bool] = True
+    """Whether its learner reads the data of the search."""
+    classes_only: ClassVar[str] = ""
+    """Why its learner can learn classes and no other target; empty where it can."""
+
+    @model_validator(mode="after")
+    def _declare_metrics(self) -> Self:
+        # Driver, workers and readers of a run all parse the config, so all know the metrics.
+        schema.declare(*self.declared_metrics())
+        return self
+
+    @model_validator(mode="after")
+    def _check_runtime(self) -> Self:
+        if self.runtime is not None and not self.takes_runtime:
+            raise ValueError(
+                "a `runtime` is for methods that train nets by `tuneparts.training`, but "
+                f"{type(self).__name__} is on its own; leave it out"
+            )
+        if self.runtime is not None and self.runtime.compile and self.takes_runtime != "compiled":
+            raise ValueError(
+                "`runtime.compile` is for methods that train one net as it is, but "
+                f"{type(self).__name__} changes the weights that a net computes with at each step; "
+                "leave it out"
+            )
+        return self
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        """What a learner of this very config reports besides the built-in metrics."""
+        return self.metrics
+
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        """Refuse what cannot run, in the driver before anything is started.
+
+        It is called without a task, and again with it where the method needs data.
+
+        Args:
+            task: the data.
+            copies_state: whether trials load states of others, as in population-based training.
+
+        Raises:
+            ConfigError: It cannot run, with the reason and what to do.
+        """
+        del copies_state
+        if task is not None:
+            from tuneparts.training import check
+
+            if self.classes_only:
+                check.refuse_target(self, task, self.classes_only)
+            check.check_inputs(self, task)
+            check.check_target(task)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls)
+        is_ours = cls.__module__.partition(".")[0] == "tuneparts"
+        if not is_ours and "method" not in own and cls.build is not MethodConfig.build:
+            path = import_path.name_of(cls)
+            cls.__annotations__ = {**own, "method": Literal[path]}
+            cls.method = path  # type: ignore[attr-defined]
+
+    def task_bundles(self) -> list[dict[str, float]]:
+        """Resources that a trial reserves for tasks besides its own: name to amount, each."""
+        return []
+
+    def build(self, context: Context) -> Learner:
+        """A learner at its start."""
+        raise NotImplementedError
+
+    def measurable(self) -> tuple[Self, int]:
+        """A config of which a few passes show what a pass costs, and passes that trials share.
+
+        These are first passes that are made once for all trials of a seed that begin alike.
+        """
+        return self, 0
+
+    @property
+    def can_be_packed(self) -> bool:
+        """Whether its learners can be trained together, see `Arm.packed`."""
+        return False
+
+
+class SupervisedConfig(MethodConfig):
+    """A net, its hypers, an optimiser and batches."""
+
+    net: Net = Mlp()
+    """Which net, by name or as a config of its own."""
+    hypers: HypersConfig = HypersConfig()
+    """Augmentation and the like: learnt by some methods, given to others."""
+    optimiser: OptimiserConfig = OptimiserConfig()
+    batch_size: int = Field(default=50, gt=0)
+    """Examples in the batch of one pass."""
+    train_on: Literal["train", "all"] = "train"
+    """`train` keeps the validation split for selection; `all` trains on both."""
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = True
+    penalises_weights: ClassVar[bool] = False
+    """Whether its steps take the penalty of hypers that act on weights."""
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        """By which gradient its learner learns hypers."""
+        return "none"
+
+    @model_validator(mode="after")
+    def _check_hypers(self) -> Self:
+        for name in self.hypers.acting_on("weights"):
+            if not self.penalises_weights:
+                raise ConfigError(
+                    f"`{name}` penalises all weights together, but this method trains them in "
+                    "parts, or has a rule of its own. Use `optimiser.weight_decay`, or one of the "
+                    "methods `standard` and `validation`."
+                )
+        if self.hyper_gradient != "none":
+            self.hypers.check_gradient(self.hyper_gradient)
+        return self
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        return (*super().declared_metrics(), *self.hypers.metrics())
+
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            from tuneparts.training import check
+
+            check.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+
+
+class MembersConfig(MethodConfig):
+    """An optimiser, batches, and what is measured at the end."""
+
+    takes_runtime: ClassVar[bool | Literal["compiled"]] = True
+    optimiser: OptimiserConfig = OptimiserConfig()
+    batch_size: int = Field(default=50, gt=0)
+    """Examples in the batch of one pass."""
+    train_on: Literal["train", "all"] = "train"
+    """`train` keeps the validation split for selection; `all` trains on both."""
+    augmentation: FixedConfig = FixedConfig()
+    """Crop, flip and cutout of training images, the same for all members."""
+    interpolation_points: int = Field(default=0, ge=0)
+    """Points on the line between the first two members to score at the end; 0 for none."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Share of every training label that all classes have alike (Szegedy et al. 2016)."""
+    decays_norms: bool = True
+    """Whether the optimiser's weight decay acts on the parameters of norms too."""
+
+    @field_validator("interpolation_points")
+    @classmethod
+    def _check_has_two_ends(cls, value: int) -> int:
+        if value == 1:
+            raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
+        return value
+
+    def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if task is not None:
+            from tuneparts.training import check
+
+            if self.label_smoothing:
+                check.refuse_target(self, task, "its `label_smoothing` is over classes")
+            if self.interpolation_points:
+                check.refuse_target(self, task, "its `interpolation_points` are scored by accuracy")

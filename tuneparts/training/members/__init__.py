@@ -1,1 +1,0 @@
-"""What methods with several members share: predictions, scores, operating points, weights lent."""
