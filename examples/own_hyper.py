@@ -15,8 +15,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.hypers.constrained import POSITIVE
 from tuneparts.hypers.hyper import Call, Hyper, Number
 from tuneparts.hypers.label_smoothing import LabelSmoothing
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.partitioned.learner import PartitionedConfig
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.partitioned.config import PartitionedConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 

@@ -13,7 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Arm, RandomSearch, Scale, Search
 from tuneparts.training.learner import Context, Learner

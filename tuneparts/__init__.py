@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tuneparts.data.target import OwnLoss as OwnLoss
     from tuneparts.data.target import Target as Target
     from tuneparts.data.target import Values as Values
-    from tuneparts.methods.baselines.augerino import AugerinoConfig as AugerinoConfig
-    from tuneparts.methods.baselines.laplace import LaplaceConfig as LaplaceConfig
-    from tuneparts.methods.baselines.last_layer import LastLayerConfig as LastLayerConfig
-    from tuneparts.methods.baselines.posthoc import PosthocConfig as PosthocConfig
-    from tuneparts.methods.baselines.standard import StandardConfig as StandardConfig
-    from tuneparts.methods.baselines.validation import ValidationConfig as ValidationConfig
+    from tuneparts.methods.baselines.config import AugerinoConfig as AugerinoConfig
+    from tuneparts.methods.baselines.config import LaplaceConfig as LaplaceConfig
+    from tuneparts.methods.baselines.config import LastLayerConfig as LastLayerConfig
+    from tuneparts.methods.baselines.config import PosthocConfig as PosthocConfig
+    from tuneparts.methods.baselines.config import StandardConfig as StandardConfig
+    from tuneparts.methods.baselines.config import ValidationConfig as ValidationConfig
     from tuneparts.methods.ensembles.batch_ensemble import (
         BatchEnsembleConfig as BatchEnsembleConfig,
     )
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from tuneparts.methods.federated.learner import FedAvgConfig as FedAvgConfig
     from tuneparts.methods.federated.learner import FederatedConfig as FederatedConfig
     from tuneparts.methods.objective import ObjectiveConfig as ObjectiveConfig
-    from tuneparts.methods.partitioned.learner import PartitionedConfig as PartitionedConfig
-    from tuneparts.methods.partitioned.released import ReleasedConfig as ReleasedConfig
+    from tuneparts.methods.partitioned.config import PartitionedConfig as PartitionedConfig
+    from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
     from tuneparts.methods.pwfn.config import PwfnConfig as PwfnConfig
     from tuneparts.methods.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.methods.superweights.ssn import SsnConfig as SsnConfig
@@ -84,15 +84,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "tuneparts.methods.baselines.config": (
+        "AugerinoConfig",
+        "LaplaceConfig",
+        "LastLayerConfig",
+        "PosthocConfig",
+        "StandardConfig",
+        "ValidationConfig",
+    ),
+    "tuneparts.methods.partitioned.config": ("PartitionedConfig", "ReleasedConfig"),
     "tuneparts.results.extending": ("extend",),
     "tuneparts.results.results": ("Results", "load"),
     "tuneparts.results.running": ("resume", "run"),
-    "tuneparts.methods.baselines.augerino": ("AugerinoConfig",),
-    "tuneparts.methods.baselines.laplace": ("LaplaceConfig",),
-    "tuneparts.methods.baselines.last_layer": ("LastLayerConfig",),
-    "tuneparts.methods.baselines.posthoc": ("PosthocConfig",),
-    "tuneparts.methods.baselines.standard": ("StandardConfig",),
-    "tuneparts.methods.baselines.validation": ("ValidationConfig",),
     "tuneparts.data.config": ("DataConfig",),
     "tuneparts.data.target": ("Binary", "Classes", "OwnLoss", "Target", "Values"),
     "tuneparts.methods.ensembles.batch_ensemble": ("BatchEnsembleConfig",),
@@ -104,8 +107,6 @@ _HOMES = {
     "tuneparts.methods.federated.learner": ("FedAvgConfig", "FederatedConfig"),
     "tuneparts.models": ("Own",),
     "tuneparts.methods.objective": ("ObjectiveConfig",),
-    "tuneparts.methods.partitioned.learner": ("PartitionedConfig",),
-    "tuneparts.methods.partitioned.released": ("ReleasedConfig",),
     "tuneparts.methods.pwfn.config": ("PwfnConfig",),
     "tuneparts.core.schema": ("Direction", "Metric"),
     "tuneparts.search.algorithms": (

@@ -17,8 +17,8 @@ from tuneparts.data.digest import digest
 from tuneparts.data.read_ahead import SERVER, ReadAhead
 from tuneparts.data.stored import StoredImages
 from tuneparts.data.task import Task
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.partitioned.learner import PartitionedConfig
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.partitioned.config import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.training.learner import Context, MethodConfig
 

@@ -20,13 +20,15 @@ from tuneparts.hypers.hyper import Call, Hyper, Number
 from tuneparts.hypers.label_smoothing import LabelSmoothing
 from tuneparts.hypers.pixels import InputNoise
 from tuneparts.hypers.weight_decay import WeightDecay
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    StandardConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.federated.learner import FedAvgConfig, FederatedConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training.learner import Context
 
 NET = {"name": "mlp", "widths": (8,)}

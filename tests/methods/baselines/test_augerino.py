@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.augerino import SAFE_WIDTH, AugerinoConfig, reward
+from tuneparts.methods.baselines.config import AugerinoConfig
+from tuneparts.methods.baselines.standard import SAFE_WIDTH, reward
 
 WIDTHS = st.lists(st.floats(0.01, 30), min_size=6, max_size=6)
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tuneparts.methods.baselines.gaussian_process import (
+from tuneparts.methods.baselines.last_layer import (
     InducedFeatures,
     Posterior,
     bound,

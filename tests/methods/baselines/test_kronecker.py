@@ -13,11 +13,12 @@ from tuneparts.hypers import HypersConfig
 from tuneparts.methods.baselines.curvature import (
     added,
     averaged,
+    check_factors,
     decomposed,
     diagonal_ggn,
+    kronecker_ggn,
     log_evidence,
 )
-from tuneparts.methods.baselines.kronecker import check_factors, check_layers, kronecker_ggn
 
 NETS = {
     "mlp": (models.Mlp(widths=(5, 4)), (1, 4, 4)),
@@ -210,13 +211,13 @@ def test_the_net_is_left_alone():
 
 def test_layers_without_factors_are_refused_by_name():
     with pytest.raises(ConfigError, match="`0` is a PReLU"):
-        check_layers(nn.Sequential(nn.PReLU()))
+        check_factors(nn.Sequential(nn.PReLU()), max_gb=2.0)
     with pytest.raises(ConfigError, match="`0` is a grouped Conv2d"):
-        check_layers(nn.Sequential(nn.Conv2d(2, 2, 1, groups=2)))
+        check_factors(nn.Sequential(nn.Conv2d(2, 2, 1, groups=2)), max_gb=2.0)
     tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     tied[1].weight = tied[0].weight
     with pytest.raises(ConfigError, match=r"`0\.weight` is shared"):
-        check_layers(tied)
+        check_factors(tied, max_gb=2.0)
     with pytest.raises(ConfigError, match="up to 300 inputs or outputs need about"):
         check_factors(nn.Linear(300, 2), max_gb=1e-3)
     twice = nn.Linear(2, 2)

@@ -8,8 +8,8 @@ from torch import nn
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.gaussian_process import bound
-from tuneparts.methods.baselines.last_layer import LastLayerConfig, last_linear
+from tuneparts.methods.baselines.config import LastLayerConfig
+from tuneparts.methods.baselines.last_layer import bound, last_linear
 
 HYPERS = {"affine": {"rotation": 0.3}, "samples": 3}
 

@@ -3,7 +3,7 @@ import torch
 
 from tuneparts.core.errors import CheckpointError, DivergedError
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.training.learner import Context
 
 BASE = {"passes": 6, "interval": 3, "batch_size": 16, "net": "digits_cnn"}

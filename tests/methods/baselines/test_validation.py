@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tuneparts import models
 from tuneparts.core.config import parse
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

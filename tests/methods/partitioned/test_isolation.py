@@ -12,7 +12,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.models.given import GivenNet, given_config
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

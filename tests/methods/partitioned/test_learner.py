@@ -18,7 +18,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.assign import Role
-from tuneparts.methods.partitioned.objective import Evidence
+from tuneparts.methods.partitioned.steps import Evidence
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.optimisers import set_lr
@@ -575,7 +575,7 @@ def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
     fields = {**JOINT_FORMS[form], "batch_size": 24, "hyper_share": 0.25}
     one, other = (_learner(stripes, **fields) for _ in range(2))
     wrong = other._hyper_stream
-    for k in wrong.numbers:  # the hypers are judged by other examples
+    for k in wrong._sources:  # the hypers are judged by other examples
         wrong._sources[k] = wrong._sources[k].flip(0)
     for learner in (one, other):
         learner.joint_step()

@@ -8,7 +8,7 @@ from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Classes
 from tuneparts.data.task import Examples
-from tuneparts.methods.partitioned.objective import evidence
+from tuneparts.methods.partitioned.steps import evidence
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.partitioned.optimisers import PartitionedOptimiser, decay_factors
+from tuneparts.methods.partitioned.steps import PartitionedOptimiser, decay_factors
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint

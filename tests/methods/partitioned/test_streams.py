@@ -3,7 +3,7 @@ import torch
 from scipy import stats
 
 from tuneparts.data.chunks import Chunks
-from tuneparts.methods.partitioned.streams import hyper_stream, weight_stream
+from tuneparts.methods.partitioned.steps import hyper_stream, weight_stream
 from tuneparts.training import checkpoint
 
 CHUNKS = Chunks(100, (0.8, 0.1, 0.1), seed=0)

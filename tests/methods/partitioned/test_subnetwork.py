@@ -10,7 +10,7 @@ from torch import nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
-from tuneparts.methods.partitioned.node import MixedBatch
+from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint
@@ -326,7 +326,7 @@ def test_other_norms_and_scalars_are_known():
 
 def test_levels_and_tiny_nets_are_checked(mlp):
     parts = _parts(mlp)
-    with pytest.raises(ConfigError, match="numbered 0 to 3, but got 4"):
+    with pytest.raises(ConfigError, match="numbered 0 to 3, not 4"):
         parts(mlp.batch()[0], 4)
     with pytest.raises(ConfigError, match=r"partition 2 of proportions .* owns none"):
         Partitioned(nn.Sequential(nn.Linear(1, 2, bias=False)), proportions=(1, 1, 1), seed=0)

@@ -13,63 +13,22 @@ So it reaches what only the training loss depends on: label smoothing, or the st
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
-from tuneparts.hypers import HyperGradient
+from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.optimisers import adam, set_lr, step_rates
-from tuneparts.training.release import Release, ReleaseConfig
+from tuneparts.training.release import Release
 from tuneparts.training.step import Batch, gradient_step, loss_on
-from tuneparts.training.supervised import SupervisedConfig, SupervisedLearner
-
-LINKED_PASSES = 4
-"""A weight step, a hyper step, and a derivative of the weight step that costs about two."""
-
-
-class ValidationConfig(SupervisedConfig):
-    """A weight step and a hyper step in turn, each on its own data."""
-
-    method: Literal["validation"] = "validation"
-    compiles = True
-    train_on: Literal["train", "all"] = "all"
-    """The data that is split; `all` is as much as partitioned training sees."""
-    holdout: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the data that only hypers are learnt from."""
-    hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
-    hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
-    finetune: ReleaseConfig | None = None
-    """Last stage on all data at frozen hypers; None for no such stage."""
-    through_step: bool = False
-    """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
-    steps costs four passes instead of two."""
-    penalises_weights = True
-
-    @model_validator(mode="after")
-    def _check_step_is_differentiable(self) -> Self:
-        if self.through_step and self.optimiser.kind != "sgd":
-            raise ValueError(
-                "`through_step` differentiates a step of SGD, which is linear in its gradient, but "
-                f"`optimiser.kind` is `{self.optimiser.kind}`. Set it to `sgd`."
-            )
-        return self
-
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "through a step" if self.through_step else "fixed weights"
-
-    def build(self, context: Context) -> Learner:
-        return ValidationLearner(self, context)
+from tuneparts.training.supervised import SupervisedLearner
 
 
 class ValidationLearner(
