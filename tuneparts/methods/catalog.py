@@ -47,10 +47,6 @@ METHODS = Registry(
 def config_class(name: str) -> "type[MethodConfig]":
     """The config class of a method, by a name of `METHODS` or `package.module:ConfigClass`.
 
-    Raises:
-        UnknownNameError: for a word that is no method's name; it lists them.
-        ConfigError: for an import path that leads to no config class of a method.
-
     Example:
         >>> config_class("standard")(passes=10).passes
         10
@@ -64,10 +60,7 @@ def config_class(name: str) -> "type[MethodConfig]":
 
 
 def check(config: "MethodConfig") -> None:
-    """Refuse a config whose class a worker could not find again.
-
-    Raises:
-        ConfigError: The field `method` of the config does not lead to its class.
+    """Raise a `ConfigError` if the field `method` of a config does not lead to its class.
 
     Example:
         >>> from tuneparts.testing.null import NullConfig

@@ -146,9 +146,8 @@ class ObjectiveLearner:
 
     def __init__(self, config: ObjectiveConfig, context: Context) -> None:
         self.config = config
+        self.passes = 0
         self._context = context
-        self._values = {**config.params, "seed": context.seed}
-        self._passes = 0
         self._last: dict[str, float] = {}
         """What was reported last."""
         self._has_ended = False
@@ -160,53 +159,48 @@ class ObjectiveLearner:
 
     @property
     def finished(self) -> bool:
-        return self._has_ended or self._passes >= self.config.passes
-
-    @property
-    def passes(self) -> int:
-        return self._passes
+        return self._has_ended or self.passes >= self.config.passes
 
     def advance(self) -> Mapping[str, float]:
         if self._reports is None:
             self._reports = self._start()
-        for _ in range(min(self.config.interval, self.config.passes - self._passes)):
+        for _ in range(min(self.config.interval, self.config.passes - self.passes)):
             report = next(self._reports, None)
-            if report is None and self._passes:
+            if report is None and self.passes:
                 self._has_ended = True
                 break
             self._last = self._checked(report)
-            self._passes += 1
-        return {**self._last, "cost/passes": float(self._passes)}
+            self.passes += 1
+        return {**self._last, "cost/passes": float(self.passes)}
 
     def _start(self) -> Iterator[Any]:
         """The reports that are still to come."""
-        values = dict(self._values)
+        values = {**self.config.params, "seed": self._context.seed}
         with self._context.seeded_globals():  # an import may draw, but only the first in a process
             objective = _found(self.config.function)
         with self._context.seeded_globals():
             made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
-        if hasattr(made, "advance"):
-            self._running = made
+        if not hasattr(made, "advance"):
+            reports = made if isinstance(made, Iterator) else iter([made])
+        else:
+            self._running, reports = made, _advances(made)
             if self._state is not None:
                 made.load_state_dict(self._state)
-                return _advances(made)
-            reports = _advances(made)
-        else:
-            reports = made if isinstance(made, Iterator) else iter([made])
+                return reports
         self._replay(reports)
         return reports
 
     def _replay(self, reports: Iterator[Any]) -> None:
         """Skip what was reported before the trial was cut off."""
         skipped: Any = None
-        for start in range(0, self._passes, self.config.interval):
+        for start in range(0, self.passes, self.config.interval):
             with self._context.seeded_globals(start):
-                for _ in range(start, min(start + self.config.interval, self._passes)):
+                for _ in range(start, min(start + self.config.interval, self.passes)):
                     skipped = next(reports, None)
         again = {} if skipped is None else self._checked(skipped)
         if again != self._last:
             raise ConfigError(
-                f"report {self._passes} of `{self.config.function}` was {self._last}, and is "
+                f"report {self.passes} of `{self.config.function}` was {self._last}, and is "
                 f"{again} now that it runs again. Draw random numbers from `config['seed']`, or "
                 "use a class with `state_dict()` and `load_state_dict(state)`."
             )
@@ -246,11 +240,8 @@ class ObjectiveLearner:
         raise ConfigError(f"`{self.config.function}` {why}")
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {
-            "passes": self._passes,
-            "last": dict(self._last),
-            "ended": self._has_ended,
-        }
+        state: dict[str, Any] = {"passes": self.passes, "last": dict(self._last)}
+        state["ended"] = self._has_ended
         if hasattr(self._running, "state_dict"):
             state["objective"] = self._running.state_dict()
             _refuse_unplain(state["objective"], self.config.function)
@@ -259,7 +250,7 @@ class ObjectiveLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._passes = int(state["passes"])
+        self.passes = int(state["passes"])
         self._last = dict(state["last"])
         self._has_ended = bool(state["ended"])
         self._state = state.get("objective")
@@ -273,7 +264,6 @@ class ObjectiveLearner:
 
 
 def _found(path: str) -> Any:
-    """The objective at an import path."""
     objective = import_path.find(path)
     if not callable(objective):
         raise ConfigError(f"`{path}` is {objective!r:.100}, which cannot be called.")

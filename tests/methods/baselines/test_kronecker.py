@@ -11,11 +11,11 @@ from tuneparts.core import seeding, torchvision_door
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.hypers import HypersConfig
 from tuneparts.methods.baselines.curvature import (
-    added,
     averaged,
     check_factors,
     decomposed,
     diagonal_ggn,
+    each,
     kronecker_ggn,
     log_evidence,
 )
@@ -182,7 +182,7 @@ def test_the_evidence_is_that_of_laplace_torch(name):
         likelihood -= F.cross_entropy(logits, labels, reduction="sum")
         for n, h in found.items():
             part = averaged(h, len(inputs) / 11)
-            total[n] = added(total[n], part) if n in total else part
+            total[n] = each(torch.add, total[n], part) if n in total else part
     weights = {n: p.detach() for n, p in net.named_parameters()}
     values = {n: decomposed(h).values for n, h in total.items()}
     for scale in (0.01, 1.0, 100.0):  # a precision of its own for each tensor

@@ -97,7 +97,7 @@ def test_the_global_generator_is_untouched(selection):
 
 
 def test_what_cannot_be_is_refused_with_the_cure(selection):
-    with pytest.raises(ConfigError, match=r"draw nothing.*noise"):
+    with pytest.raises(ConfigError, match=r"noise: .*draw nothing"):
         _learner(selection, hypers={"noise": 0.1})
     with pytest.raises(ConfigError, match=r"need about .* GB\. Use a smaller net"):
         _learner(selection, max_gb=1e-6)

@@ -43,22 +43,14 @@ _SCALED = (Bias, ScalarMultiplier, nn.GroupNorm, nn.LayerNorm)
 def check_memory(
     net: nn.Module, *, num_examples: int, num_classes: int, num_copies: int, max_gb: float
 ) -> None:
-    """Refuse Jacobians of a batch that would not fit, before anything is spent on them.
-
-    Args:
-        net: whose weights they are taken by.
-        num_examples: B.
-        num_classes: K.
-        num_copies: tensors of the Jacobian's size that are alive at once.
-        max_gb: the limit.
-    """
+    """Refuse Jacobians of a batch that would not fit, so many copies of which are alive at once."""
     num_weights = sum(p.numel() for p in net.parameters())
     needed = 4 * num_copies * num_examples * num_classes * num_weights / 1e9
     if needed > max_gb:
         raise ConfigError(
-            f"the Jacobians of one batch must fit in `max_gb` = {max_gb:g} GB, but {num_examples} "
-            f"examples x {num_classes} classes x {num_weights} weights need about {needed:.1f} GB. "
-            "Use a smaller net or batch, or raise `max_gb`."
+            f"`max_gb` = {max_gb:g}: the Jacobians of {num_examples} examples x {num_classes} "
+            f"classes x {num_weights} weights need about {needed:.1f} GB. Use a smaller net or "
+            "batch, or raise it."
         )
 
 
@@ -76,9 +68,6 @@ def diagonal_ggn(
         num_examples: B.
         differentiable: whether the result carries a graph to what `predict` depends on, at the
             memory of K Jacobians of the batch instead of two.
-
-    Returns:
-        logits_BK and, by parameter name, the diagonal in the shape of the parameter.
     """
     own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     copies = {
@@ -112,26 +101,11 @@ def diagonal_ggn(
     return (logits_BK if differentiable else logits_BK.detach()), diagonal
 
 
-def detached(h: Curvature) -> Curvature:
-    """The same without its graph."""
-    return tuple(f.detach() for f in h) if isinstance(h, tuple) else h.detach()
-
-
-def mixed(h: Curvature, known: Curvature, kept: float) -> Curvature:
-    """A running mean after one more estimate, of which it keeps this share of what was known."""
-    if isinstance(h, tuple):
-        pairs = zip(h, known, strict=True)
-        return tuple(torch.lerp(new, old, kept) for new, old in pairs)
-    assert isinstance(known, Tensor)
-    return torch.lerp(h, known, kept)
-
-
-def added(h: Curvature, other: Curvature) -> Curvature:
-    """The sum, factor by factor."""
-    if isinstance(h, tuple):
-        return tuple(one + two for one, two in zip(h, other, strict=True))
-    assert isinstance(other, Tensor)
-    return h + other
+def each(function: Callable[..., Tensor], *given: Curvature) -> Curvature:
+    """What a function makes of diagonals, or of the factors of the same place."""
+    if isinstance(given[0], tuple):
+        return tuple(function(*factors) for factors in zip(*given, strict=True))
+    return function(*given)
 
 
 def grown(h: Curvature, ratio: float) -> Curvature:
@@ -160,12 +134,7 @@ class Spectrum:
         return torch.outer(found, self.factors[1]) if len(self.factors) > 1 else found
 
     def slope(self, h: Curvature, precision: Tensor) -> Tensor:
-        """A number whose gradient by `h` is that of log det(H + P) at this spectrum.
-
-        Args:
-            h: what moves, with the structure of the spectrum; of one batch, say.
-            precision: P is this number times the identity.
-        """
+        """A number whose gradient by `h` is that of log det(H + P) at this spectrum, P a scalar."""
         if not isinstance(h, tuple):
             return (h / (self.values + precision)).sum()
         inverse = 1 / (self.values + precision)
@@ -210,13 +179,8 @@ def log_evidence(
 ) -> Tensor:
     """Laplace's approximation of log p(D), with a Gaussian prior per parameter tensor.
 
-    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone.
-
-    Args:
-        log_likelihood: log p(D | w), summed over the data.
-        weights: w, by name.
-        curvature: eigenvalues of H over all data, by name; of a diagonal itself.
-        log_precision: log of the prior's precision, a scalar by name.
+    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone,
+    given by its eigenvalues over all data.
     """
     total = log_likelihood
     for name, weight in weights.items():
@@ -254,9 +218,8 @@ def check_factors(net: nn.Module, *, max_gb: float) -> None:
     needed = 4 * 6 * sum(side**2 for side in sides) / 1e9
     if needed > max_gb:
         raise ConfigError(
-            f"the Kronecker factors must fit in `max_gb` = {max_gb:g} GB, but layers with up to "
-            f"{max(sides)} inputs or outputs need about {needed:.1f} GB. Use a smaller net, or "
-            "raise `max_gb`."
+            f"`max_gb` = {max_gb:g}: Kronecker factors of layers with up to {max(sides)} inputs or "
+            f"outputs need about {needed:.1f} GB. Use a smaller net, or raise it."
         )
 
 
@@ -265,15 +228,8 @@ def kronecker_ggn(
 ) -> tuple[Tensor, dict[str, Curvature]]:
     """Logits of a batch and the factors of its curvature, summed over the batch.
 
-    Args:
-        net: without statistics over the batch, see `check_layers`; read, never moved.
-        predict: from a function of inputs (N, ...) to logits (N, K), to averaged logits (B, K).
-        num_examples: B.
-        differentiable: whether the result carries a graph to what `predict` depends on.
-
-    Returns:
-        logits_BK and the curvature by parameter name: (A, B) of weights, (B,) of biases, and the
-        diagonal, in the shape of the parameter, of scales and shifts.
+    By parameter name they are (A, B) of weights, (B,) of biases, and the diagonal, in the shape of
+    the parameter, of scales and shifts. Arguments are those of `diagonal_ggn`; see `check_factors`.
     """
     watched, watch = _watched(net, num_examples)
     with torch.enable_grad():
@@ -345,8 +301,8 @@ def _remember(
 ) -> Tensor:
     if name in watch.outputs:
         raise ConfigError(
-            "Kronecker factors are those of a layer that is called once, but "
-            f"`{name}` is called again. Use `curvature='diagonal'`."
+            f"`{name}` is called again: Kronecker factors are those of a layer that is called "
+            "once. Use `curvature='diagonal'`."
         )
     watch.inputs[name] = given[0]
     watch.outputs[name] = output if output.requires_grad else output.requires_grad_()
@@ -393,17 +349,13 @@ def _inner(layer: nn.Module, x: Tensor, num_examples: int) -> Tensor:
     """A: the mean of a a^T over examples and positions."""
     x = x.reshape(num_examples, -1, *x.shape[1:]).mean(dim=1)
     if isinstance(layer, nn.Conv2d):
-        x = _padded(layer, x)
+        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+        x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
         a_BIT = F.unfold(x, layer.kernel_size, dilation=layer.dilation, stride=layer.stride)
         a_RI = a_BIT.transpose(1, 2).flatten(0, 1)
     else:
         a_RI = x.reshape(-1, x.shape[-1])
     return a_RI.T @ a_RI / len(a_RI)
-
-
-def _padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    return F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
 
 
 def _outer(layer: nn.Module, grads: list[Tensor], num_examples: int) -> Tensor:

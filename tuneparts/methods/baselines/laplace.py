@@ -11,6 +11,7 @@ since a step over all data would cost more than the whole budget of other method
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +21,15 @@ from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LaplaceConfig
 from tuneparts.methods.baselines.curvature import (
     Curvature,
-    added,
     averaged,
     check_factors,
     check_memory,
     decomposed,
-    detached,
     diagonal_ggn,
+    each,
     grown,
     kronecker_ggn,
     log_evidence,
-    mixed,
 )
 from tuneparts.methods.baselines.standard import JointLearner
 from tuneparts.training.learner import Context
@@ -132,7 +131,7 @@ class LaplaceLearner(
         logits_BK, curvature = self._ggn(x, self._evidence_augmentation, differentiable=True)
         likelihood = -self.target.loss(logits_BK, y_B) * num
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
-        self._remember({name: detached(h) for name, h in estimate.items()})
+        self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
         evidence = log_evidence(
             likelihood,
@@ -158,7 +157,7 @@ class LaplaceLearner(
             likelihood -= self.target.loss(logits_BK.double(), y_B, reduction="sum")
             for name, h in curvature.items():
                 part = averaged(h, len(x) / num)
-                total[name] = added(total[name], part) if name in total else part
+                total[name] = each(torch.add, total[name], part) if name in total else part
         values = {name: decomposed(h).values for name, h in total.items()}
         with torch.no_grad():
             return float(log_evidence(likelihood, self._weights(), values, self.log_precision))
@@ -195,7 +194,7 @@ class LaplaceLearner(
         return {name: p.detach() for name, p in self.net.named_parameters()}
 
     def _remember(self, estimate: dict[str, Curvature]) -> None:
-        kept = self.config.memory
-        for name, h in estimate.items():
-            known = self._curvature.get(name)
-            self._curvature[name] = h if known is None else mixed(h, known, kept)
+        for name, new in estimate.items():
+            old = self._curvature.get(name, new)
+            mean = partial(torch.lerp, weight=self.config.memory)
+            self._curvature[name] = new if old is new else each(mean, new, old)

@@ -35,8 +35,8 @@ class PosthocLearner(StandardLearner, values=("_best",)):
         drawn = self.hypers.drawn()
         if drawn:
             raise ConfigError(
-                "laplace-torch needs predictions that draw nothing, but the hypers have "
-                f"{', '.join(drawn)}. Remove them, or use the method `laplace`."
+                f"hypers {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
+                "Remove them, or use the method `laplace`."
             )
         if config.hessian != "kron":  # whose factors need no Jacobians
             check_memory(

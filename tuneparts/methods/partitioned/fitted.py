@@ -182,7 +182,11 @@ def fit(
     task = given_task(given_examples(inputs, labels, aim), target=aim)
     config, note = _configured(net, task, form, {**fields, "hypers": read_hypers(hypers)}, seed)
     if retrain:  # before anything is trained
-        built = {"net": copied(net), "in_shape": task.in_shape, "num_outputs": task.num_outputs}
+        built: dict[str, Any] = {
+            "net": copied(net),
+            "in_shape": task.in_shape,
+            "num_outputs": task.num_outputs,
+        }
         try:
             config.hypers.at(_values(config.hypers.build(learnable=False, **built)))
         except ConfigError as error:
