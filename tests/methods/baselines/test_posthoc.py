@@ -88,14 +88,6 @@ def test_it_can_end_with_the_weights_of_the_largest_evidence(selection):
     assert last["test/nll"] != row["test/nll"]
 
 
-def test_the_global_generator_is_untouched(selection):
-    learner = _learner(selection)
-    learner.advance()
-    before = torch.get_rng_state()
-    learner.evidence()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_what_cannot_be_is_refused_with_the_cure(selection):
     with pytest.raises(ConfigError, match=r"noise: .*draw nothing"):
         _learner(selection, hypers={"noise": 0.1})

@@ -61,12 +61,6 @@ def test_a_state_of_another_net_is_refused(context: Context) -> None:
         other.load_state_dict(one.state_dict())
 
 
-def test_batches_cover_an_epoch_without_repeats(context: Context) -> None:
-    learner = StandardConfig(**BASE).build(context)
-    seen = torch.cat([learner._batches.next() for _ in range(4)])
-    assert sorted(seen.tolist()) == list(range(64))
-
-
 def test_scoring_test_data_always_changes_no_training(context: Context) -> None:
     always = Context(task=context.task, seed=0, device=context.device, score_test_always=True)
     rows, curves = history(context), history(always)

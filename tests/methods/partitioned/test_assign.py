@@ -33,14 +33,6 @@ def test_each_entry_has_one_owner_in_shares_within_one_of_the_quota(num, shares,
         assert counts[0] == num
 
 
-def test_seeds_give_different_maps_and_the_same_seed_the_same():
-    first, again, other = (
-        random_labels(200, (0.8, 0.1, 0.1), generator=_generator(s)) for s in (0, 0, 1)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
 def test_a_byte_names_every_partition_and_no_more():
     labels = random_labels(1000, [1] * MAX_PARTITIONS, generator=_generator())
     assert set(labels.tolist()) == set(range(1, 256))

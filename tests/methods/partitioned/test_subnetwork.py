@@ -109,22 +109,6 @@ def test_the_last_subnetwork_is_the_ordinary_net_bit_for_bit(any_net, defaults):
     assert torch.equal(parts.merged().eval()(x), last)
 
 
-def test_subnetwork_zero_is_the_net_at_its_defaults(small_net):
-    x, _ = small_net.batch(dtype=torch.float32)
-    parts = _parts(small_net, small_net.build(dtype=torch.float32).eval(), defaults="zero")
-    for k in (1, 2, 3):
-        _scramble(parts, k)
-    logits = parts(x, 0)
-    assert torch.equal(logits, torch.zeros_like(logits))
-    net = small_net.build(dtype=torch.float32).eval()
-    if all(role is Role.ENTRIES for role in parts.roles.values()):
-        expected = net(x)
-        parts = _parts(small_net, net, defaults="initial")
-        for k in (1, 2, 3):
-            _scramble(parts, k)
-        assert torch.equal(parts(x, 0), expected)
-
-
 def test_norm_factors_multiply_and_shifts_add_with_gradients_to_the_last(small_net):
     parts = _parts(small_net)
     names = [n for n, role in parts.roles.items() if role in {Role.PRODUCT, Role.SUM}]
