@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.executors import execute
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.arm import Arm

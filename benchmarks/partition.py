@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import cpu_turns, noise_context, one_thread, peak_bytes, ratio_columns
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, MnistCnn, NetConfig
 from tuneparts.training.config import SupervisedConfig

@@ -18,7 +18,7 @@ import torch
 from benchmarks.measure import cpu_seconds, cpu_turns, noise_context, one_thread, spread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn import sigma, threshold
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import Mlp, NetConfig, ResNet18

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
 from tuneparts.models.fixup_resnet import FixupBlock
 from tuneparts.models.wide_resnet import PreActivationBlock

@@ -10,7 +10,7 @@ import torch
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.superweights import ties
 from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.bank import TemplateBank

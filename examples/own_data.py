@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from tuneparts import Arm, DataConfig, Scale, Search, Uniform
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.algorithms.plain import RandomSearch
 

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers import POSITIVE, Call, Hyper, LabelSmoothing, Number
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.partitioned.learner import PartitionedConfig
+from tuneparts.hypers import Call, Hyper, Number
+from tuneparts.hypers.hyper import POSITIVE
+from tuneparts.hypers.kinds import LabelSmoothing
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.partitioned.config import PartitionedConfig
 from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.scale import Scale

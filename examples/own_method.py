@@ -13,7 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.scale import Scale

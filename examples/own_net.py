@@ -9,7 +9,7 @@ else it takes can be given and searched: `net.width`. Run it with
 from torch import nn
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
 from tuneparts.search.algorithms.plain import GridSearch

@@ -5,7 +5,7 @@ of such layers, from none.
 """
 
 from studies import mnist
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale

@@ -7,10 +7,12 @@ how many weight steps they take per hyper step have it twice. All is judged on v
 from studies import reach
 from studies.comparison import LAPLACE, Comparison
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.last_layer import LastLayerConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    LastLayerConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.algorithms.plain import GridSearch

@@ -6,7 +6,7 @@ partitioned net that learns which inputs to keep.
 """
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.posthoc import PosthocConfig
+from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Mlp
 from tuneparts.search.algorithms.plain import GridSearch

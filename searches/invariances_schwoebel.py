@@ -14,9 +14,7 @@ from typing import Any
 from studies import mnist, reach
 from studies.comparison import Comparison
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.last_layer import LastLayerConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import LastLayerConfig, StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale

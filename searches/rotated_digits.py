@@ -7,7 +7,7 @@ needs fewer examples. The small version of `random_vs_partitioned`, on data that
 import math
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.algorithms.plain import RandomSearch

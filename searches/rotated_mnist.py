@@ -6,7 +6,7 @@ The quickstart's question on MNIST images, each turned by its own angle over the
 import math
 
 from studies import mnist
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.arm import Arm, Resources

@@ -7,7 +7,7 @@ the batch size and an augmentation range.
 import math
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.algorithms import Hyperband, Optuna, SuccessiveHalving
 from tuneparts.search.algorithms.asha import Asha

@@ -7,9 +7,9 @@ partitioned training with and without a release, at equal passes.
 from typing import Any
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.models import DigitsCnn, FixupResNet
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.scale import Scale

@@ -12,13 +12,15 @@ from studies import reach
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import LilaConfig
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.last_layer import LastLayerConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    LastLayerConfig,
+    StandardConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.algorithms.asha import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.plain import RandomSearch

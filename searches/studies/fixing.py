@@ -10,7 +10,7 @@ from typing import Any
 
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import DigitsCnn, ResNet18
 from tuneparts.search.arm import Arm, Resources

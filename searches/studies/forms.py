@@ -8,9 +8,9 @@ from typing import Any
 
 from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.arm import Arm
 from tuneparts.search.scale import Scale
 from tuneparts.search.spec import Search

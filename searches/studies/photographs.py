@@ -16,10 +16,12 @@ from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import LilaConfig
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    StandardConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, NetConfig
 from tuneparts.search.arm import Arm, Resources

@@ -9,12 +9,15 @@ import math
 from collections.abc import Iterable
 from typing import TypeVar
 
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.last_layer import LastLayerConfig
-from tuneparts.methods.baselines.validation import LINKED_PASSES, ValidationConfig
+from tuneparts.methods.baselines.config import (
+    LINKED_PASSES,
+    AugerinoConfig,
+    LaplaceConfig,
+    LastLayerConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.arm import Arm
 from tuneparts.training.config import MethodConfig
 

@@ -17,10 +17,9 @@ from studies import reach
 from studies.forms import JOINT, LEAN, MIXED
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.algorithms.asha import Asha
 from tuneparts.search.algorithms.halving import SuccessiveHalving

@@ -15,8 +15,8 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.device_examples import SERVER, ReadAhead
 from tuneparts.data.task import StoredImages, Task, digest
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.partitioned.learner import PartitionedConfig
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.partitioned.config import PartitionedConfig
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.training.config import MethodConfig
 from tuneparts.training.learner import Context

@@ -15,10 +15,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.executors import execute, logs
 from tuneparts.executors.packed import GroupExecution
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.hypers import FixedConfig
-from tuneparts.methods.baselines.posthoc import PosthocConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.hypers.config import FixedConfig
+from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.search.algorithms import SuccessiveHalving, whole_trial

@@ -14,25 +14,18 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Values
-from tuneparts.hypers import (
-    KINDS,
-    POSITIVE,
-    REAL,
-    Call,
-    Hyper,
-    HypersConfig,
-    InputNoise,
-    LabelSmoothing,
-    Number,
-    WeightDecay,
+from tuneparts.hypers import KINDS, Call, Hyper, HypersConfig, InputNoise, Number
+from tuneparts.hypers.hyper import POSITIVE, REAL
+from tuneparts.hypers.kinds import LabelSmoothing, WeightDecay
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    StandardConfig,
+    ValidationConfig,
 )
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
 from tuneparts.methods.federated.learner import FedAvgConfig, FederatedConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training.learner import Context
 
 NET = {"name": "mlp", "widths": (8,)}

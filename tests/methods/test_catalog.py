@@ -9,7 +9,7 @@ import pytest
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search.arm import Arm
 from tuneparts.testing.null import NullConfig
 from tuneparts.training.config import MethodConfig

@@ -9,7 +9,7 @@ from torch import nn
 
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import Mlp, Net, Own, check_own_nets
 
 

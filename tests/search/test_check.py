@@ -12,8 +12,7 @@ from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import Hyper
-from tuneparts.methods.baselines.posthoc import PosthocConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig
 from tuneparts.methods.ensembles.config import UniversallySlimmableConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own

@@ -1,5 +1,5 @@
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search import in_words, load
 from tuneparts.search.algorithms import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform

@@ -99,7 +99,7 @@ def _question_with_neighbour(folder, notes: str):
 
 QUESTION = '''"""Why?"""
 from neighbour import NOTES
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.arm import Arm
 

@@ -13,7 +13,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch

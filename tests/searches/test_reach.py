@@ -5,13 +5,15 @@ import torch
 
 from studies import reach
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.augerino import AugerinoConfig
-from tuneparts.methods.baselines.laplace import LaplaceConfig
-from tuneparts.methods.baselines.last_layer import LastLayerConfig
-from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import (
+    AugerinoConfig,
+    LaplaceConfig,
+    LastLayerConfig,
+    StandardConfig,
+    ValidationConfig,
+)
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.models import Mlp
 from tuneparts.search.arm import Arm
 from tuneparts.training.learner import Context

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.testing import LearnerContract
 from tuneparts.testing.null import NullConfig
 from tuneparts.training.learner import Context, Learner

@@ -9,7 +9,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.catalog import METHODS
 from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history

@@ -12,7 +12,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.data.variants import SEVERITIES, CorruptedTest
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.search import data_record
 from tuneparts.training.config import MethodConfig

@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need 
 METHODS = Registry(
     "method",
     {
-        "standard": "tuneparts.methods.baselines.standard:StandardConfig",
-        "augerino": "tuneparts.methods.baselines.augerino:AugerinoConfig",
-        "validation": "tuneparts.methods.baselines.validation:ValidationConfig",
-        "laplace": "tuneparts.methods.baselines.laplace:LaplaceConfig",
-        "last_layer": "tuneparts.methods.baselines.last_layer:LastLayerConfig",
-        "posthoc_laplace": "tuneparts.methods.baselines.posthoc:PosthocConfig",
-        "partitioned": "tuneparts.methods.partitioned.learner:PartitionedConfig",
-        "released": "tuneparts.methods.partitioned.released:ReleasedConfig",
+        "standard": "tuneparts.methods.baselines.config:StandardConfig",
+        "augerino": "tuneparts.methods.baselines.config:AugerinoConfig",
+        "validation": "tuneparts.methods.baselines.config:ValidationConfig",
+        "laplace": "tuneparts.methods.baselines.config:LaplaceConfig",
+        "last_layer": "tuneparts.methods.baselines.config:LastLayerConfig",
+        "posthoc_laplace": "tuneparts.methods.baselines.config:PosthocConfig",
+        "partitioned": "tuneparts.methods.partitioned.config:PartitionedConfig",
+        "released": "tuneparts.methods.partitioned.config:ReleasedConfig",
         "federated": "tuneparts.methods.federated.learner:FederatedConfig",
         "fedavg": "tuneparts.methods.federated.learner:FedAvgConfig",
         "pwfn": "tuneparts.methods.pwfn.config:PwfnConfig",
@@ -43,20 +43,12 @@ METHODS = Registry(
 
 
 def config_class(name: str) -> "type[MethodConfig]":
-    """The config class of a method.
-
-    Args:
-        name: a name of `METHODS`, or `package.module:ConfigClass`.
-
-    Raises:
-        UnknownNameError: for a word that is no method's name; it lists them.
-        ConfigError: for an import path that leads to no config class of a method.
+    """The config class of a method, by a name of `METHODS` or `package.module:ConfigClass`.
 
     Example:
-        >>> from tuneparts.methods import catalog
-        >>> catalog.config_class("standard")(passes=10).passes
+        >>> config_class("standard")(passes=10).passes
         10
-        >>> catalog.config_class("tuneparts.testing.null:NullConfig").__name__
+        >>> config_class("tuneparts.testing.null:NullConfig").__name__
         'NullConfig'
     """
     from tuneparts.training.config import MethodConfig
@@ -66,10 +58,7 @@ def config_class(name: str) -> "type[MethodConfig]":
 
 
 def check(config: "MethodConfig") -> None:
-    """Refuse a config whose class a worker could not find again.
-
-    Raises:
-        ConfigError: The field `method` of the config does not lead to its class.
+    """Raise a `ConfigError` if the field `method` of a config does not lead to its class.
 
     Example:
         >>> from tuneparts.testing.null import NullConfig
@@ -82,8 +71,7 @@ def check(config: "MethodConfig") -> None:
         found = import_path.of(config_class(name))
     except (ConfigError, UnknownNameError) as error:
         raise ConfigError(
-            f"method `{name}` of {cls.__name__}: a worker finds a config's class by its field "
-            f"`method`, and {error} {_HELP}"
+            f"method `{name}` of {cls.__name__} does not lead to this class: {error} {_HELP}"
         ) from error
     if found != path:
         raise ConfigError(f"method `{name}` of {path} is the name of {found}. {_HELP}")

@@ -15,25 +15,23 @@ it reported before must come out again, to the last bit.
 import inspect
 import json
 import math
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from queue import SimpleQueue
-from typing import Any, ClassVar, Literal, Self, SupportsFloat
+from typing import Any, ClassVar, Literal, NoReturn, Self, SupportsFloat
 
-import torch
 from pydantic import Field, field_validator, model_validator
-from torch import nn
 
 from tuneparts.core import import_path, schema
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import Task
 from tuneparts.training.config import MethodConfig
-from tuneparts.training.learner import Columns, Context, Learner
+from tuneparts.training.learner import Context, Learner
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 _COUNTED_HERE = ("cost/passes", "cost/seconds")
-_FORM = "`package.module:function`"
 
 
 class ObjectiveConfig(MethodConfig):
@@ -69,14 +67,10 @@ class ObjectiveConfig(MethodConfig):
     @field_validator("function", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
-
-    @field_validator("function")
-    @classmethod
-    def _check_path(cls, value: str) -> str:
-        module, colon, name = value.partition(":")
-        if not (module and colon and name):
-            raise ValueError(f"an objective is a function or {_FORM}, but got `{value}`")
+        if callable(value):
+            return import_path.of(value)
+        if not (isinstance(value, str) and all(value.partition(":"))):
+            raise ValueError(f"`{value}`: must be a function or `package.module:function`")
         return value
 
     @field_validator("params", mode="before")
@@ -85,14 +79,23 @@ class ObjectiveConfig(MethodConfig):
         try:
             return json.loads(json.dumps(value))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"`params` are plain values, as JSON has them, but: {error}") from None
+            raise ValueError(f"not plain values, as JSON has them: {error}") from None
 
     @field_validator("reports", mode="before")
     @classmethod
     def _metrics(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        return tuple(_metric(str(name), direction) for name, direction in value.items())
+        found = []
+        for name, word in value.items():
+            if word not in _DIRECTIONS:
+                raise ValueError(f"`{name}` is {word!r}: must be `min`, `max` or `none`")
+            known = schema.lookup(name) if name in schema.BUILT_IN else None
+            way = _DIRECTIONS[word]
+            own = Metric(name, way, "", 4, "reported by the objective")
+            # A built-in name keeps its unit and meaning.
+            found.append(known if known is not None and known.direction is way else own)
+        return tuple(found)
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -102,8 +105,8 @@ class ObjectiveConfig(MethodConfig):
         taken = [name for name in _COUNTED_HERE if name in names]
         if taken or len(set(names)) < len(names):
             raise ValueError(
-                f"an objective reports each metric once, and not {', '.join(_COUNTED_HERE)}, which "
-                f"are counted for it, but got {names}"
+                f"{names}: an objective reports each metric once, and not "
+                f"{', '.join(_COUNTED_HERE)}, which are counted for it"
             )
         return self
 
@@ -117,22 +120,21 @@ class ObjectiveConfig(MethodConfig):
             not callable(getattr(objective, "advance", None)) or any(hooks) != all(hooks)
         ):
             raise ConfigError(
-                "a class as objective has `advance()`, and both or none of `state_dict()` and "
-                f"`load_state_dict(state)`, but `{self.function}` has not."
+                f"`{self.function}`: a class as objective has `advance()`, and both or none of "
+                "`state_dict()` and `load_state_dict(state)`."
             )
         if copies_state and not all(hooks):
             raise ConfigError(
-                "population-based training copies the state of a trial to another, but "
-                f"`{self.function}` has none. Make it a class with `state_dict()` and "
-                "`load_state_dict(state)`."
+                f"`{self.function}` has no state for population-based training to copy. Make it a "
+                "class with `state_dict()` and `load_state_dict(state)`."
             )
         try:
             arguments: tuple[Any, ...] = ({}, print) if _takes_report(objective) else ({},)
             inspect.signature(objective).bind(*arguments)
         except TypeError as error:
             raise ConfigError(
-                "an objective is called with the dict of its values, and with `report` if it has "
-                f"an argument of this name, but `{self.function}` cannot be: {error}."
+                f"`{self.function}` is called with the dict of its values, and with `report` if it "
+                f"has an argument of this name, but cannot be: {error}."
             ) from None
         except ValueError:
             return  # written in C; it has no signature to look at
@@ -146,9 +148,8 @@ class ObjectiveLearner:
 
     def __init__(self, config: ObjectiveConfig, context: Context) -> None:
         self.config = config
+        self.passes = 0
         self._context = context
-        self._values = {**config.params, "seed": context.seed}
-        self._passes = 0
         self._last: dict[str, float] = {}
         """What was reported last."""
         self._has_ended = False
@@ -160,95 +161,70 @@ class ObjectiveLearner:
 
     @property
     def finished(self) -> bool:
-        return self._has_ended or self._passes >= self.config.passes
-
-    @property
-    def passes(self) -> int:
-        return self._passes
+        return self._has_ended or self.passes >= self.config.passes
 
     def advance(self) -> Mapping[str, float]:
         if self._reports is None:
             self._reports = self._start()
-        for _ in range(min(self.config.interval, self.config.passes - self._passes)):
-            if not self._take(self._reports):
+        for _ in range(min(self.config.interval, self.config.passes - self.passes)):
+            report = next(self._reports, None)
+            if report is None and self.passes:
+                self._has_ended = True
                 break
-        return {**self._last, "cost/passes": float(self._passes)}
+            self._last = self._checked(report)
+            self.passes += 1
+        return {**self._last, "cost/passes": float(self.passes)}
 
     def _start(self) -> Iterator[Any]:
         """The reports that are still to come."""
-        values = dict(self._values)
+        values = {**self.config.params, "seed": self._context.seed}
         with self._context.seeded_globals():  # an import may draw, but only the first in a process
             objective = _found(self.config.function)
         with self._context.seeded_globals():
             made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
-        if hasattr(made, "advance"):
-            self._running = made
+        if not hasattr(made, "advance"):
+            reports = made if isinstance(made, Iterator) else iter([made])
+        else:
+            self._running, reports = made, _advances(made)
             if self._state is not None:
                 made.load_state_dict(self._state)
-                return _advances(made)
-            reports = _advances(made)
-        else:
-            reports = made if isinstance(made, Iterator) else iter([made])
+                return reports
         self._replay(reports)
         return reports
 
     def _replay(self, reports: Iterator[Any]) -> None:
         """Skip what was reported before the trial was cut off."""
         skipped: Any = None
-        for start in range(0, self._passes, self.config.interval):
+        for start in range(0, self.passes, self.config.interval):
             with self._context.seeded_globals(start):
-                for _ in range(start, min(start + self.config.interval, self._passes)):
+                for _ in range(start, min(start + self.config.interval, self.passes)):
                     skipped = next(reports, None)
         again = {} if skipped is None else self._checked(skipped)
         if again != self._last:
             raise ConfigError(
-                f"an objective that runs again reports the same numbers, but report "
-                f"{self._passes} of `{self.config.function}` was {self._last} and is {again}. Draw "
-                "random numbers from `config['seed']`, or use a class with `state_dict()` and "
-                "`load_state_dict(state)`."
+                f"report {self.passes} of `{self.config.function}` was {self._last}, and is "
+                f"{again} now that it runs again. Draw random numbers from `config['seed']`, or "
+                "use a class with `state_dict()` and `load_state_dict(state)`."
             )
-
-    def _take(self, reports: Iterator[Any]) -> bool:
-        """Take the next report; False if there is none."""
-        report = next(reports, None)
-        if report is None and self._passes:
-            self._has_ended = True
-            return False
-        self._last = self._checked(report)
-        self._passes += 1
-        return True
 
     def _checked(self, report: Any) -> dict[str, float]:
         """A report as floats by metric name."""
-        function, names = self.config.function, [m.name for m in self.config.reports]
+        names = [metric.name for metric in self.config.reports]
         if isinstance(report, SupportsFloat) and len(names) == 1:
             report = {names[0]: report}
         if not isinstance(report, Mapping):
             needed = " or one number" if len(names) == 1 else ""
-            raise ConfigError(
-                f"an objective reports a dict of numbers{needed}, but `{function}` reported "
-                f"{report!r:.100}."
-            )
-        unknown = [
-            str(name)
-            for name in report
-            if name not in names and str(name).rpartition(".")[0] + ".*" not in names
-        ]
-        if unknown:
-            raise ConfigError(
-                f"an objective reports what it declares, but `{function}` reported `{unknown[0]}`. "
-                f'Add it to `reports`, such as `{{"{unknown[0]}": "min"}}`.'
-            )
-        missing = [
-            metric.name
-            for metric in self.config.reports
-            if metric.selectable and not metric.name.endswith(".*") and metric.name not in report
-        ]
-        if missing:
-            raise ConfigError(
-                f"every report has what a search could select by, but `{missing[0]}` is not in "
-                f"{list(report)} of `{function}`."
-            )
+            self._refuse(f"reported {report!r:.100}, not a dict of numbers{needed}.")
+        for name in map(str, report):
+            if name not in names and name.rpartition(".")[0] + ".*" not in names:
+                self._refuse(f'reported `{name}`. Add it to `reports`: `{{"{name}": "min"}}`.')
+        for metric in self.config.reports:
+            is_needed = metric.selectable and not metric.name.endswith(".*")
+            if is_needed and metric.name not in report:
+                self._refuse(
+                    f"did not report `{metric.name}`, by which a search could select, but "
+                    f"{list(report)}. Report it every time."
+                )
         return {str(name): self._number(str(name), value) for name, value in report.items()}
 
     def _number(self, name: str, value: Any) -> float:
@@ -257,22 +233,17 @@ class ObjectiveLearner:
         except (TypeError, ValueError, RuntimeError):  # an array of several numbers, for one
             number = None
         if number is None:
-            raise ConfigError(
-                f"a metric is a number, but `{self.config.function}` reported `{name}` as "
-                f"{value!r:.100}."
-            )
+            self._refuse(f"reported `{name}` as {value!r:.100}, not as a number.")
         if not math.isfinite(number):
-            raise DivergedError(
-                f"a metric is finite, but `{self.config.function}` reported `{name}` as {number}."
-            )
+            raise DivergedError(f"`{self.config.function}` reported `{name}` as {number}.")
         return number
 
+    def _refuse(self, why: str) -> NoReturn:
+        raise ConfigError(f"`{self.config.function}` {why}")
+
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {
-            "passes": self._passes,
-            "last": dict(self._last),
-            "ended": self._has_ended,
-        }
+        state: dict[str, Any] = {"passes": self.passes, "last": dict(self._last)}
+        state["ended"] = self._has_ended
         if hasattr(self._running, "state_dict"):
             state["objective"] = self._running.state_dict()
             _refuse_unplain(state["objective"], self.config.function)
@@ -281,37 +252,24 @@ class ObjectiveLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._passes = int(state["passes"])
+        self.passes = int(state["passes"])
         self._last = dict(state["last"])
         self._has_ended = bool(state["ended"])
         self._state = state.get("objective")
         self._running = self._reports = None
 
-    def final_module(self) -> nn.Module:
+    def final_module(self) -> NoReturn:
         raise ConfigError("an objective has no model to keep. Keep another arm's.")
 
-    def artifacts(self) -> Mapping[str, Columns]:
+    def artifacts(self) -> Mapping[str, Any]:
         return {}
 
 
 def _found(path: str) -> Any:
-    """The objective at an import path."""
     objective = import_path.find(path)
     if not callable(objective):
-        raise ConfigError(f"an objective can be called, but `{path}` is {objective!r:.100}.")
+        raise ConfigError(f"`{path}` is {objective!r:.100}, which cannot be called.")
     return objective
-
-
-def _metric(name: str, direction: Any) -> Any:
-    """A metric from its short form; a built-in name keeps its unit and meaning."""
-    if direction not in _DIRECTIONS:
-        raise ValueError(
-            f"a metric is declared as `min`, `max` or `none`, but `{name}` is {direction!r}"
-        )
-    way = _DIRECTIONS[direction]
-    if name in schema.BUILT_IN and schema.lookup(name).direction is way:
-        return schema.lookup(name)
-    return Metric(name, way, "", 4, "reported by the objective")
 
 
 def _advances(objective: Any) -> Iterator[Any]:
@@ -373,15 +331,16 @@ def _calls(objective: Any, values: dict[str, Any]) -> Iterator[Any]:
 
 def _refuse_unplain(state: Any, function: str) -> None:
     """Refuse now what could not be loaded later."""
+    torch = sys.modules.get("torch")  # without it there is no tensor either
+    plain = (bool, int, float, str, bytes, type(None), *([torch.Tensor] if torch else []))
     if isinstance(state, Mapping):
-        for key, value in state.items():
-            _refuse_unplain(key, function)
-            _refuse_unplain(value, function)
+        for item in state.items():
+            _refuse_unplain(item, function)
     elif isinstance(state, list | tuple):
         for value in state:
             _refuse_unplain(value, function)
-    elif not isinstance(state, bool | int | float | str | bytes | torch.Tensor | None):
+    elif not isinstance(state, plain):
         raise CheckpointError(
-            "a state holds tensors, numbers, strings, and lists or dicts of them, but that of "
-            f"`{function}` holds a {type(state).__name__}."
+            f"the state of `{function}` holds a {type(state).__name__}: it may hold tensors, "
+            "numbers, strings, and lists or dicts of them."
         )

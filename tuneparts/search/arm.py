@@ -55,7 +55,7 @@ class Arm(Config):
     """One method, what is varied of it, and how.
 
     Example:
-        >>> from tuneparts.methods.baselines.standard import StandardConfig
+        >>> from tuneparts.methods.baselines.config import StandardConfig
         >>> from tuneparts.search.algorithms import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(

@@ -29,7 +29,7 @@ class LearnerContract:
     same short run, which is trained once.
 
     Example:
-        >>> from tuneparts.methods.baselines.standard import StandardConfig
+        >>> from tuneparts.methods.baselines.config import StandardConfig
         >>> class TestMine(LearnerContract):
         ...     config = StandardConfig(net="mlp")
         >>> TestMine().test_stop_serialise_resume_is_the_uninterrupted_run()

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.augerino import SAFE_WIDTH, AugerinoConfig, reward
+from tuneparts.methods.baselines.config import AugerinoConfig
+from tuneparts.methods.baselines.standard import SAFE_WIDTH, reward
 
 WIDTHS = st.lists(st.floats(0.01, 30), min_size=6, max_size=6)
 
@@ -48,23 +49,6 @@ def test_one_wide_range_switches_the_whole_reward_off(width, is_on):
     assert bool(grad.any()) is is_on
 
 
-@pytest.mark.parametrize("safe", [True, False])
-def test_with_a_constant_likelihood_only_the_safe_reward_stops(safe):
-    """Property: without `safe` the loss has no lower bound."""
-    raw = torch.zeros(6, requires_grad=True)
-    optimiser = torch.optim.Adam([raw], lr=0.5)
-    losses = []
-    for _ in range(120):
-        loss = -reward(F.softplus(raw), reg=0.01, safe=safe)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] == 0 if safe else losses[-1] < -0.01 * math.sqrt(6) * 5 * SAFE_WIDTH
-    if not safe:
-        assert losses == sorted(losses, reverse=True)
-
-
 @pytest.mark.parametrize("kind", ["lila", "benton"])
 def test_a_step_is_one_joint_backward(context, small, kind):
     reg = 0.3
@@ -92,22 +76,6 @@ def test_a_step_is_one_joint_backward(context, small, kind):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     for a, b in zip(learner.hypers.learnable(), psi, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-
-
-def test_a_step_costs_one_pass_and_sees_all_data(context, small):
-    learner = _learner(context, small)
-    assert learner.step().passes == 1
-    assert len(learner.train_data) == 80
-
-
-def test_the_regulariser_widens_what_the_likelihood_does_not_mind(context, small):
-    rewarded = _learner(context, small, reg=1.0)
-    plain = _learner(context, small, reg=0.0)
-    for learner in (rewarded, plain):
-        while not learner.finished:
-            learner.advance()
-    wide, narrow = rewarded.hypers.values(), plain.hypers.values()
-    assert all(wide[name] > narrow[name] for name in wide)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
-"""Training by the evidence of the last layer: what each step moves, costs and follows."""
+"""The sparse process against dense ones, in float64; what each step moves, costs and follows."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -8,8 +9,86 @@ from torch import nn
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.gaussian_process import bound
-from tuneparts.methods.baselines.last_layer import LastLayerConfig, last_linear
+from tuneparts.methods.baselines.config import LastLayerConfig
+from tuneparts.methods.baselines.last_layer import (
+    InducedFeatures,
+    Posterior,
+    bound,
+    last_linear,
+    median_distance,
+    rbf,
+)
+
+NOISE = 0.05
+
+
+def draws(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+LENGTH = torch.tensor(1.5, dtype=torch.float64)
+
+
+def dense(K_NN, y_NK):
+    """log N(Y | 0, K + v I) of all outputs."""
+    covariance = K_NN + NOISE * torch.eye(len(K_NN)).double()
+    normal = torch.distributions.MultivariateNormal(torch.zeros(len(K_NN)).double(), covariance)
+    return normal.log_prob(y_NK.T).sum()
+
+
+def test_fewer_inducing_features_give_a_lower_bound():
+    z, y = draws(12, 4), draws(12, 3, seed=1)
+    exact = dense(rbf(z, z, LENGTH), y)
+    found = [bound(InducedFeatures(z[:m], LENGTH).averages(z[:, None]), y, NOISE) for m in (3, 6)]
+    assert found[0] < found[1] < exact
+
+
+def test_any_other_posterior_is_worse():
+    z, y = draws(8, 3), draws(8, 2, seed=1)
+    found = InducedFeatures(z[:4], LENGTH).averages(z[:, None])
+    best = Posterior.best(found.second, found.psi_BM.T @ y, NOISE)
+    at_best = best.expected(found, y, NOISE) - best.divergence()
+    other = Posterior(best.m_MK * 1.1, best.C_MM * 0.9)
+    assert other.expected(found, y, NOISE) - other.divergence() < at_best
+    torch.testing.assert_close(at_best, bound(found, y, NOISE))
+
+
+def test_averages_are_those_of_loops_over_samples_and_their_pairs():
+    z_BSD, Z = draws(3, 4, 2), draws(5, 2, seed=1)
+    found = InducedFeatures(Z, LENGTH).averages(z_BSD)
+    L = torch.linalg.cholesky(rbf(Z, Z, LENGTH) + 1e-8 * torch.eye(5).double())
+    prior = 0.0
+    for b in range(3):
+        psi = [torch.linalg.solve(L, rbf(Z, z_BSD[b, s : s + 1], LENGTH))[:, 0] for s in range(4)]
+        torch.testing.assert_close(found.psi_BM[b], sum(psi) / 4)
+        for s in range(4):
+            for t in range(4):
+                gap = float((z_BSD[b, s] - z_BSD[b, t]).square().sum())
+                prior += math.exp(-gap / (2 * 1.5**2)) / 16
+    assert float(found.prior_variance) == pytest.approx(prior)
+
+
+def test_with_all_features_induced_the_bound_of_averages_is_exact():
+    z_BSD, y = draws(4, 3, 2), draws(4, 3, seed=1)
+    K = rbf(z_BSD.flatten(0, 1), z_BSD.flatten(0, 1), LENGTH)
+    averaged = K.view(4, 3, 4, 3).mean(dim=(1, 3))
+    found = InducedFeatures(z_BSD.flatten(0, 1), LENGTH).averages(z_BSD)
+    torch.testing.assert_close(bound(found, y, NOISE), dense(averaged, y), rtol=1e-5, atol=1e-5)
+
+
+def test_it_stays_a_bound_where_samples_are_few_and_far_apart():
+    z_BSD, y = 3 * draws(20, 2, 2), draws(20, 1, seed=1)
+    K = rbf(z_BSD.flatten(0, 1), z_BSD.flatten(0, 1), LENGTH)
+    exact = dense(K.view(20, 2, 20, 2).mean(dim=(1, 3)), y)
+    found = InducedFeatures(draws(15, 2, seed=2), LENGTH).averages(z_BSD)
+    assert bound(found, y, NOISE) < exact
+
+
+def test_the_median_distance():
+    assert float(median_distance(torch.tensor([[0.0], [1.0], [4.0]]))) == 3
+    assert float(median_distance(torch.zeros(3, 2))) == 1
+    assert float(median_distance(torch.zeros(1, 2))) == 1
+
 
 HYPERS = {"affine": {"rotation": 0.3}, "samples": 3}
 

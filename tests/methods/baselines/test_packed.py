@@ -13,7 +13,8 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, Task
-from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
+from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, pack_key

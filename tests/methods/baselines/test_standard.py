@@ -3,7 +3,7 @@ import torch
 
 from tuneparts.core.errors import CheckpointError, DivergedError
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.training.learner import Context
 
 BASE = {"passes": 6, "interval": 3, "batch_size": 16, "net": "digits_cnn"}
@@ -59,12 +59,6 @@ def test_a_state_of_another_net_is_refused(context: Context) -> None:
     other = StandardConfig(**BASE).replaced({"net": "mlp"}).build(context)
     with pytest.raises(CheckpointError, match="same kind of learner"):
         other.load_state_dict(one.state_dict())
-
-
-def test_batches_cover_an_epoch_without_repeats(context: Context) -> None:
-    learner = StandardConfig(**BASE).build(context)
-    seen = torch.cat([learner._batches.next() for _ in range(4)])
-    assert sorted(seen.tolist()) == list(range(64))
 
 
 def test_scoring_test_data_always_changes_no_training(context: Context) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tuneparts import models
 from tuneparts.core.config import parse
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.validation import ValidationConfig
+from tuneparts.methods.baselines.config import ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -107,26 +107,6 @@ def test_hyper_steps_see_only_the_held_out_part_and_move_no_weight(context, smal
     learner.weight_step()
     assert not set(seen[1].tolist()) & held_out
     assert all(torch.equal(hypers[name], t) for name, t in learner.hypers.state_dict().items())
-
-
-@pytest.mark.parametrize(("every", "hyper_steps"), [(1, 10), (3, 5), (4, 4), (50, 0)])
-def test_a_hyper_step_follows_every_so_many_weight_steps(context, small, every, hyper_steps):
-    learner = _learner(context, small, hyper_every=every, passes=20, interval=20)
-    counts = {"weight": 0, "hyper": 0}
-    for side in counts:
-        _count(learner, counts, side)
-    learner.advance()
-    assert counts == {"weight": 20 - hyper_steps, "hyper": hyper_steps}
-
-
-def _count(learner, counts, side):
-    step = getattr(learner, f"{side}_step")
-
-    def counted():
-        counts[side] += 1
-        return step()
-
-    setattr(learner, f"{side}_step", counted)
 
 
 def test_fine_tuning_is_standard_training_on_all_data_at_frozen_hypers(context, small):

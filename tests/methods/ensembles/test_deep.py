@@ -1,7 +1,7 @@
 import torch
 
 from tuneparts.data.task import Task
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.methods.ensembles.deep import DeepEnsembleLearner
 from tuneparts.models.sizes import count_parameters

@@ -8,6 +8,8 @@ from torch import nn
 
 from tuneparts import models
 from tuneparts.core import seeding
+from tuneparts.data.config import DataConfig
+from tuneparts.data.task import Task
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,35 @@ def mlp() -> NetCase:
 @pytest.fixture
 def digits_cnn() -> NetCase:
     return NETS["digits_cnn"]
+
+
+@pytest.fixture(scope="session")
+def stripes() -> Task:
+    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+
+
+class _InDouble:
+    """The same examples with inputs in float64."""
+
+    def __init__(self, examples):
+        self._examples = examples
+
+    def take(self, indices, **stream):
+        x, y = self._examples.take(indices, **stream)
+        return x.double(), y
+
+
+@pytest.fixture
+def in_double():
+    """Gives a learner weights, hypers and data in float64, for exact comparisons."""
+
+    def convert(learner):
+        learner.parts.double()
+        learner.hypers.double()
+        learner.train_data = _InDouble(learner.train_data)
+        return learner
+
+    return convert
 
 
 @pytest.fixture

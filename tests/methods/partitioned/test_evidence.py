@@ -31,29 +31,6 @@ FORMS = {
 }
 
 
-class _InDouble:
-    """The same examples with inputs in float64."""
-
-    def __init__(self, examples):
-        self._examples = examples
-
-    def take(self, indices, **stream):
-        x, y = self._examples.take(indices, **stream)
-        return x.double(), y
-
-
-def _in_double(learner):
-    learner.parts.double()
-    learner.hypers.double()
-    learner.train_data = _InDouble(learner.train_data)
-    return learner
-
-
-@pytest.fixture(scope="module")
-def stripes():
-    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
-
-
 def _learner(task, config_type=PartitionedConfig, **fields):
     fields = {
         "net": models.DigitsCnn(channels=(4, 6), hidden=10),
@@ -68,10 +45,10 @@ def _learner(task, config_type=PartitionedConfig, **fields):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_it_is_what_hyper_steps_descend(stripes, form):
+def test_it_is_what_hyper_steps_descend(stripes, in_double, form):
     learner = _learner(stripes, **FORMS[form])
     learner.advance()
-    _in_double(learner)
+    in_double(learner)
     found = learner.evidence()
     twin = copy.deepcopy(learner)
     twin.config = twin.config.replaced({"hyper_share": 0.0, "mixed": False})
@@ -85,13 +62,13 @@ def test_it_is_what_hyper_steps_descend(stripes, form):
         assert found.sums[k] == pytest.approx(-len(indices) * sum(losses) / 3, rel=1e-12)
 
 
-def test_the_value_of_plain_loops_over_chunks_draws_examples_and_samples():
+def test_the_value_of_plain_loops_over_chunks_draws_examples_and_samples(in_double):
     task = DataConfig(name="blobs", num_train=24, num_val=0, num_test=3).load()
     hypers = {**RANDOM, "samples": 2, "eval_samples": 4}
     del hypers["affine"], hypers["noise"]
     learner = _learner(task, net=models.Mlp(widths=(5,), activation="relu"), hypers=hypers)
     learner.advance()
-    _in_double(learner)
+    in_double(learner)
     found = learner.evidence()
     generator = seeding.torch_generator(0, "evaluate lml")
     keep, rates = learner.hypers.mask.keep.raw.detach(), learner.hypers.dropout.rates.raw.detach()

@@ -9,7 +9,7 @@ from torch import nn
 
 import tuneparts.methods.partitioned
 from tuneparts.core import seeding
-from tuneparts.core.errors import ConfigError, DivergedError, TunepartsError, UnknownNameError
+from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import fit
 from tuneparts.methods.partitioned.fitted import Form, settings_of
@@ -115,14 +115,6 @@ def test_a_single_chunk_has_no_evidence():
     assert found.hypers == {}
 
 
-@pytest.mark.parametrize("form", ["released", "joint", "published"])
-def test_few_examples_are_enough_by_default(form):
-    images, labels = _data()
-    found = fit(_net(), images[:30], labels[:30], form=form, passes=8, interval=4)
-    assert found.settings["batch_size"] == 30
-    assert found.history[-1]["cost/passes"] == 8
-
-
 def test_a_batch_that_is_larger_than_the_data_is_refused_before_training():
     images, labels = _data()
     net, seen = nn.Sequential(*_net(), nn.Dropout(0.1)), []
@@ -142,12 +134,6 @@ def test_images_of_whole_numbers_are_refused_in_predictions_as_in_training(kind)
         found.predict((images * 255).astype(kind))
 
 
-def test_a_run_that_diverges_says_so():
-    images, labels = _data()
-    with pytest.raises(DivergedError, match="must stay finite"):
-        fit(_net(), images, labels, optimiser={"kind": "sgd", "lr": 1e25}, **SETTINGS)
-
-
 @pytest.mark.parametrize("form", get_args(Form))
 def test_every_form_trains_predicts_and_says_how(form):
     images, labels = _data()
@@ -163,6 +149,7 @@ def test_every_form_trains_predicts_and_says_how(form):
 def test_settings_follow_the_data_and_can_be_given():
     few, many = (settings_of("released", n, {}) for n in (1400, 60_000))
     assert (few["passes"], few["batch_size"]) == (2400, 50)
+    assert settings_of("released", 30, {})["batch_size"] == 30
     assert (many["passes"], many["batch_size"]) == (9375, 128)
     assert few["hyper_lr"] == pytest.approx(18 / 1800)
     assert few["release"].optimiser.lr == pytest.approx(1.5e-3)
@@ -340,12 +327,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_changes(case):
     if case != "lazy":  # whose weights have no values yet
         torch.testing.assert_close(net.state_dict(), before, rtol=0, atol=0)
     assert not any(layer.training for layer in net.modules())
-
-
-def test_maps_of_many_channels_are_no_images_with_channels_last():
-    net = nn.Sequential(nn.Conv2d(16, 4, 3), nn.Flatten(), nn.Linear(16, 10))
-    maps = np.random.default_rng(0).normal(size=(12, 16, 4, 4)).astype(np.float32)
-    assert fit(net, maps, LABELS, **SETTINGS).predict(maps).shape == (12, 10)
 
 
 class _Attends(nn.Module):

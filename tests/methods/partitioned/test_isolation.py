@@ -8,21 +8,14 @@ import torch
 from torch import nn
 
 from tuneparts.core import seeding
-from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.models.config import GivenNet, given_config
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
 FIELDS = {"passes": 12, "interval": 6, "batch_size": 8, "hypers": {"noise": 0.1}}
-
-
-@pytest.fixture(scope="module")
-def stripes():
-    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
 
 
 def _learner(task, make, config_type=PartitionedConfig, seed=0, **fields):
@@ -74,15 +67,6 @@ def _normed():
 def test_a_net_that_remembers_its_batches_is_refused(stripes):
     with pytest.raises(ConfigError, match="the buffer `mean`"):
         _learner(stripes, _Remembers)
-
-
-def test_a_partition_with_weights_and_no_data_is_refused():
-    fields = {"proportions": (0.8, 0.2, 0.0), "parameter_proportions": (0.5, 0.2, 0.3)}
-    with pytest.raises(
-        ConfigError, match=r"partition 3 has 0.3 of the weights and chunk 3 no data"
-    ):
-        parse(PartitionedConfig, fields)
-    assert parse(PartitionedConfig, {**fields, "parameter_proportions": (0.8, 0.2, 0.0)})
 
 
 @pytest.mark.parametrize("make", [_Functional, _channels])

@@ -9,7 +9,7 @@ from tuneparts import models
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.supervised import SupervisedLearner
@@ -43,7 +43,7 @@ def _released(context, net="digits_cnn", **fields):
 
 
 def _until_release(learner):
-    while learner.passes < learner.release_at:
+    while learner.passes < learner.config.release.start(learner.config.passes):
         learner.advance()
     return learner
 
@@ -113,7 +113,7 @@ def _names(learner):
 def test_the_release_starts_from_the_state_with_the_largest_lml(context):
     learner = _released(context, select_by_lml=True, release={"fraction": 0.25})
     states, totals = [], []
-    while learner.passes < learner.release_at:
+    while learner.passes < learner.config.release.start(learner.config.passes):
         totals.append(learner.advance()["lml/total"])
         states.append(copy.deepcopy(learner.parts.state_dict()))
     best = states[totals.index(max(totals))]

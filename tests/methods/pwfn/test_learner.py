@@ -14,7 +14,7 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.task import Examples, Task
-from tuneparts.methods.baselines.standard import StandardConfig
+from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn import codefile
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.methods.pwfn.learner import PwfnLearner

@@ -3,46 +3,54 @@
 It is H = sum_n J_n^T (diag(p_n) - p_n p_n^T) J_n, with J_n the Jacobian of the logits of example n
 (Immer et al. 2021); J is that of the prediction averaged over augmentation samples. Its diagonal
 is computed exactly here and can be differentiated by whatever the inputs depend on, such as
-augmentation ranges (Immer et al. 2022). Its Kronecker factors stand in `kronecker`.
+augmentation ranges (Immer et al. 2022).
 
-Shapes: B examples, S samples of each, N = B * S, K classes, n entries of a parameter.
+For a layer with inputs a and outputs s the curvature of its weights is approximated by A (x) B,
+with A the mean of a a^T and B the sum of J^T (diag(p) - p p^T) J, J the Jacobian of the logits by s
+(Martens & Grosse 2015; Grosse & Martens 2016 for convolutions, whose positions count as examples).
+Of the S augmented samples of an example inputs are averaged and Jacobians summed, because the
+prediction is the mean over them (Immer et al. 2022). A bias has B alone; single scales and shifts,
+as FixUp nets and norms have them, an exact diagonal. No Jacobian by the weights is ever made: a
+batch costs K backward passes to the outputs of the layers, whatever the number of weights.
+
+Shapes: B examples, S samples of each, N = B * S, K classes, n entries of a parameter, T positions,
+I inputs and O outputs of a layer.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError, DivergedError
-from tuneparts.models.reweighted import reweighted
+from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.reweighted import reweighted, tied_names
 
 Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
 Curvature: TypeAlias = Tensor | tuple[Tensor, ...]
 """Of one parameter: its diagonal, or square matrices whose Kronecker product it is. What grows with
 the data is the diagonal or the last matrix; one before it is a mean."""
 
+_FACTORED = (nn.Linear, nn.Conv2d)
+_SCALED = (Bias, ScalarMultiplier, nn.GroupNorm, nn.LayerNorm)
+
 
 def check_memory(
     net: nn.Module, *, num_examples: int, num_classes: int, num_copies: int, max_gb: float
 ) -> None:
-    """Refuse Jacobians of a batch that would not fit, before anything is spent on them.
-
-    Args:
-        net: whose weights they are taken by.
-        num_examples: B.
-        num_classes: K.
-        num_copies: tensors of the Jacobian's size that are alive at once.
-        max_gb: the limit.
-    """
+    """Refuse Jacobians of a batch that would not fit, so many copies of which are alive at once."""
     num_weights = sum(p.numel() for p in net.parameters())
     needed = 4 * num_copies * num_examples * num_classes * num_weights / 1e9
     if needed > max_gb:
         raise ConfigError(
-            f"the Jacobians of one batch must fit in `max_gb` = {max_gb:g} GB, but {num_examples} "
-            f"examples x {num_classes} classes x {num_weights} weights need about {needed:.1f} GB. "
-            "Use a smaller net or batch, or raise `max_gb`."
+            f"`max_gb` = {max_gb:g}: the Jacobians of {num_examples} examples x {num_classes} "
+            f"classes x {num_weights} weights need about {needed:.1f} GB. Use a smaller net or "
+            "batch, or raise it."
         )
 
 
@@ -60,9 +68,6 @@ def diagonal_ggn(
         num_examples: B.
         differentiable: whether the result carries a graph to what `predict` depends on, at the
             memory of K Jacobians of the batch instead of two.
-
-    Returns:
-        logits_BK and, by parameter name, the diagonal in the shape of the parameter.
     """
     own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     copies = {
@@ -96,26 +101,11 @@ def diagonal_ggn(
     return (logits_BK if differentiable else logits_BK.detach()), diagonal
 
 
-def detached(h: Curvature) -> Curvature:
-    """The same without its graph."""
-    return tuple(f.detach() for f in h) if isinstance(h, tuple) else h.detach()
-
-
-def mixed(h: Curvature, known: Curvature, kept: float) -> Curvature:
-    """A running mean after one more estimate, of which it keeps this share of what was known."""
-    if isinstance(h, tuple):
-        pairs = zip(h, known, strict=True)
-        return tuple(torch.lerp(new, old, kept) for new, old in pairs)
-    assert isinstance(known, Tensor)
-    return torch.lerp(h, known, kept)
-
-
-def added(h: Curvature, other: Curvature) -> Curvature:
-    """The sum, factor by factor."""
-    if isinstance(h, tuple):
-        return tuple(one + two for one, two in zip(h, other, strict=True))
-    assert isinstance(other, Tensor)
-    return h + other
+def each(function: Callable[..., Tensor], *given: Curvature) -> Curvature:
+    """What a function makes of diagonals, or of the factors of the same place."""
+    if isinstance(given[0], tuple):
+        return tuple(function(*factors) for factors in zip(*given, strict=True))
+    return function(*given)
 
 
 def grown(h: Curvature, ratio: float) -> Curvature:
@@ -144,12 +134,7 @@ class Spectrum:
         return torch.outer(found, self.factors[1]) if len(self.factors) > 1 else found
 
     def slope(self, h: Curvature, precision: Tensor) -> Tensor:
-        """A number whose gradient by `h` is that of log det(H + P) at this spectrum.
-
-        Args:
-            h: what moves, with the structure of the spectrum; of one batch, say.
-            precision: P is this number times the identity.
-        """
+        """A number whose gradient by `h` is that of log det(H + P) at this spectrum, P a scalar."""
         if not isinstance(h, tuple):
             return (h / (self.values + precision)).sum()
         inverse = 1 / (self.values + precision)
@@ -194,13 +179,8 @@ def log_evidence(
 ) -> Tensor:
     """Laplace's approximation of log p(D), with a Gaussian prior per parameter tensor.
 
-    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone.
-
-    Args:
-        log_likelihood: log p(D | w), summed over the data.
-        weights: w, by name.
-        curvature: eigenvalues of H over all data, by name; of a diagonal itself.
-        log_precision: log of the prior's precision, a scalar by name.
+    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone,
+    given by its eigenvalues over all data.
     """
     total = log_likelihood
     for name, weight in weights.items():
@@ -209,3 +189,178 @@ def log_evidence(
         volume = ((curvature[name] + delta).log() - log_delta).sum()
         total = total - (volume + delta * weight.square().sum()) / 2
     return total
+
+
+def check_factors(net: nn.Module, *, max_gb: float) -> None:
+    """Refuse a net with weights whose Kronecker factors are not known, or would not fit."""
+    for name, module in net.named_modules():
+        has_own = any(p.requires_grad for p in module.parameters(recurse=False))
+        is_grouped = isinstance(module, nn.Conv2d) and module.groups > 1
+        if has_own and (is_grouped or not isinstance(module, _FACTORED + _SCALED)):
+            known = ", ".join(cls.__name__ for cls in _FACTORED + _SCALED)
+            what = "grouped Conv2d" if is_grouped else type(module).__name__
+            raise ConfigError(
+                f"`{name}` is a {what}: Kronecker factors are known for {known}. "
+                "Use `curvature='diagonal'`, or another net."
+            )
+    if tied := tied_names(net):
+        raise ConfigError(
+            f"`{next(iter(tied))}` is shared: Kronecker factors are those of a layer that has its "
+            "weights for itself. Use `curvature='diagonal'`."
+        )
+    sides = [
+        side
+        for module in net.modules()
+        if isinstance(module, _FACTORED)
+        for side in (module.weight[0].numel(), len(module.weight))
+    ]
+    # The running mean, that of the batch, its eigenvectors, and what the decomposition needs.
+    needed = 4 * 6 * sum(side**2 for side in sides) / 1e9
+    if needed > max_gb:
+        raise ConfigError(
+            f"`max_gb` = {max_gb:g}: Kronecker factors of layers with up to {max(sides)} inputs or "
+            f"outputs need about {needed:.1f} GB. Use a smaller net, or raise it."
+        )
+
+
+def kronecker_ggn(
+    net: nn.Module, predict: Predict, num_examples: int, *, differentiable: bool = False
+) -> tuple[Tensor, dict[str, Curvature]]:
+    """Logits of a batch and the factors of its curvature, summed over the batch.
+
+    By parameter name they are (A, B) of weights, (B,) of biases, and the diagonal, in the shape of
+    the parameter, of scales and shifts. Arguments are those of `diagonal_ggn`; see `check_factors`.
+    """
+    watched, watch = _watched(net, num_examples)
+    with torch.enable_grad():
+        logits_BK = predict(watched)
+    p_BK = logits_BK.softmax(dim=1) if differentiable else logits_BK.detach().softmax(dim=1)
+    # R R^T = diag(p) - p p^T, so that column k of R takes one backward pass.
+    root_BK = p_BK.sqrt()
+    R_BKK = torch.diag_embed(root_BK) - p_BK[:, :, None] * root_BK[:, None, :]
+    outputs = list(watch.outputs.values())
+    columns = [
+        torch.autograd.grad(
+            logits_BK,
+            [*outputs, *watch.copies.values()],
+            R_BKK[:, :, k],
+            retain_graph=True,
+            create_graph=differentiable,
+        )
+        for k in range(logits_BK.shape[1])
+    ]
+    found: dict[str, Curvature] = {}
+    for i, name in enumerate(watch.outputs):
+        layer = net.get_submodule(name)
+        B_OO = _outer(layer, [column[i] for column in columns], num_examples)
+        if layer.weight.requires_grad:
+            x = watch.inputs[name] if differentiable else watch.inputs[name].detach()
+            found[f"{name}.weight"] = _inner(layer, x, num_examples), B_OO
+        if layer.bias is not None and layer.bias.requires_grad:
+            found[f"{name}.bias"] = (B_OO,)
+    for i, name in enumerate(watch.copies, start=len(outputs)):
+        shape = net.get_parameter(name).shape
+        squares = torch.stack([column[i].square().sum(0) for column in columns])
+        found[name] = squares.sum(0).view(shape)
+    if not differentiable:
+        logits_BK = logits_BK.detach()
+    return logits_BK, {n: found[n] for n, p in net.named_parameters() if p.requires_grad}
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """What the hooks of one forward pass remember, by layer or parameter name."""
+
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    copies: dict[str, Tensor] = field(default_factory=dict)
+    """Scales and shifts, one for each example."""
+
+
+def _watched(net: nn.Module, num_examples: int) -> tuple[nn.Module, _Watch]:
+    """The net at constant weights, with hooks that remember what its layers see and give."""
+    frozen = {name: p.detach() for name, p in net.named_parameters()}
+    copy, watch = reweighted(net, frozen), _Watch()
+    for name, module in copy.named_modules():
+        original = net.get_submodule(name)
+        if not any(p.requires_grad for p in original.parameters(recurse=False)):
+            continue
+        hook: Callable[..., Tensor]
+        if isinstance(module, _FACTORED):
+            hook = partial(_remember, watch=watch, name=name)
+        else:
+            hook = partial(_rescale, watch=watch, name=name, num_examples=num_examples)
+        # The copy shares its hooks with the net, which is left alone.
+        module._forward_hooks = OrderedDict(module._forward_hooks)
+        module.register_forward_hook(hook)
+    return copy, watch
+
+
+def _remember(
+    _: nn.Module, given: tuple[Tensor, ...], output: Tensor, *, watch: _Watch, name: str
+) -> Tensor:
+    if name in watch.outputs:
+        raise ConfigError(
+            f"`{name}` is called again: Kronecker factors are those of a layer that is called "
+            "once. Use `curvature='diagonal'`."
+        )
+    watch.inputs[name] = given[0]
+    watch.outputs[name] = output if output.requires_grad else output.requires_grad_()
+    return output.clone()  # what follows may change it in place
+
+
+def _rescale(
+    module: nn.Module,
+    given: tuple[Tensor, ...],
+    _: Tensor,
+    *,
+    watch: _Watch,
+    name: str,
+    num_examples: int,
+) -> Tensor:
+    """The output of a layer of scales or shifts, with a copy of them for each example."""
+    x = given[0]
+    own = {}
+    for key, parameter in module._parameters.items():
+        if parameter is None:
+            continue
+        path = f"{name}.{key}" if name else key
+        flat = parameter.detach().reshape(1, -1)
+        watch.copies[path] = flat.expand(num_examples, -1).clone().requires_grad_()
+        own[key] = watch.copies[path].repeat_interleave(len(x) // num_examples, dim=0)
+    if isinstance(module, Bias):
+        return x + own["bias"].view(-1, *[1] * (x.dim() - 1))
+    if isinstance(module, ScalarMultiplier):
+        return x * own["scale"].view(-1, *[1] * (x.dim() - 1))
+    if isinstance(module, nn.GroupNorm):
+        y = F.group_norm(x, module.num_groups, eps=module.eps)
+        shape = [module.num_channels, *[1] * (x.dim() - 2)]
+    else:
+        assert isinstance(module, nn.LayerNorm)
+        y = F.layer_norm(x, module.normalized_shape, eps=module.eps)
+        kept = list(module.normalized_shape)
+        shape = [*[1] * (x.dim() - 1 - len(kept)), *kept]
+    if "weight" in own:
+        y = y * own["weight"].view(-1, *shape)
+    return y + own["bias"].view(-1, *shape) if "bias" in own else y
+
+
+def _inner(layer: nn.Module, x: Tensor, num_examples: int) -> Tensor:
+    """A: the mean of a a^T over examples and positions."""
+    x = x.reshape(num_examples, -1, *x.shape[1:]).mean(dim=1)
+    if isinstance(layer, nn.Conv2d):
+        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+        x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
+        a_BIT = F.unfold(x, layer.kernel_size, dilation=layer.dilation, stride=layer.stride)
+        a_RI = a_BIT.transpose(1, 2).flatten(0, 1)
+    else:
+        a_RI = x.reshape(-1, x.shape[-1])
+    return a_RI.T @ a_RI / len(a_RI)
+
+
+def _outer(layer: nn.Module, grads: list[Tensor], num_examples: int) -> Tensor:
+    """B: the sum of g g^T over examples, positions and columns of the likelihood's curvature."""
+    # Samples first: what is stacked is then S times smaller.
+    g = torch.stack([g.reshape(num_examples, -1, *g.shape[1:]).sum(dim=1) for g in grads])
+    g_RO = g.movedim(2, -1).flatten(0, -2) if isinstance(layer, nn.Conv2d) else g.flatten(0, -2)
+    return g_RO.T @ g_RO

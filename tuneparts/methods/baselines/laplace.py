@@ -10,113 +10,35 @@ take each estimate from all data; here it comes from one batch and is remembered
 since a step over all data would cost more than the whole budget of other methods.
 """
 
-import math
 from collections.abc import Mapping
-from typing import Literal, Self
+from functools import partial
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient, WeightPrior
+from tuneparts.methods.baselines.config import LaplaceConfig
 from tuneparts.methods.baselines.curvature import (
     Curvature,
-    added,
     averaged,
+    check_factors,
     check_memory,
     decomposed,
-    detached,
     diagonal_ggn,
+    each,
     grown,
+    kronecker_ggn,
     log_evidence,
-    mixed,
 )
-from tuneparts.methods.baselines.kronecker import check_factors, check_layers, kronecker_ggn
-from tuneparts.training.config import SupervisedConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.methods.baselines.standard import JointLearner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
-from tuneparts.training.supervised import SupervisedLearner
-
-
-class LaplaceConfig(SupervisedConfig):
-    """Weights by their posterior's maximum, hypers and prior by the evidence."""
-
-    method: Literal["laplace"] = "laplace"
-    takes_runtime = "compiled"
-    train_on: Literal["train", "all"] = "all"
-    """No validation split is needed to learn hypers; `train` keeps it for selection."""
-    curvature: Literal["diagonal", "kronecker"] = "diagonal"
-    """The exact diagonal, for small nets only; or Kronecker factors, as Immer et al. (2022) have
-    them, which cost less and fit nets of any size with linear layers, convolutions and norms over
-    channels or features."""
-    hyper_lr: float = Field(default=0.1, gt=0)
-    """Adam's rate for the hypers, and for the logarithms of the prior's precisions."""
-    precision_lr: float | None = Field(default=None, ge=0)
-    """A rate of their own for the precisions, 0 to hold them; None takes that of the hypers."""
-    precision: float = Field(default=1.0, gt=0)
-    """Where the prior's precision of every parameter tensor starts."""
-    burn_in: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the passes before the first evidence step."""
-    evidence_every: int = Field(default=20, gt=0)
-    """Weight steps per evidence step."""
-    evidence_batch: int = Field(default=32, gt=0)
-    """Examples per evidence step."""
-    memory: float = Field(default=0.9, ge=0, lt=1)
-    """Share of the running mean of the curvature that one evidence step keeps."""
-    lml_every: int = Field(default=1_000_000, gt=0)
-    """Intervals between two evaluations of the evidence on all data; the last always has one."""
-    max_gb: float = Field(default=2.0, gt=0)
-    """Refuse to start if the Jacobians, or the factors, of one evidence step need more."""
-
-    classes_only = "its curvature is that of a softmax"
-
-    def declared_metrics(self) -> tuple[schema.Metric, ...]:
-        return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
-
-    def evidence_passes(self, num_classes: int) -> int:
-        """What one evidence step costs.
-
-        The diagonal has a Jacobian of the batch, K backward passes, and twice as many to
-        differentiate it. The factors have K backward passes without gradients by weights, and twice
-        as many to differentiate them: together about K passes over as large a batch.
-        """
-        if self.curvature == "diagonal":
-            return 3 * num_classes
-        return math.ceil(num_classes * self.evidence_batch / self.batch_size)
-
-    @model_validator(mode="after")
-    def _check_weight_decay(self) -> Self:
-        if self.optimiser.weight_decay:
-            raise ValueError(
-                "the prior's precision is the weight decay, and is learnt, but "
-                f"`optimiser.weight_decay` is {self.optimiser.weight_decay:g}. Set it to 0."
-            )
-        return self
-
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "fixed weights"
-
-    @model_validator(mode="after")
-    def _check_curvature(self) -> Self:
-        for name, hyper in self.hypers.parts.items():
-            if hyper.place() == "loss" and hyper.enters_likelihood():
-                raise ValueError(
-                    "the curvature is that of the task's own likelihood, but the hyper "
-                    f"`{name}` changes it. Leave it out, or use another method."
-                )
-        return self
-
-    def build(self, context: Context) -> Learner:
-        return LaplaceLearner(self, context)
+from tuneparts.training.step import adam, gradient_step
 
 
 class LaplaceLearner(
-    SupervisedLearner,
+    JointLearner,
     parts=(
         "net",
         "_log_precisions",
@@ -134,16 +56,28 @@ class LaplaceLearner(
     config: LaplaceConfig
 
     def __init__(self, config: LaplaceConfig, context: Context) -> None:
-        super().__init__(config, context, learns_hypers=True)
-        _check_net(self.net)
+        super().__init__(config, context)
+        for name, module in self.net.named_modules():
+            if getattr(module, "running_mean", None) is not None:
+                raise ConfigError(
+                    f"`{name}` is a {type(module).__name__}: the curvature needs predictions that "
+                    "do not depend on other examples of a batch. Use a net without batch norms."
+                )
         if self.hypers.dropout is not None or config.hypers.acting_on("activations"):
             raise ConfigError(
-                "the curvature is that of a prediction without dropout, but the net or the hypers "
-                "have dropout rates, or other hypers of activations. Set them to 0, or leave them "
-                "out."
+                "the net or the hypers have dropout rates, or other hypers of activations: the "
+                "curvature is that of a prediction without. Set them to 0, or leave them out."
             )
-        self._check_size()
-        self.optimiser = config.optimiser.build(self.net)
+        if config.curvature == "kronecker":
+            check_factors(self.net, max_gb=config.max_gb)
+        else:  # rows, squares and products with probabilities are all kept for the gradient
+            check_memory(
+                self.net,
+                num_examples=config.evidence_batch,
+                num_classes=context.task.num_classes,
+                num_copies=4,
+                max_gb=config.max_gb,
+            )
         names = [name for name, _ in self.net.named_parameters()]
         start = torch.full((), config.precision, device=context.device).log()
         self._log_precisions = nn.ParameterList(start.clone() for _ in names)
@@ -154,12 +88,13 @@ class LaplaceLearner(
         psi = self.hypers.learnable()
         groups = [{"params": psi, "lr": config.hyper_lr}, precisions] if psi else [precisions]
         self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
-        num = len(self.train_data)
-        self._batches = Batches(num, config.batch_size, seed=context.seed, replacement=False)
         self._evidence_batches = Batches(
-            num, config.evidence_batch, seed=context.seed, stream=("evidence",), replacement=True
+            len(self.train_data),
+            config.evidence_batch,
+            seed=context.seed,
+            stream=("evidence",),
+            replacement=True,
         )
-        self._augmentation = self.generator("augment")
         self._evidence_augmentation = self.generator("augment evidence steps")
         self._since = 0
 
@@ -179,16 +114,8 @@ class LaplaceLearner(
 
     def weight_step(self) -> Tensor:
         """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
-            likelihood_loss = loss_on(
-                batch,
-                net=self.net,
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._augmentation,
-            )
+            likelihood_loss = self._next_loss()
         energy = sum(
             self.log_precision[name].detach().exp() * p.square().sum()
             for name, p in self.net.named_parameters()
@@ -203,7 +130,7 @@ class LaplaceLearner(
         logits_BK, curvature = self._ggn(x, self._evidence_augmentation, differentiable=True)
         likelihood = -self.target.loss(logits_BK, y_B) * num
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
-        self._remember({name: detached(h) for name, h in estimate.items()})
+        self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
         evidence = log_evidence(
             likelihood,
@@ -229,7 +156,7 @@ class LaplaceLearner(
             likelihood -= self.target.loss(logits_BK.double(), y_B, reduction="sum")
             for name, h in curvature.items():
                 part = averaged(h, len(x) / num)
-                total[name] = added(total[name], part) if name in total else part
+                total[name] = each(torch.add, total[name], part) if name in total else part
         values = {name: decomposed(h).values for name, h in total.items()}
         with torch.no_grad():
             return float(log_evidence(likelihood, self._weights(), values, self.log_precision))
@@ -262,35 +189,11 @@ class LaplaceLearner(
             differentiable=differentiable,
         )
 
-    def _check_size(self) -> None:
-        config = self.config
-        if config.curvature == "kronecker":
-            check_layers(self.net)
-            check_factors(self.net, max_gb=config.max_gb)
-            return
-        # Rows, their squares and products with probabilities are all kept for the gradient.
-        check_memory(
-            self.net,
-            num_examples=config.evidence_batch,
-            num_classes=self.context.task.num_classes,
-            num_copies=4,
-            max_gb=config.max_gb,
-        )
-
     def _weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.net.named_parameters()}
 
     def _remember(self, estimate: dict[str, Curvature]) -> None:
-        kept = self.config.memory
-        for name, h in estimate.items():
-            known = self._curvature.get(name)
-            self._curvature[name] = h if known is None else mixed(h, known, kept)
-
-
-def _check_net(net: nn.Module) -> None:
-    for name, module in net.named_modules():
-        if getattr(module, "running_mean", None) is not None:
-            raise ConfigError(
-                "the curvature needs predictions that do not depend on the other examples of a "
-                f"batch, but `{name}` is a {type(module).__name__}. Use a net without batch norms."
-            )
+        for name, new in estimate.items():
+            old = self._curvature.get(name, new)
+            mean = partial(torch.lerp, weight=self.config.memory)
+            self._curvature[name] = new if old is new else each(mean, new, old)

@@ -6,92 +6,133 @@ Here weight steps train the net by its likelihood, and now and then one hyper st
 gradient of the bound at fixed weights. The posterior over inducing features comes from a running
 mean of the data's statistics, which is a natural gradient step (Hensman et al. 2013). Predictions
 are those of the net, so that arms of a comparison differ in their hypers alone.
+
+A process g over features z with an RBF kernel k0 is averaged over the augmentation: f(x) is the
+mean of g over the features of S random augmentations of x, so that its kernels are means too, of
+k0(Z, z) for k_uf and of k0(z, z') over all pairs for k_ff. M inducing features Z carry the
+posterior. With whitened features psi, the mean of L^-1 k0(Z, z) where L L^T = k0(Z, Z), it is that
+of a linear model y = w^T psi + noise with w ~ N(0, I), and the bound of Hensman et al. (2013) is
+
+    sum_n log N(y_n | m^T psi_n, v) - (K / 2v) (psi_n^T C psi_n + k_nn - psi_n^T psi_n) - KL(q || p)
+
+for q(w) = N(m, C). The authors take S samples for an estimate of infinitely many, and leave pairs
+of a sample with itself out so that it has no bias. That needs their hundred samples: with a few, q
+fits the noise of the estimate and the bound is none. With S as part of the model, as it is of the
+predictions of all methods here, it is a bound for every draw.
+
+Shapes: B examples, S samples of each, D features, M inducing features, K outputs.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, Self
+from dataclasses import dataclass
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.hypers import HyperGradient, HypersConfig, SchwoebelConfig
-from tuneparts.methods.baselines.gaussian_process import (
-    Averages,
-    InducedFeatures,
-    Posterior,
-    bound,
-    median_distance,
-)
-from tuneparts.training.config import SupervisedConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.methods.baselines.config import LastLayerConfig
+from tuneparts.methods.baselines.standard import JointLearner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.step import adam, gradient_step, loss_on, set_lr
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.step import adam, gradient_step
+
+_JITTER = 1e-8
 
 
-class LastLayerConfig(SupervisedConfig):
-    """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
+def rbf(z_ND: Tensor, other_MD: Tensor, lengthscale: Tensor) -> Tensor:
+    """The kernel exp(-|z - z'|^2 / (2 l^2)) (N, M)."""
+    return (-torch.cdist(z_ND, other_MD).square() / (2 * lengthscale.square())).exp()
 
-    method: Literal["last_layer"] = "last_layer"
-    takes_runtime = "compiled"
-    train_on: Literal["train", "all"] = "all"
-    """No validation split is needed to learn hypers; `train` keeps it for selection."""
-    hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
-    """Only hypers that act on inputs."""
-    hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
-    hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
-    num_inducing: int = Field(default=100, gt=1)
-    """Training examples whose features carry the posterior."""
-    lengthscale: float = Field(default=1.0, gt=0)
-    """Of the kernel, in units of the median distance between inducing features."""
-    noise: float = Field(default=0.05, gt=0)
-    """Variance of the Gaussian likelihood of one-hot labels."""
-    memory: float = Field(default=0.9, ge=0, lt=1)
-    """Share of the running mean of the statistics that one hyper step keeps."""
-    burn_in: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the passes before the first hyper step, in which the net learns features."""
 
-    classes_only = "its process has one output per class"
+def median_distance(z_MD: Tensor) -> Tensor:
+    """The median distance between different features; 1 where all are the same."""
+    found = torch.pdist(z_MD)
+    median = found.median() if len(found) else found.new_zeros(())
+    return torch.where(median > 0, median, torch.ones_like(median))
 
-    @model_validator(mode="after")
-    def _check_inputs_only(self) -> Self:
-        for name, hyper in self.hypers.parts.items():
-            if hyper.place() != "inputs":
-                raise ValueError(
-                    "the last layer's evidence depends on the inputs of the net, but the hyper "
-                    f"`{name}` acts on {hyper.place()}. Leave it out, or use another method."
-                )
-        return self
+
+@dataclass(frozen=True)
+class Averages:
+    """What the bound needs of a batch: averages over the augmentation of each example."""
+
+    psi_BM: Tensor
+    prior_variance: Tensor
+    """Sum over examples of k_ff."""
 
     @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "fixed weights"
+    def second(self) -> Tensor:
+        """Sum over examples of psi psi^T (M, M)."""
+        return self.psi_BM.T @ self.psi_BM
 
-    @property
-    def hyper_passes(self) -> int:
-        """What a hyper step costs.
 
-        Forward and backward without gradients by weights are two thirds of a pass, and a forward
-        over the inducing examples is a third of its share of the batch.
-        """
-        seen = self.batch_size * self.hypers.samples
-        return math.ceil(2 / 3 + self.num_inducing / seen / 3)
+class InducedFeatures:
+    """Whitened features of the kernel at M inducing features, which are float64 and held fixed."""
 
-    def build(self, context: Context) -> Learner:
-        return LastLayerLearner(self, context)
+    def __init__(self, z_MD: Tensor, lengthscale: Tensor) -> None:
+        self._z_MD = z_MD
+        self._lengthscale = lengthscale
+        eye = torch.eye(len(z_MD), dtype=z_MD.dtype, device=z_MD.device)
+        self._L_MM = torch.linalg.cholesky(rbf(z_MD, z_MD, lengthscale) + _JITTER * eye)
+
+    def averages(self, z_BSD: Tensor) -> Averages:
+        """Averages over the S samples of each example."""
+        B, S, _ = z_BSD.shape
+        kernel_NM = rbf(z_BSD.flatten(0, 1), self._z_MD, self._lengthscale)
+        mean_BM = kernel_NM.view(B, S, -1).mean(dim=1)
+        psi_BM = torch.linalg.solve_triangular(self._L_MM, mean_BM.T, upper=False).T
+        # Unlike `cdist`, squares have a gradient also where samples are equal.
+        distances_BSS = (z_BSD[:, :, None] - z_BSD[:, None]).square().sum(dim=-1)
+        pairs_BSS = (-distances_BSS / (2 * self._lengthscale.square())).exp()
+        return Averages(psi_BM, pairs_BSS.mean(dim=(1, 2)).sum())
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """q(w) = N(m, C), the same C for each output."""
+
+    m_MK: Tensor
+    C_MM: Tensor
+
+    @classmethod
+    def best(cls, second_MM: Tensor, cross_MK: Tensor, noise: float) -> "Posterior":
+        """The q that is best for sums over the data of psi psi^T and of psi y^T."""
+        eye = torch.eye(len(second_MM), dtype=second_MM.dtype, device=second_MM.device)
+        C_MM = torch.cholesky_inverse(torch.linalg.cholesky(second_MM / noise + eye))
+        return cls(C_MM @ cross_MK / noise, C_MM)
+
+    def divergence(self) -> Tensor:
+        """KL(q || N(0, I)) over all outputs."""
+        num, outputs = self.m_MK.shape
+        spread = self.C_MM.trace() - num - torch.logdet(self.C_MM)
+        return (outputs * spread + self.m_MK.square().sum()) / 2
+
+    def expected(self, found: Averages, y_BK: Tensor, noise: float) -> Tensor:
+        """The expected log-likelihood of a batch under q, summed over examples and outputs."""
+        num, outputs = y_BK.shape
+        eye = torch.eye(len(self.C_MM), dtype=y_BK.dtype, device=y_BK.device)
+        quadratic_MM = self.m_MK @ self.m_MK.T + outputs * (self.C_MM - eye)
+        residual = (
+            y_BK.square().sum()
+            - 2 * (y_BK * (found.psi_BM @ self.m_MK)).sum()
+            + (quadratic_MM * found.second).sum()
+            + outputs * found.prior_variance
+        )
+        return -residual / (2 * noise) - num * outputs / 2 * math.log(2 * math.pi * noise)
+
+
+def bound(found: Averages, y_NK: Tensor, noise: float) -> Tensor:
+    """The bound on log p(Y) at the best q, from averages over all data."""
+    q = Posterior.best(found.second, found.psi_BM.T @ y_NK, noise)
+    return q.expected(found, y_NK, noise) - q.divergence()
 
 
 class LastLayerLearner(
-    SupervisedLearner,
+    JointLearner,
     parts=(
         "net",
         "optimiser",
@@ -108,25 +149,20 @@ class LastLayerLearner(
     config: LastLayerConfig
 
     def __init__(self, config: LastLayerConfig, context: Context) -> None:
-        super().__init__(config, context, learns_hypers=True)
+        super().__init__(config, context)
         self._head = last_linear(self.net)
         if self.hypers.dropout is not None:
             raise ConfigError(
-                "the process sees features without dropout, but the net has dropout rates. "
-                "Set them to 0."
+                "the net has dropout rates: the process sees features without. Set them to 0."
             )
-        self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
-        num = len(self.train_data)
-        size, seed = config.batch_size, context.seed
-        self._batches = Batches(num, size, seed=seed, replacement=False)
+        num, size, seed = len(self.train_data), config.batch_size, context.seed
         self._hyper_batches = Batches(
             num, size, seed=seed, stream=("hyper steps", "batch"), replacement=True
         )
-        draw = seeding.torch_generator(context.seed, "inducing examples")
+        draw = seeding.torch_generator(seed, "inducing examples")
         self._inducing = torch.randperm(num, generator=draw)[: config.num_inducing]
-        self._augmentation = self.generator("augment")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._second: Tensor | None = None
         self._cross: Tensor | None = None
@@ -145,16 +181,8 @@ class LastLayerLearner(
 
     def weight_step(self) -> Tensor:
         """Move the weights by one batch under the present hypers."""
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._batches.next(), of=self._batches)
         with self.hypers.detached():
-            loss = loss_on(
-                batch,
-                net=self.net,
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._augmentation,
-            )
+            loss = self._next_loss()
         gradient_step(loss, self.optimiser)
         return loss.detach()
 
@@ -182,15 +210,15 @@ class LastLayerLearner(
         was_training = self.net.training
         self.net.eval()
         induced = self._induced()
-        total: Averages | None = None
-        targets = []
+        found, targets = [], []
         batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=True))
         for x, y_B in self.train_data.iterate(batch_size):
-            found = induced.averages(self._features(x, generator))
-            total = found if total is None else total + found
+            found.append(induced.averages(self._features(x, generator)))
             targets.append(self._targets(y_B))
         self.net.train(was_training)
-        assert total is not None
+        rest = (one.prior_variance for one in found[1:])
+        prior_variance = sum(rest, start=found[0].prior_variance)
+        total = Averages(torch.cat([one.psi_BM for one in found]), prior_variance)
         return float(bound(total, torch.cat(targets), self.config.noise))
 
     def evaluate(self) -> dict[str, float]:
@@ -240,15 +268,11 @@ class LastLayerLearner(
 
 
 def last_linear(net: nn.Module) -> nn.Linear:
-    """The last linear layer of a net, whose inputs are the features.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The last linear layer of a net, whose inputs are the features; refuses a net without."""
     found = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not found:
         raise ConfigError(
-            "the process stands on the inputs of the net's last linear layer, but the net has "
-            "none. Use a net that ends in one."
+            "the process uses the inputs of the last linear layer, but the net has none. Use one "
+            "that ends in one."
         )
     return found[-1]

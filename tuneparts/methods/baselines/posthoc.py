@@ -8,61 +8,20 @@ laplace-torch (Daxberger et al. 2021); nothing is learnt from it.
 import copy
 import warnings
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts.core import seeding, torchvision_door
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.task import Task
+from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.baselines.curvature import check_memory
-from tuneparts.methods.baselines.standard import StandardConfig, StandardLearner
-from tuneparts.training.learner import Context, Learner
+from tuneparts.methods.baselines.standard import StandardLearner
+from tuneparts.training.learner import Context
 
 _NUM_PRIOR_STEPS = 100
-
-
-class PosthocConfig(StandardConfig):
-    """Standard training with log p(D) as `lml/total`."""
-
-    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
-    method: Literal["posthoc_laplace"] = "posthoc_laplace"  # type: ignore[assignment]
-    hessian: Literal["diag", "kron", "full"] = "diag"
-    """Structure of the Gauss-Newton curvature; `full` is for nets of a few thousand weights."""
-    prior: Literal["optimised", "decay"] = "optimised"
-    """Precisions per layer that maximise log p(D) (Immer et al. 2021), or weight decay times N."""
-    lml_every: int = Field(default=1_000_000, gt=0)
-    """Intervals between two evaluations; the last interval always has one."""
-    select_by_lml: bool = False
-    """End with the weights of the interval that had the largest log p(D), as far as evaluated."""
-    max_gb: float = Field(default=4.0, gt=0)
-    """Refuse to start if the Jacobians of one batch need more."""
-    classes_only = "its evidence is that of a softmax"
-
-    @model_validator(mode="after")
-    def _check_has_prior(self) -> Self:
-        if self.prior == "decay" and not self.optimiser.weight_decay:
-            raise ValueError(
-                "weight decay is the prior's precision over N, but `optimiser.weight_decay` is 0. "
-                "Set it, or `prior` to `optimised`."
-            )
-        return self
-
-    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
-        super().check(task, copies_state=copies_state)
-        if find_spec("laplace") is None:
-            raise ConfigError(
-                "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
-                "Install it with `pip install 'tuneparts[laplace]'`, or use the method `laplace`."
-            )
-
-    def build(self, context: Context) -> Learner:
-        self.check()
-        return PosthocLearner(self, context)
 
 
 class PosthocLearner(StandardLearner, values=("_best",)):
@@ -76,8 +35,8 @@ class PosthocLearner(StandardLearner, values=("_best",)):
         drawn = self.hypers.drawn()
         if drawn:
             raise ConfigError(
-                "laplace-torch needs predictions that draw nothing, but the hypers have "
-                f"{', '.join(drawn)}. Remove them, or use the method `laplace`."
+                f"hypers {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
+                "Remove them, or use the method `laplace`."
             )
         if config.hessian != "kron":  # whose factors need no Jacobians
             check_memory(

@@ -12,63 +12,21 @@ Luketina et al. (2016): with w' = w - lr g(w, psi) and g the gradient of the tra
 So it reaches what only the training loss depends on: label smoothing, or the strength of a penalty.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
-from tuneparts.hypers import HyperGradient
+from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
-from tuneparts.training.config import ReleaseConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr, step_rates
+from tuneparts.training.step import adam, gradient_step, loss_on, set_lr, step_rates
 from tuneparts.training.supervised import Release, SupervisedLearner
-
-LINKED_PASSES = 4
-"""A weight step, a hyper step, and a derivative of the weight step that costs about two."""
-
-
-class ValidationConfig(SupervisedConfig):
-    """A weight step and a hyper step in turn, each on its own data."""
-
-    method: Literal["validation"] = "validation"
-    takes_runtime = "compiled"
-    train_on: Literal["train", "all"] = "all"
-    """The data that is split; `all` is as much as partitioned training sees."""
-    holdout: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the data that only hypers are learnt from."""
-    hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
-    hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
-    finetune: ReleaseConfig | None = None
-    """Last stage on all data at frozen hypers; None for no such stage."""
-    through_step: bool = False
-    """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
-    steps costs four passes instead of two."""
-    penalises_weights = True
-
-    @model_validator(mode="after")
-    def _check_step_is_differentiable(self) -> Self:
-        if self.through_step and self.optimiser.kind != "sgd":
-            raise ValueError(
-                "`through_step` differentiates a step of SGD, which is linear in its gradient, but "
-                f"`optimiser.kind` is `{self.optimiser.kind}`. Set it to `sgd`."
-            )
-        return self
-
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "through a step" if self.through_step else "fixed weights"
-
-    def build(self, context: Context) -> Learner:
-        return ValidationLearner(self, context)
 
 
 class ValidationLearner(
@@ -126,7 +84,8 @@ class ValidationLearner(
 
     def step(self) -> Step:
         if self.passes >= self.searched_passes:
-            return self.finetuning().step(self.progress)
+            self._finetuning = self._finetuning or self._release()
+            return self._finetuning.step(self.progress)
         if self.config.through_step:
             return self._linked_steps()
         losses = {"train/loss": self.weight_step()}
@@ -135,56 +94,52 @@ class ValidationLearner(
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
 
-    def finetuning(self) -> Release:
-        """The last stage, begun where it was not."""
-        if self._finetuning is None:
-            self._finetuning = self._release()
-        return self._finetuning
-
     def _is_due(self, *, cost: int) -> bool:
-        """Whether the present weight step is the last of its cycle, and a hyper step follows.
+        """Whether the present weight step is the last of its cycle, so that a hyper step follows.
 
-        Args:
-            cost: passes that the hyper step adds to those of the weight steps.
+        The hyper step adds its cost in passes to that of the weight steps.
         """
         every = self.config.hyper_every
         return self._hyper_optimiser is not None and self.passes % (every + cost) == every - 1
 
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
         with self.hypers.detached():
-            loss = loss_on(
-                batch,
-                net=self.net,
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._weight_augmentation,
-            )
+            loss = self._training_loss(self.net)
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return loss.detach()
 
     def hyper_step(self) -> Tensor:
         """Move the hypers by a batch of the held-out part."""
         assert self._hyper_optimiser is not None
-        batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
-        # In evaluation mode the norms neither see nor remember the held-out batch.
-        self.net.eval()
-        loss = self._held_out_loss(batch)
-        self.net.train()
+        loss = self._held_out_loss()
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
 
-    def _held_out_loss(self, batch: Batch) -> Tensor:
+    def _training_loss(self, net: Callable[[Tensor], Tensor]) -> Tensor:
+        """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         return loss_on(
-            batch,
+            self.train_data.take(self._sources[0][self._weight_batches.next()]),
+            net=net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=self._weight_augmentation,
+        )
+
+    def _held_out_loss(self) -> Tensor:
+        """The loss of the next batch of the held-out part."""
+        self.net.eval()  # so that the norms neither see nor remember it
+        loss = loss_on(
+            self.train_data.take(self._sources[1][self._hyper_batches.next()]),
             net=self.net,
             hypers=self.hypers,
             target=self.target,
             generator=self._hyper_augmentation,
             held_out=True,
         )
+        self.net.train()
+        return loss
 
     def _linked_steps(self) -> Step:
         """A weight step, and a hyper step by the gradient through it where passes are left."""
@@ -204,22 +159,11 @@ class ValidationLearner(
 
         They are taken at copies, because the step changes the weights in place.
         """
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
-        weights = {
-            name: weight.detach().clone().requires_grad_()
-            for name, weight in self._weights().items()
-        }
+        weights = {n: p.detach().clone().requires_grad_() for n, p in self._weights().items()}
         with passes.as_outside():
-            loss = loss_on(
-                batch,
-                net=lambda x: functional_call(self.net, weights, (x,)),
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._weight_augmentation,
-            )
-        objective = self.hypers.penalised(loss, weights.values())
+            loss = self._training_loss(lambda x: functional_call(self.net, weights, (x,)))
         leaves = list(weights.values())
+        objective = self.hypers.penalised(loss, leaves)
         return loss, torch.autograd.grad(
             objective, leaves, create_graph=True, materialize_grads=True
         )
@@ -228,11 +172,7 @@ class ValidationLearner(
         """Move the hypers by the held-out loss, at fixed weights and by way of the last step."""
         assert self._hyper_optimiser is not None
         psi, weights = self.hypers.learnable(), list(self._weights().values())
-        self.net.eval()
-        loss = self._held_out_loss(
-            self.train_data.take(self._sources[1][self._hyper_batches.next()])
-        )
-        self.net.train()
+        loss = self._held_out_loss()
         found = torch.autograd.grad(loss, [*psi, *weights], materialize_grads=True)
         direct, by_weights = found[: len(psi)], found[len(psi) :]
         rates = step_rates(self.optimiser)

@@ -21,7 +21,7 @@ from tuneparts.data.target import Target
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.methods.federated.assignments import Assignment
 from tuneparts.methods.federated.exchange import Broadcast, Update
-from tuneparts.methods.partitioned.optimisers import PartitionedOptimiser
+from tuneparts.methods.partitioned.steps import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.training.config import OptimiserConfig
 from tuneparts.training.passes import Passes

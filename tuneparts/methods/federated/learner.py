@@ -32,9 +32,9 @@ from tuneparts.methods.federated.executor import (
     TasksConfig,
 )
 from tuneparts.methods.federated.server import Server, ServerConfig, mean_over
-from tuneparts.methods.partitioned.assign import check_division
+from tuneparts.methods.partitioned.config import Defaults, check_division
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
-from tuneparts.methods.partitioned.subnetwork import Defaults, Partitioned
+from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import passes
 from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context, Learner

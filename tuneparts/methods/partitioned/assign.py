@@ -1,17 +1,23 @@
 """Which weights belong to which partition (Mlodozeniec et al. 2023, appendices C and I.2).
 
 Weights are dealt out entry by entry: a map gives every entry of a weight tensor its partition, 1 to
-C, as one byte. The random scheme deals out each tensor by itself, whatever layer it is of; the
-node scheme labels hidden units, and a weight belongs to the later one of the two units that it
-joins. The affine parameters of norms and the scalars of FixUp have too few entries and too much
-effect for that: every partition has a scale and a shift of its own, and subnetwork k applies the
+C, as one byte. The random scheme deals out each tensor by itself, whatever layer it is of. The node
+scheme labels hidden units, which are outputs of linear layers and channels of convolutions, and a
+weight belongs to the later one of the two units that it joins. What feeds what is seen by running
+the net's own forward with units masked level by level, and not read from its code: so flattening,
+pooling and residual sums need no rules.
+
+The affine parameters of norms and the scalars of FixUp have too few entries and too much effect to
+be dealt out: every partition has a scale and a shift of its own, and subnetwork k applies the
 product and the sum of the first k.
 
-Shapes: n entries of a tensor, O output units, I input units.
+Shapes: n entries of a tensor, I input units and O output units of a layer, N inputs of the probe.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,47 +25,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import sizes
 from tuneparts.models.layers import Bias, ScalarMultiplier
-
-MAX_PARTITIONS = 255
-"""A byte counts that far, and 0 stays free for subnetwork 0, which owns nothing."""
-
-
-def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
-    """Proportions of the weights per partition; refuses too many, and an empty first one."""
-    given = tuple(float(p) for p in proportions)
-    if not 1 <= len(given) <= MAX_PARTITIONS:
-        raise ConfigError(
-            f"there are 1 to {MAX_PARTITIONS} partitions, so that a byte names each, but got "
-            f"{len(given)}. Use fewer proportions."
-        )
-    sizes(1, given)  # refuses what is negative, infinite or all zero
-    if given[0] <= 0:
-        raise ConfigError(
-            f"partition 1 makes every subnetwork's outputs and must own weights, but got "
-            f"proportions {given}. Start with a positive number."
-        )
-    return given
-
-
-def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None:
-    """Refuse proportions of chunks and of partitions that are invalid or not equally many."""
-    checked_proportions(proportions)
-    checked_proportions(owned)
-    if len(owned) != len(proportions):
-        raise ValueError(
-            f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
-            f"entries and `parameter_proportions` {len(owned)}."
-        )
-    for k, (data, weights) in enumerate(zip(proportions, owned, strict=True), start=1):
-        if weights > 0 and not data > 0:
-            raise ValueError(
-                f"a partition with weights needs a chunk to train them, but partition {k} has "
-                f"{weights:g} of the weights and chunk {k} no data: they would stay as they were "
-                f"drawn, and act in every prediction. Give chunk {k} data, or partition {k} none."
-            )
+from tuneparts.models.reweighted import reweighted
 
 
 def random_labels(
@@ -69,11 +39,6 @@ def random_labels(
 
     Shares are by largest remainder, so each differs from its quota by less than one. A tensor with
     fewer entries than partitions goes to partition 1 as a whole: every subnetwork needs it.
-
-    Args:
-        num_entries: n.
-        proportions: one per partition.
-        generator: on the CPU; draws the order.
     """
     num_partitions = len(proportions)
     if num_entries < num_partitions:
@@ -115,12 +80,11 @@ class Role(Enum):
 
 
 NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
-_ENTRIES = (nn.Linear, _ConvNd)
-_ROLES: dict[tuple[type[nn.Module], ...], Mapping[str, Role]] = {
-    NORMS: {"weight": Role.PRODUCT, "bias": Role.SUM},
-    (ScalarMultiplier,): {"scale": Role.PRODUCT},
-    (Bias,): {"bias": Role.SUM},
-}
+_ROLES: list[tuple[Any, Mapping[str, Role]]] = [
+    (NORMS, {"weight": Role.PRODUCT, "bias": Role.SUM}),
+    (ScalarMultiplier, {"scale": Role.PRODUCT}),
+    (Bias, {"bias": Role.SUM}),
+]
 
 
 def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
@@ -129,34 +93,240 @@ def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
     Parameters that do not require gradients are held: all subnetworks read them as they are. Those
     of norms and of FixUp's scalar layers are shared by factors and summands, all others by entries.
 
-    Args:
-        net: any module.
-        num_held: leading linear or convolutional layers, in the order of registration, that are
-            held together with everything registered before the next one.
+    So many leading linear or convolutional layers, in the order of registration, are held together
+    with everything registered before the next one.
     """
     roles: dict[str, Role] = {}
     seen: set[int] = set()
     num_weighted = 0
     for layer_name, layer in net.named_modules():
         own = [(n, p) for n, p in layer.named_parameters(recurse=False) if id(p) not in seen]
-        num_weighted += bool(own) and isinstance(layer, _ENTRIES)
+        num_weighted += bool(own) and isinstance(layer, (nn.Linear, _ConvNd))
         for name, parameter in own:
             seen.add(id(parameter))
             full = f"{layer_name}.{name}" if layer_name else name
             is_held = num_weighted <= num_held > 0 or not parameter.requires_grad
-            roles[full] = Role.HELD if is_held else _role(layer, name)
+            shared = (by_name.get(name) for types, by_name in _ROLES if isinstance(layer, types))
+            roles[full] = Role.HELD if is_held else next(shared, None) or Role.ENTRIES
     if Role.ENTRIES not in roles.values():
         raise ConfigError(
-            f"a partitioned net must have weights to deal out, but {type(net).__name__} has "
-            f"{len(roles)} parameters, of which {list(roles.values()).count(Role.HELD)} are held "
-            "or fixed, and the others scale or shift. Hold fewer layers, or let weights require "
-            "gradients."
+            f"{type(net).__name__} must have weights to deal out, but its {len(roles)} parameters "
+            "are held, or scale and shift. Hold fewer layers, or let weights require gradients."
         )
     return roles
 
 
-def _role(layer: nn.Module, name: str) -> Role:
-    for types, by_name in _ROLES.items():
-        if isinstance(layer, types) and name in by_name:
-            return by_name[name]
-    return Role.ENTRIES
+_Weighted = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NUM_BUMPED = 16
+"""Units of a layer, about, that are moved to see whether they are outputs."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units before and after one layer."""
+
+    in_labels: Tensor
+    """Partition of each input unit, uint8 (I,)."""
+    out_labels: Tensor
+    """Partition of each output unit, uint8 (O,)."""
+    is_silent: bool
+    """Whether masked input units are zero by themselves, whatever the weights."""
+    groups: int
+    """Of a convolution: input and output units are connected within a group only."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The units around every linear and convolutional layer of a net."""
+
+    layers: dict[str, Units]
+
+    @classmethod
+    def probe(
+        cls,
+        net: nn.Module,
+        roles: Mapping[str, Role],
+        proportions: Sequence[float],
+        *,
+        example: Tensor,
+        seed: int,
+    ) -> "Wiring":
+        """Label the hidden units of a net and see what they feed, by inputs of the example's shape.
+
+        Inputs and outputs of the net and the units of held layers belong to partition 1. Layers of
+        the same width share their labels, so that residual sums add like to like.
+        """
+        weighted, held = _weighted_layers(net, roles)
+        probe = _Probe(net, weighted, example, seed)
+        called = probe.run(level=1, with_biases=False)  # nothing is masked without labels
+        outputs = probe.output_layers(list(called))
+        for name in called:
+            width = weighted[name].weight.shape[0]
+            labels_O = torch.ones(width, dtype=torch.uint8)
+            if name not in outputs and name not in held:
+                generator = seeding.torch_generator(seed, "assign", "units", width)
+                labels_O = random_labels(width, proportions, generator=generator)
+            probe.out_labels[name] = labels_O
+        num_levels = len(proportions)
+        quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
+        loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
+        has_norms = any(isinstance(module, NORMS) for module in net.modules())
+        layers = {}
+        for name, labels_O in probe.out_labels.items():
+            active_SI = torch.stack([seen[name] for seen in quiet])
+            first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
+            beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
+            # A norm may silence a unit by chance, so nothing behind one counts as silent.
+            leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
+            groups = getattr(weighted[name], "groups", 1)
+            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
+        return cls(layers)
+
+    def labels_of(self, name: str, shape: torch.Size) -> Tensor:
+        """Partition of each entry of a weight or bias, uint8, in its shape.
+
+        What no pass through a layer of its own uses belongs to partition 1: its units are unknown.
+        """
+        layer_name, _, kind = name.rpartition(".")
+        if layer_name not in self.layers:
+            return torch.ones(shape, dtype=torch.uint8)
+        units = self.layers[layer_name]
+        if kind == "bias":
+            return units.out_labels.clone()
+        ends = units.in_labels.chunk(units.groups), units.out_labels.chunk(units.groups)
+        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
+        spatial = [1] * (len(shape) - 2)
+        return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
+
+
+class _Probe:
+    """Runs a net at random positive weights and sees which units reach which layer."""
+
+    def __init__(
+        self, net: nn.Module, weighted: Mapping[str, Any], example: Tensor, seed: int
+    ) -> None:
+        generator = seeding.torch_generator(seed, "probe")
+        self._net, self._weighted = net, weighted
+        self.out_labels: dict[str, Tensor] = {}
+        """Partition of each output unit by layer; units of later levels are masked."""
+
+        def positive(like: Tensor) -> Tensor:
+            drawn = torch.rand(like.shape, generator=generator) + 0.5
+            # Mean outputs, so that depth neither overflows nor rounds a unit to zero.
+            fan_in = max(1, like[0].numel()) if like.dim() > 1 else 1
+            return (drawn / fan_in).to(like.device, like.dtype)
+
+        shifts = {
+            f"{name}.bias" if name else "bias"
+            for name, module in net.named_modules()
+            if isinstance(module, (*_Weighted, Bias, *NORMS))
+        }
+        loud = {name: positive(p) for name, p in net.named_parameters()}
+        quiet = {n: torch.zeros_like(p) if n in shifts else p for n, p in loud.items()}
+        self._tensors = {True: loud, False: quiet}
+        self._x = positive(example[:2]) * max(1, example[0].numel())
+
+    def output_layers(self, names: Sequence[str]) -> set[str]:
+        """Layers whose units are outputs of the net, each one output: all in partition 1.
+
+        A unit that is an output moves that output alone, or all others by one amount, as before a
+        log-softmax. Where no layer is found, it is the last of the named ones, which are in the
+        order in which they run, if it is as wide.
+        """
+        usual = self._call({})
+        if not isinstance(usual, Tensor) or usual.dim() != 2:
+            raise ConfigError(
+                f"the net returns {type(usual).__name__}: the node scheme looks for layers that "
+                "make the outputs (B, K). Let it return one tensor of that shape."
+            )
+        width = usual.shape[1]
+        wide = [n for n in names if len(self._weighted[n].weight) == width]
+
+        def is_output(name: str, unit: int) -> bool:
+            def move(layer: nn.Module, _: Any, out: Tensor) -> Tensor:
+                moved = out.clone()
+                moved.select(_unit_axis(layer, out), unit).mul_(1.5).add_(0.5)
+                return moved
+
+            return _is_own_output(self._call({name: move}) - usual, unit)
+
+        units = range(0, width, max(1, width // _NUM_BUMPED))
+        found = {name for name in wide if all(is_output(name, unit) for unit in units)}
+        return found or set(wide[-1:]) & set(names[-1:])
+
+    def run(self, *, level: int, with_biases: bool) -> dict[str, Tensor]:
+        """Units (I,) that are not zero, by layer, in the order in which the layers run."""
+        seen: dict[str, Tensor] = {}
+
+        def look(name: str) -> Any:
+            def hook(layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+                if name in seen:
+                    raise ConfigError(
+                        f"`{name}` ({type(layer).__name__}) runs again: the node scheme needs "
+                        "layers that run once per pass. Use the random scheme."
+                    )
+                x = inputs[0]
+                axis = _unit_axis(layer, x)
+                seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
+                if not self.out_labels:
+                    return out
+                hidden = (self.out_labels[name] > level).nonzero().view(-1)
+                return out.index_fill(axis, hidden.to(out.device), 0.0)
+
+            return hook
+
+        self._call({name: look(name) for name in self._weighted}, with_biases=with_biases)
+        return seen
+
+    @torch.no_grad()
+    def _call(self, hooks: Mapping[str, Any], *, with_biases: bool = True) -> Any:
+        """Outputs (N, K) of the net, with forward hooks by layer."""
+        handles = [self._weighted[n].register_forward_hook(hook) for n, hook in hooks.items()]
+        try:
+            return reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _unit_axis(layer: nn.Module, x: Tensor) -> int:
+    return x.dim() - 1 if isinstance(layer, nn.Linear) else 1
+
+
+def _is_own_output(change_NK: Tensor, unit: int) -> bool:
+    """Whether moving a unit moved the output of its number, and all others by one amount.
+
+    The amount is zero, or what a log-softmax subtracts. A single output has no others to tell.
+    """
+    if change_NK.shape[1] == 1:
+        return False
+    others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
+    common = others.mean(1, keepdim=True)
+    size = change_NK.abs().max()
+    moved = (change_NK[:, unit] - common[:, 0]).abs().max()
+    return bool(moved > 1e-6 * (1 + size)) and bool((others - common).abs().max() <= 1e-5 * size)
+
+
+def _weighted_layers(
+    net: nn.Module, roles: Mapping[str, Role]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Linear and convolutional layers by name, and which of them are held."""
+    by_id = {id(p): roles[name] for name, p in net.named_parameters() if name in roles}
+    layers: dict[str, Any] = {}
+    for name, module in net.named_modules():
+        own = {key: p for key, p in module.named_parameters(recurse=False) if id(p) in by_id}
+        is_weighted = isinstance(module, _Weighted)
+        if is_weighted and "weight" in own:
+            layers[name] = module
+        for key, parameter in own.items():
+            is_known = is_weighted and key in ("weight", "bias")
+            if by_id[id(parameter)] is Role.ENTRIES and not is_known:
+                raise ConfigError(
+                    f"`{name or 'the net itself'}` is a {type(module).__name__} with a parameter "
+                    f"`{key}`: the node scheme labels units of linear and convolutional layers. "
+                    "Use the random scheme."
+                )
+    if "" in layers:
+        raise ConfigError("the net is a single layer and has no hidden units. Use another scheme.")
+    held = {n for n, layer in layers.items() if by_id[id(layer.weight)] is not Role.ENTRIES}
+    return layers, frozenset(held)

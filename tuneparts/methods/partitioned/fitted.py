@@ -31,9 +31,9 @@ from tuneparts.hypers import HypersConfig, LilaConfig
 from tuneparts.hypers.concrete import DropoutSlot
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.methods.partitioned.assign import roles_of
+from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
 from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
-from tuneparts.methods.partitioned.learner import PartitionedConfig, PartitionedLearner
-from tuneparts.methods.partitioned.released import ReleasedConfig
+from tuneparts.methods.partitioned.learner import PartitionedLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models import surgery
 from tuneparts.models.config import GivenNet
@@ -43,7 +43,6 @@ from tuneparts.training.config import ReleaseConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
-from tuneparts.training.scores import EVAL_BATCH
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -85,19 +84,15 @@ class Fitted:
     def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
         """Outputs (B, K) for inputs like those of training, averaged over augmentation samples.
 
-        Args:
-            inputs: as in training.
-            batch_size: inputs that go through the net at once; by the number of samples if None.
+        So many inputs go through the net at once; by the number of samples if None.
         """
-        learner = self.learner
-        device = learner.context.device
+        learner, device = self.learner, self.learner.context.device
         generator = learner.generator("predict")
-        samples = learner.hypers.num_samples(training=False)
         _check_scaled(plain(inputs), takes_tokens=learner.context.task.has_tokens)
         x = torch.as_tensor(given_inputs(inputs))
         with modes_kept(learner.net):
             learner.net.eval()
-            batches = torch.split(x, batch_size or max(1, EVAL_BATCH // samples))
+            batches = torch.split(x, batch_size or learner.scored_at_once)
             return torch.cat([learner.predict(part.to(device), generator) for part in batches])
 
     def plot(self) -> "go.Figure":
@@ -113,8 +108,8 @@ class Fitted:
         lines += [("train/hyper_loss", "loss of hypers, unseen data", 2)]
         for metric, words, panel in lines:
             rows = [row for row in self.history[:first] if metric in row]
-            x, y = ([row[name] for row in rows] for name in ("cost/passes", metric))
             if rows:
+                x, y = ([row[name] for row in rows] for name in ("cost/passes", metric))
                 figure.add_scatter(x=x, y=y, name=words, mode="lines+markers", row=1, col=panel)
         figure.update_xaxes(title_text="passes")
         figure.update_yaxes(title_text="value", col=1)
@@ -187,8 +182,16 @@ def fit(
         )
     task = given_task(given_examples(inputs, labels, aim), target=aim)
     config, note = _configured(net, task, form, {**fields, "hypers": read_hypers(hypers)}, seed)
-    if retrain:
-        _check_retrainable(config, net, task)
+    if retrain:  # before anything is trained
+        built: dict[str, Any] = {
+            "net": copied(net),
+            "in_shape": task.in_shape,
+            "num_outputs": task.num_outputs,
+        }
+        try:
+            config.hypers.at(_values(config.hypers.build(learnable=False, **built)))
+        except ConfigError as error:
+            raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
     start = copy.deepcopy(net) if retrain else None
     at = device or next(iter(net.parameters())).device
     context = Context(task=task, seed=seed, device=torch.device(at))
@@ -277,7 +280,7 @@ def read_hypers(given: Any) -> dict[str, Any]:
         )
     if motions:
         found["affine"] = {**dict.fromkeys(LilaConfig.NAMES, 0.0), **motions}
-    is_random = any(name in found for name in ("affine", "colour", "flip", "noise"))
+    is_random = {"affine", "colour", "flip", "noise"} & set(found)
     if is_random and not {"samples", "eval_samples"} & set(found):
         found |= {"samples": 4, "eval_samples": 8}
     return found
@@ -297,19 +300,15 @@ def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
 def _configured(
     net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
 ) -> tuple[PartitionedConfig, dict[str, str]]:
-    """The config of the first run; a note where the net decided on it.
-
-    A copy of the net is run and differentiated on a few examples, so that one that cannot be
-    partitioned is refused.
-    """
+    """The config of the first run, tried on a copy of the net; a note where the net decided."""
     kind = ReleasedConfig if form == "released" else PartitionedConfig
     chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
     chosen["net"] = GivenNet(net.train)
     config = parse(kind, chosen)
     if config.defaults == "seed":
         raise ConfigError(
-            "`defaults` = `seed`: a net that was built elsewhere cannot be drawn again from the "
-            "seed. Use `initial`."
+            "`defaults` = `seed`: a net that was built elsewhere cannot be drawn again. Use "
+            "`initial`."
         )
     if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ConfigError(f"{type(net).__name__}: `fit` trains in one process. Use `net.module`.")
@@ -329,24 +328,12 @@ def _configured(
         ) from error
     if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
         return config, {}
-    shares = config.parameter_proportions or config.proportions
     dealt: dict[str, Any] = {"scheme": "node", "num_held": num_held, "example": x[:1]}
     try:
-        check_mixable(Partitioned(trial, proportions=shares, seed=seed, **dealt), x)
+        check_mixable(Partitioned(trial, proportions=config.owned, seed=seed, **dealt), x)
     except Exception as error:
         return config, {"note": f"single weights are dealt out: {error}"}
     return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
-
-
-def _check_retrainable(config: PartitionedConfig, net: nn.Module, task: Task) -> None:
-    """Refuse hypers that a second run could not take over, before the first one."""
-    hypers = config.hypers.build(
-        learnable=False, net=copied(net), in_shape=task.in_shape, num_outputs=task.num_outputs
-    )
-    try:
-        config.hypers.at(_values(hypers))
-    except ConfigError as error:
-        raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
 
 
 def _ordinary(
@@ -364,8 +351,7 @@ def _ordinary(
 
 
 def _used(config: PartitionedConfig) -> dict[str, Any]:
-    used = [n for n in type(config).model_fields if n not in {"net", "method", "train_on"}]
-    return {name: getattr(config, name) for name in used}
+    return {name: value for name, value in config if name not in {"net", "method", "train_on"}}
 
 
 def _values(hypers: Hypers) -> dict[str, float]:

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
-from tuneparts.methods.partitioned.node import MixedBatch
+from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.reweighted import reweighted, under_all_names
 from tuneparts.models.survey import copied, is_lent
@@ -51,9 +51,8 @@ def check_buffers(net: nn.Module, x: Tensor) -> None:
     changed = [name for name in after if name in own and not torch.equal(after[name], before[name])]
     if changed:
         raise ConfigError(
-            "a chunk that judges a subnetwork must leave no trace in it, but a forward pass "
-            f"changes the buffer `{changed[0]}`, which all subnetworks read. Keep statistics in "
-            "torch's own norms, or take the update out of the forward pass."
+            f"a forward pass changes the buffer `{changed[0]}`, which all subnetworks read: chunks "
+            "that judge a subnetwork must leave no trace in it. Keep statistics in torch's norms."
         )
 
 
@@ -66,9 +65,9 @@ def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
     if not works(names):
         wrong = [name for name in names if not works([name])] or names
         raise ConfigError(
-            "a net must use its parameters through the layers that hold them, but other values in "
-            f"{', '.join(f'`{name}`' for name in wrong)} do not change its outputs as they should. "
-            "Keep layers as attributes or in an nn.ModuleList, and without hooks."
+            f"other values in {', '.join(f'`{name}`' for name in wrong)} do not change the outputs "
+            "as they should: a net must use its parameters through the layers that hold them. Keep "
+            "layers as attributes or in an nn.ModuleList, and without hooks."
         )
 
 
@@ -122,8 +121,7 @@ def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
         bound = _TOLERANCE * float(alone.abs().max())
         if not torch.allclose(outputs_NK[rows_N], alone, rtol=0, atol=bound, equal_nan=True):
             raise ConfigError(
-                "an example of a mixed batch must have the output of its own subnetwork, but that "
-                f"of subnetwork {level} is another beside other levels. {_CAUSE}"
+                f"the output of subnetwork {level} is another in a mixed batch. {_CAUSE}"
             )
 
 
@@ -148,8 +146,8 @@ def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
                 rows = levels_N if name == _INPUTS else torch.arange(1, len(grad) + 1)
                 others = grad[rows.to(grad.device) != level]
             if others.any():
+                what = name if name == _INPUTS else f"`{name}`"
                 raise ConfigError(
-                    "the loss of an example in a mixed batch must depend on the weights and inputs "
-                    f"of its own level alone, but that of level {level} depends on "
-                    f"{name if name == _INPUTS else f'`{name}`'} of others. {_CAUSE}"
+                    f"the loss of level {level} depends on {what} of others in a mixed batch. "
+                    f"{_CAUSE}"
                 )

@@ -7,118 +7,47 @@ which never saw that chunk. No other path may lead from chunk k into subnetwork 
 A joint step (ours) makes both in one pass: a share of the batch are examples of later chunks, which
 move the hypers, and the rest move the weights. Both gradients are taken at the same weights and
 hypers by one backward pass over two graphs that share no leaf.
+
+A release (ours): partitioning costs capacity (appendix H), since each weight is trained under one
+subnetwork, and those of later partitions rarely. So the last part of the passes may merge the
+partitions into the ordinary net and train it by an ordinary optimiser at the hypers found. From
+then on every weight has seen every chunk, so L_ML would mean nothing and is no longer reported.
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.core.schema import Direction, Metric
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
-from tuneparts.hypers import HyperGradient
-from tuneparts.methods.partitioned.assign import check_division
+from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
 from tuneparts.methods.partitioned.isolation import check_buffers, check_mixable
-from tuneparts.methods.partitioned.node import MixedBatch
-from tuneparts.methods.partitioned.objective import Evidence, evidence
-from tuneparts.methods.partitioned.optimisers import (
-    DecayScaling,
+from tuneparts.methods.partitioned.mixed import MixedBatch
+from tuneparts.methods.partitioned.steps import (
+    Evidence,
     PartitionedOptimiser,
     decay_factors,
+    evidence,
+    hyper_stream,
+    weight_stream,
 )
-from tuneparts.methods.partitioned.streams import alike, hyper_stream, mixed, weight_stream
-from tuneparts.methods.partitioned.subnetwork import Partitioned, Scheme, View
+from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.models.survey import PROBE, is_known
-from tuneparts.training.config import SupervisedConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH, outputs_of
 from tuneparts.training.state import copied
 from tuneparts.training.step import adam, gradients, loss_on
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.supervised import Release, SupervisedLearner
 
-NUM_CALIBRATION = 1000
+_NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""
-
-
-class PartitionedConfig(SupervisedConfig):
-    """Weights and hypers in one run, without validation data.
-
-    One chunk is standard training; parameter proportions (1, 0) optimise the hypers on the second
-    chunk as a validation set.
-    """
-
-    method: Literal["partitioned"] = "partitioned"
-    train_on: Literal["train", "all"] = "all"
-    """No validation split is needed to learn hypers; `train` keeps it for selection."""
-    proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
-    """Share of the training data per chunk."""
-    parameter_proportions: tuple[float, ...] | None = None
-    """Share of the weights per partition; as `proportions` if None."""
-    scheme: Scheme = "random"
-    """Deal out single weights, or hidden units."""
-    mixed: bool = False
-    """Node scheme only: each weight step updates all partitions by one pass over a mixed batch."""
-    defaults: Literal["zero", "initial", "seed"] = "zero"
-    """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
-    without norms need, from a copy; or the same drawn again from the seed at each step."""
-    hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
-    hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
-    hyper_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of each batch that moves the hypers in the pass that moves the weights: joint steps.
-    0 has hyper steps of their own."""
-    weight_decay_scaling: DecayScaling = "reciprocal"
-    """How weight decay grows for partitions that are trained on less data."""
-    num_extractor_layers: int = Field(default=0, ge=0)
-    """Leading layers that are learnt as a hyper: by hyper steps only, shared by all subnetworks."""
-    lml_every: int = Field(default=1, gt=0)
-    """Intervals between two evaluations of L_ML; the last interval always has one."""
-    select_by_lml: bool = False
-    """End with the state of the interval that had the largest L_ML."""
-    metrics = (
-        Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
-        Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),
-    )
-
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        check_division(self.proportions, self.parameter_proportions or self.proportions)
-        if self.mixed and self.scheme != "node":
-            raise ValueError(
-                "one pass updates several partitions in the node scheme only, but got `mixed` with "
-                f"scheme `{self.scheme}`. Set `scheme` to `node`."
-            )
-        if self.scheme == "node" and self.defaults != "zero":
-            raise ValueError(
-                "a masked unit contributes nothing, so the node scheme has zero defaults, but got "
-                f"`{self.defaults}`. Set `defaults` to `zero`, or `scheme` to `random`."
-            )
-        if self.hyper_share and self.hyper_every > 1:
-            raise ValueError(
-                "joint steps move the hypers in every pass, but got `hyper_share` with "
-                f"`hyper_every` {self.hyper_every}. Leave one of them out."
-            )
-        if self.hyper_share and self.batch_size < 2:
-            raise ValueError(
-                "a joint step has an example for the weights and one for the hypers, but "
-                f"`batch_size` is {self.batch_size}. Set it to 2 or more."
-            )
-        return self
-
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "fixed weights" if len(self.proportions) > 1 else "none"
-
-    def build(self, context: Context) -> Learner:
-        return PartitionedLearner(self, context)
 
 
 class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
@@ -128,8 +57,7 @@ class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
 
     def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level` as a function of inputs; it differentiates by held layers only."""
-        view = self.parts.view(level)
-        return lambda x: self.parts.run(view, x)
+        return partial(self.parts.run, self.parts.view(level))
 
     def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level` as it is scored."""
@@ -187,7 +115,7 @@ class PartitionedLearner(
         self.chunks = Chunks(len(self.train_data), config.proportions, seed=context.seed)
         self.parts = Partitioned(
             self.net,
-            proportions=config.parameter_proportions or config.proportions,
+            proportions=config.owned,
             seed=context.seed,
             scheme=config.scheme,
             defaults="zero" if config.defaults == "zero" else "initial",
@@ -202,16 +130,11 @@ class PartitionedLearner(
         )
         self._psi: list[nn.Parameter] = [*self.hypers.learnable(), *self.parts.held()]
         self._hyper_optimiser = adam(self._psi, lr=config.hyper_lr) if self._psi else None
-        num_joint = self._num_joint()
+        num_joint, size, seed = self._num_joint(), config.batch_size, context.seed
         self._weight_stream = weight_stream(
-            self.chunks,
-            self.parts.filled,
-            batch_size=config.batch_size - num_joint,
-            seed=context.seed,
+            self.chunks, self.parts.filled, batch_size=size - num_joint, seed=seed
         )
-        self._hyper_stream = hyper_stream(
-            self.chunks, batch_size=num_joint or config.batch_size, seed=context.seed
-        )
+        self._hyper_stream = hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._num_weight_steps = 0
@@ -241,16 +164,10 @@ class PartitionedLearner(
         if self._num_joint():
             return Step(passes=1, losses=self.joint_step())
         losses = {"train/loss": self.weight_step()}
-        if self.is_hyper_step_due:
+        is_due = self._num_weight_steps % self.config.hyper_every == 0
+        if is_due and self.passes + 1 < self.config.passes and self.learns_hypers:
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
-
-    @property
-    def is_hyper_step_due(self) -> bool:
-        """Whether a hyper step follows the weight step that was just made."""
-        is_due = self._num_weight_steps % self.config.hyper_every == 0
-        has_pass_left = self.passes + 1 < self.config.passes
-        return is_due and has_pass_left and self.learns_hypers
 
     def weight_step(self) -> Tensor:
         """Move one partition by one batch, or several by a mixed one; returns the loss."""
@@ -262,8 +179,8 @@ class PartitionedLearner(
 
     def joint_step(self) -> dict[str, Tensor]:
         """Move weights and hypers by the two shares of one batch; returns both losses."""
-        losses = _make(self._weight_move(), self._hyper_move())
-        return dict(zip(("train/loss", "train/hyper_loss"), losses, strict=True))
+        weights, hypers = _make(self._weight_move(), self._hyper_move())
+        return {"train/loss": weights, "train/hyper_loss": hypers}
 
     def _weight_move(self) -> _Move:
         self._num_weight_steps += 1
@@ -273,13 +190,7 @@ class PartitionedLearner(
         k, indices_B = self._weight_stream.next()
         view = self.parts.view(k, trainable=True)
         with self.hypers.detached():
-            loss = loss_on(
-                self.train_data.take(indices_B, of=self._weight_stream, draw=alike),
-                net=lambda inputs: self.parts.run(view, inputs, learns_statistics=True),
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._weight_augmentation,
-            )
+            loss = self._loss(indices_B, lambda x: self.parts.run(view, x, learns_statistics=True))
 
         def apply() -> None:
             self.optimiser.step(k, [leaf.grad for leaf in view.leaves], lr=lr)
@@ -290,17 +201,9 @@ class PartitionedLearner(
         """Each example draws its own partition; every partition takes a step of its mean loss."""
         levels_B, indices_B = self._weight_stream.next_mixed()
         levels_B = levels_B.to(self.context.device)
-        num_samples = self.hypers.num_samples(training=True)
-        batch = MixedBatch(self.parts, levels_B.repeat_interleave(num_samples))
+        batch = self._mixed(levels_B, trainable=True)
         with self.hypers.detached():
-            losses_B = loss_on(
-                self.train_data.take(indices_B, of=self._weight_stream, draw=mixed),
-                net=batch,
-                hypers=self.hypers,
-                target=self.target,
-                generator=self._weight_augmentation,
-                reduction="none",
-            )
+            losses_B = self._loss(indices_B, batch, is_mixed=True, reduction="none")
         counts_B = torch.bincount(levels_B)[levels_B]
 
         def apply() -> None:
@@ -312,26 +215,46 @@ class PartitionedLearner(
     def _hyper_move(self) -> _Move:
         assert self._hyper_stream is not None
         assert self._hyper_optimiser is not None
-        if self.config.mixed and self._num_joint():
+        is_mixed = self.config.mixed and bool(self._num_joint())
+        if is_mixed:
             # Each example of chunk k draws subnetwork k - 1 in the same call of the net.
             numbers_B, indices_B = self._hyper_stream.next_mixed()
-            draw = mixed
-            num_samples = self.hypers.num_samples(training=True)
-            levels_N = (numbers_B.to(self.context.device) - 1).repeat_interleave(num_samples)
-            net: Callable[[Tensor], Tensor] = MixedBatch(self.parts, levels_N, trainable=False)
+            levels_B = numbers_B.to(self.context.device) - 1
+            net: Callable[[Tensor], Tensor] = self._mixed(levels_B, trainable=False)
         else:
             k, indices_B = self._hyper_stream.next()
-            draw = alike
             net = self.subnetwork(k - 1)
-        loss = loss_on(
-            self.train_data.take(indices_B, of=self._hyper_stream, draw=draw),
+        loss = self._loss(indices_B, net, is_mixed=is_mixed, held_out=True)
+        return _Move(loss, self._psi, loss, self._hyper_optimiser.step)
+
+    def _loss(
+        self,
+        indices_B: Tensor,
+        net: Callable[[Tensor], Tensor],
+        *,
+        is_mixed: bool = False,
+        held_out: bool = False,
+        reduction: Literal["mean", "none"] = "mean",
+    ) -> Tensor:
+        """The loss of examples that a stream has just drawn: for hypers if held out."""
+        stream = self._hyper_stream if held_out else self._weight_stream
+        generator = self._hyper_augmentation if held_out else self._weight_augmentation
+        return loss_on(
+            self.train_data.take(
+                indices_B, of=stream, draw=lambda s: (s.next_mixed() if is_mixed else s.next())[1]
+            ),
             net=net,
             hypers=self.hypers,
             target=self.target,
-            generator=self._hyper_augmentation,
-            held_out=True,
+            generator=generator,
+            held_out=held_out,
+            reduction=reduction,
         )
-        return _Move(loss, self._psi, loss, self._hyper_optimiser.step)
+
+    def _mixed(self, levels_B: Tensor, *, trainable: bool) -> MixedBatch:
+        num_samples = self.hypers.num_samples(training=True)
+        levels_N = levels_B.repeat_interleave(num_samples)
+        return MixedBatch(self.parts, levels_N, trainable=trainable)
 
     def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level`, its norms with statistics of the chunks that it was trained on."""
@@ -339,13 +262,12 @@ class PartitionedLearner(
             return self.subnetwork(level)
         if level not in self._calibrated:
             self._calibrated[level] = self._recalibrated(level)
-        view = self._calibrated[level]
-        return lambda x: self.parts.run(view, x)
+        return partial(self.parts.run, self._calibrated[level])
 
     def _recalibrated(self, level: int) -> View:
         generator = self.generator("recalibrate")
         # Chunks are drawn at random, so that the first examples are a sample of all.
-        indices_N = torch.from_numpy(self.chunks.cumulative(level)[:NUM_CALIBRATION].copy())
+        indices_N = torch.from_numpy(self.chunks.cumulative(level)[:_NUM_CALIBRATION].copy())
         num_samples = self.hypers.num_samples(training=False)
 
         def predict(net: Callable[[Tensor], Any]) -> None:
@@ -391,27 +313,19 @@ class PartitionedLearner(
 
     def evaluate(self) -> dict[str, float]:
         self._num_reports += 1
-        metrics = self.select(self.evidence()) if self.is_evidence_due else {}
+        is_due = self.finished or self._num_reports % self.config.lml_every == 0
+        has_lml = self._hyper_stream is not None and is_due
+        metrics = self._select(self.evidence()) if has_lml else {}
+        steps = self.optimiser.num_steps.items()
         return {
             **super().evaluate(),
             **metrics,
-            **self.subnetwork_scores(),
-            **self.step_counts(),
+            **self._subnetwork_scores(),
+            **{f"partition/steps.{k}": float(count) for k, count in steps},
         }
 
-    @property
-    def is_evidence_due(self) -> bool:
-        """Whether the present report has L_ML."""
-        is_due = self.finished or self._num_reports % self.config.lml_every == 0
-        return self._hyper_stream is not None and is_due
-
-    def step_counts(self) -> dict[str, float]:
-        """Weight steps of each partition so far, by metric name."""
-        steps = self.optimiser.num_steps.items()
-        return {f"partition/steps.{k}": float(count) for k, count in steps}
-
     @torch.no_grad()
-    def subnetwork_scores(self) -> dict[str, float]:
+    def _subnetwork_scores(self) -> dict[str, float]:
         """Test scores of every subnetwork by its number, and of their mean prediction, at the end.
 
         Early subnetworks that score better than late ones say that late partitions subtract.
@@ -420,7 +334,6 @@ class PartitionedLearner(
             return {}
         was_training = self.net.training
         self.net.eval()
-        batch_size = max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
         outputs: dict[str, Tensor] = {}
         for level in range(1, self.parts.num_partitions + 1):
             predict = partial(
@@ -429,12 +342,8 @@ class PartitionedLearner(
                 generator=self.generator("evaluate test"),
                 training=False,
             )
-            outputs[str(level)], y = outputs_of(predict, self._test, batch_size=batch_size)
+            outputs[str(level)], y = outputs_of(predict, self._test, batch_size=self.scored_at_once)
         self.net.train(was_training)
-        return self.scores_of_levels(outputs, y)
-
-    def scores_of_levels(self, outputs: Mapping[str, Tensor], y: Tensor) -> dict[str, float]:
-        """Scores of subnetworks by their numbers, and of their mean prediction."""
         mean = self.target.combined(torch.stack(list(outputs.values())))
         return {
             f"subnetwork/{name}.{which}": value
@@ -443,7 +352,7 @@ class PartitionedLearner(
             if name in ("accuracy", "nll")
         }
 
-    def select(self, found: Evidence) -> dict[str, float]:
+    def _select(self, found: Evidence) -> dict[str, float]:
         """Remember the best state, and end with it if the config says so."""
         metrics = found.metrics()
         if not self.config.select_by_lml:
@@ -472,3 +381,80 @@ class PartitionedLearner(
         task = self.context.task
         with seeding.isolated(self.context.seed, "init"):
             return self.config.net.build(task.in_shape, task.num_outputs)
+
+
+class ReleasedLearner(PartitionedLearner, parts=("_released",)):
+    """Merges at the release: products and sums of affine parts and the last statistics stay.
+
+    Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the
+    release starts from the state with the largest L_ML.
+    """
+
+    config: ReleasedConfig
+
+    def __init__(self, config: ReleasedConfig, context: Context) -> None:
+        task = context.task
+        num = len(task.train) + (len(task.val) if config.train_on == "all" else 0)
+        if config.batch_size > num:
+            raise ConfigError(
+                f"`batch_size` = {config.batch_size}: must not exceed the {num} examples, which "
+                "the release draws without replacement. Lower it."
+            )
+        super().__init__(config, context)
+        self._held = self.parts.held()
+        self._released: Release | None = None
+
+    @property
+    def progress(self) -> float:
+        return self.config.release.progress(self.passes, self.config.passes)
+
+    def step(self) -> Step:
+        if self.passes < self.config.release.start(self.config.passes):
+            return super().step()
+        return self.released().step(self.progress)
+
+    def released(self) -> Release:
+        """The last stage, begun where it was not: from the best state, if one was selected."""
+        if self._released is None:
+            if self._best is not None:
+                self._load_model_state(self._best["model"])
+                self._best = None
+            self.merged()
+            self._released = self._release()
+        return self._released
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        if self._released is None:
+            return super().predict(x, generator)
+        return SupervisedLearner.predict(self, x, generator)
+
+    def finish(self) -> nn.Module:
+        return super().finish() if self._released is None else self.net
+
+    def trained_net(self) -> nn.Module:
+        return super().trained_net() if self._released is None else self.net
+
+    def evaluate(self) -> dict[str, float]:
+        if self._released is None:
+            return super().evaluate()
+        return SupervisedLearner.evaluate(self)
+
+    def _release(self) -> Release:
+        for parameter in self._held:
+            parameter.requires_grad_(False)
+        return Release(
+            self.net,
+            self.hypers,
+            self.train_data,
+            target=self.target,
+            optimiser=self.config.release.optimiser or self.config.optimiser,
+            batch_size=self.config.batch_size,
+            seed=self.context.seed,
+            augmentation=self.generator("augment release"),
+        )
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for parameter in self._held:
+            parameter.requires_grad_(True)
+        self._released = None if state["released"] is None else self._release()
+        super().restore(state)

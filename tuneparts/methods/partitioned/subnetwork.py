@@ -9,7 +9,7 @@ Shapes: n entries of a parameter, m of them owned by one partition, C partitions
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +17,11 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import (
-    Role,
-    checked_proportions,
-    order_of,
-    random_labels,
-    roles_of,
-)
-from tuneparts.methods.partitioned.wiring import Wiring
+from tuneparts.methods.partitioned.assign import Role, Wiring, order_of, random_labels, roles_of
+from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
 from tuneparts.models.reweighted import reweighted, tied_names
 
-Scheme = Literal["random", "node"]
-Defaults = Literal["zero", "initial"]
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @dataclass(frozen=True)
@@ -113,19 +106,27 @@ class Partitioned(nn.Module):
                 self._deal_out(name, seed)
             elif role is not Role.HELD:
                 self._stack(name, role)
-        self.normed = [n for n, m in net.named_modules() if _has_statistics(m)]
-        """Norms that keep running statistics, by name."""
-        for name in self.normed:
-            self._separate_statistics(name)
+        self._normed = [
+            layer
+            for layer, module in net.named_modules()
+            if isinstance(module, _NormBase) and module.running_mean is not None
+        ]
+        """Norms that keep running statistics, by name; each partition has statistics of its own."""
+        for key in self._statistics():
+            rows = torch.stack([net.get_buffer(key)] * self.num_partitions)
+            layer, _, statistic = key.rpartition(".")
+            self.register_buffer(_key(statistic, layer), rows)
         self._index()
-        self.unmixable = self._find_unmixable()
+        seen = self.wiring.layers if self.wiring is not None else {}
+        alone = (n for n, role in self.roles.items() if role is Role.ENTRIES)
+        unseen = [n for n in alone if n.rpartition(".")[0] not in seen]
+        self.unmixable = next(iter([*self._tied, *unseen]), None)
         """A weight that is not of one layer alone, whose gradients no layer can take apart."""
         for k in self.filled:
             if not self.shares(k):
                 raise ConfigError(
-                    f"every partition with a positive proportion must own weights, but partition "
-                    f"{k} of proportions {self.proportions} owns none of this small net. Use fewer "
-                    "partitions or a larger net."
+                    f"partition {k} of proportions {self.proportions} owns none of this small "
+                    "net's weights. Use fewer partitions or a larger net."
                 )
 
     @property
@@ -133,26 +134,10 @@ class Partitioned(nn.Module):
         """The partitions that own weights."""
         return [k for k, share in enumerate(self.proportions, start=1) if share > 0]
 
-    def _find_unmixable(self) -> str | None:
-        if self._tied:
-            return next(iter(self._tied))
-        seen = self.wiring.layers if self.wiring is not None else {}
-        return next(
-            (
-                name
-                for name, role in self.roles.items()
-                if role is Role.ENTRIES and name.rpartition(".")[0] not in seen
-            ),
-            None,
-        )
-
     def held(self) -> list[nn.Parameter]:
         """Parameters of no partition that still require gradients."""
-        return [
-            p
-            for name, p in self.net.named_parameters()
-            if self.roles[name] is Role.HELD and p.requires_grad
-        ]
+        held = [p for n, p in self.net.named_parameters() if self.roles[n] is Role.HELD]
+        return [p for p in held if p.requires_grad]
 
     def map_of(self, name: str) -> Tensor:
         """The partition of each entry of a weight, uint8, in the weight's shape."""
@@ -189,25 +174,22 @@ class Partitioned(nn.Module):
     def view(self, level: int, *, trainable: bool = False) -> View:
         """Subnetwork `level` (0..C) as tensors.
 
-        Args:
-            level: how many partitions are active.
-            trainable: make what partition `level` owns differentiable, and nothing else.
-                Otherwise only held parameters are.
+        What partition `level` owns is differentiable if `trainable`, and nothing else; otherwise
+        only held parameters are.
         """
         if not 0 <= level <= self.num_partitions:
-            raise ConfigError(
-                f"subnetworks are numbered 0 to {self.num_partitions}, but got {level}."
-            )
-        level = self.same_as(level)
+            raise ConfigError(f"subnetworks are numbered 0 to {self.num_partitions}, not {level}.")
+        # The last subnetwork that owns weights: an empty partition adds nothing.
+        level = max((k for k in self.filled if k <= level), default=0)
         leaves: list[Tensor] = []
         tensors: dict[str, Tensor] = {}
-        initial = self.initial_net(level)
+        redrawn = self._rebuild() if self._rebuild and level < self.filled[-1] else None
         for name, role in self.roles.items():
             if role is Role.HELD:
                 parameter = self._own[name]
                 tensors[name] = parameter.detach() if trainable else parameter
             elif role is Role.ENTRIES:
-                tensors[name] = self._entries(name, level, initial)
+                tensors[name] = self._entries(name, level, redrawn)
                 if trainable and self._offsets[name][level - 1] < self._offsets[name][level]:
                     leaves.append(tensors[name].requires_grad_())
             else:
@@ -216,55 +198,31 @@ class Partitioned(nn.Module):
                     leaves.append(leaf)
         for name, further in self._tied.items():
             tensors |= dict.fromkeys(further, tensors[name])
-        if level:
-            for name in self.normed:
-                for statistic in STATISTICS:
-                    tensors[f"{name}.{statistic}"] = self.statistic_of(statistic, name)[level - 1]
+        for key in self._statistics() if level else ():
+            layer, _, statistic = key.rpartition(".")
+            tensors[key] = self._named(statistic, layer)[level - 1]
         return View(level, tensors, leaves)
 
-    def same_as(self, level: int) -> int:
-        """The last subnetwork up to `level` that owns weights; an empty partition adds nothing."""
-        return max((k for k in self.filled if k <= level), default=0)
-
-    def initial_net(self, level: int) -> nn.Module | None:
-        """The net made again, where subnetwork `level` reads initial values that are not kept."""
-        return self._rebuild() if self._rebuild and level < self.filled[-1] else None
-
-    def default_of(self, name: str, initial: nn.Module | None) -> Tensor | None:
-        """What subnetworks read in a weight for later partitions; None for zeros.
-
-        Args:
-            name: of the weight.
-            initial: from `initial_net`.
-        """
-        if self._defaults == "zero":
-            return None
-        kept = self._named("default", name) if initial is None else initial.get_parameter(name)
-        return kept.detach().to(self._own[name].device)
-
-    def statistic_of(self, statistic: str, name: str) -> Tensor:
-        """A statistic (C, ...) of a norm, one row per partition."""
-        return self._named(statistic, name)
+    def _statistics(self) -> list[str]:
+        """The names of the norms' running statistics."""
+        return [f"{name}.{statistic}" for name in self._normed for statistic in _STATISTICS]
 
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
 
-        Args:
-            view: from `view`.
-            x: a batch of inputs.
-            learns_statistics: whether norms with running statistics use and track the batch's; only
-                weight steps may, since hyper steps would leak their chunk into a subnetwork.
+        Norms use and track the statistics of the batch if `learns_statistics`; only weight steps
+        may, since hyper steps would leak their chunk into a subnetwork.
         """
         net = reweighted(self.net, view.tensors)
         if not learns_statistics:
-            for name in self.normed:
+            for name in self._normed:
                 net.get_submodule(name).training = False
         return net(x)
 
     @property
     def has_statistics(self) -> bool:
         """Whether norms keep running statistics, a set for each subnetwork."""
-        return bool(self.normed)
+        return bool(self._normed)
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
@@ -278,12 +236,9 @@ class Partitioned(nn.Module):
             predict: calls the net that it is given on inputs that the subnetwork may see.
         """
         tensors = dict(view.tensors)
-        for name in self.normed:
-            for statistic in STATISTICS:
-                key = f"{name}.{statistic}"
-                tensors[key] = torch.zeros_like(tensors[key])
+        tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}
         net = reweighted(self.net, tensors).eval()
-        for name in self.normed:
+        for name in self._normed:
             norm = net.get_submodule(name)
             assert isinstance(norm, _NormBase)
             norm.training = True
@@ -298,11 +253,7 @@ class Partitioned(nn.Module):
 
     @torch.no_grad()
     def merged(self, into: nn.Module | None = None) -> nn.Module:
-        """Write all that subnetwork C reads into an ordinary net, and return that net.
-
-        Args:
-            into: a net of the same kind; None for the partitioned net itself.
-        """
+        """Write all that subnetwork C reads into a net of the same kind, the own one if None."""
         net = self.net if into is None else into
         tensors = self.view(self.num_partitions).tensors
         for name, own in [*net.named_parameters(), *net.named_buffers()]:
@@ -318,14 +269,11 @@ class Partitioned(nn.Module):
 
     def _wired(self, example: Tensor | None, seed: int) -> Wiring:
         if example is None:
-            raise ConfigError(
-                "the node scheme looks at which unit feeds which, but got no `example` input. Pass "
-                "one batch of inputs."
-            )
+            raise ConfigError("the node scheme got no `example` input. Pass one batch of inputs.")
         if self._defaults != "zero":
             raise ConfigError(
-                f"a masked unit must contribute nothing, so the node scheme has zero defaults, but "
-                f"got defaults={self._defaults!r}. Use zero defaults or the random scheme."
+                f"defaults={self._defaults!r}: a masked unit contributes nothing, so the node "
+                "scheme has zero defaults. Use them, or the random scheme."
             )
         return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
 
@@ -351,12 +299,6 @@ class Partitioned(nn.Module):
         rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
         self.register_parameter(_key("parts", name), nn.Parameter(rows))
 
-    def _separate_statistics(self, name: str) -> None:
-        for statistic in STATISTICS:
-            own = self.net.get_buffer(f"{name}.{statistic}")
-            rows = torch.stack([own] * self.num_partitions)
-            self.register_buffer(_key(statistic, name), rows)
-
     def _index(self) -> None:
         """Derive what gathers and scatters from the maps."""
         self._offsets: dict[str, tuple[int, ...]] = {}
@@ -366,17 +308,19 @@ class Partitioned(nn.Module):
                 order_n, self._offsets[name] = order_of(labels_n, self.num_partitions)
                 self.register_buffer(_key("order", name), order_n, persistent=False)
 
-    def _entries(self, name: str, level: int, initial: nn.Module | None) -> Tensor:
+    def _entries(self, name: str, level: int, redrawn: nn.Module | None) -> Tensor:
+        """A weight with defaults in later partitions, kept or from the net drawn again."""
         weight = self._own[name].detach()
         start = self._offsets[name][level]
         if start == weight.numel():
             return weight  # every entry is active: the weight itself, without a copy
         effective = weight.clone()
         later = self._named("order", name)[start:].long()
-        default = self.default_of(name, initial)
-        if default is None:
+        if self._defaults == "zero":
             values = effective.new_zeros(len(later))  # faster than scattering a scalar
         else:
+            kept = self._named("default", name) if redrawn is None else redrawn.get_parameter(name)
+            default = kept.detach().to(weight.device)
             values = default.reshape(-1).index_select(0, later)
         effective.view(-1).scatter_(0, later, values)
         return effective
@@ -397,13 +341,6 @@ class Partitioned(nn.Module):
     def _named(self, kind: str, name: str) -> Tensor:
         tensor: Tensor = getattr(self, _key(kind, name))
         return tensor
-
-
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-
-
-def _has_statistics(module: nn.Module) -> bool:
-    return isinstance(module, _NormBase) and module.running_mean is not None
 
 
 @functools.cache

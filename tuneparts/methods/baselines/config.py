@@ -1,0 +1,277 @@
+"""What the methods that partitioned networks are compared with are given, without torch."""
+
+import math
+from importlib.util import find_spec
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
+from tuneparts.data.task import Task
+from tuneparts.hypers import HyperGradient, HypersConfig
+from tuneparts.hypers.config import FixedConfig
+from tuneparts.hypers.kinds import LilaConfig, SchwoebelConfig, WeightPrior
+from tuneparts.training.config import ReleaseConfig, SupervisedConfig
+from tuneparts.training.learner import Context, Learner
+
+LINKED_PASSES = 4
+"""A weight step, a hyper step, and a derivative of the weight step that costs about two."""
+
+
+class StandardConfig(SupervisedConfig):
+    """Ordinary training of one net at given hypers."""
+
+    method: Literal["standard"] = "standard"
+    takes_runtime = "compiled"
+    augmentation: FixedConfig = FixedConfig()
+    """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
+    penalises_weights = True
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.baselines.standard import StandardLearner
+
+        return StandardLearner(self, context)
+
+    @property
+    def can_be_packed(self) -> bool:
+        return type(self).build is StandardConfig.build
+
+
+class _LearntConfig(SupervisedConfig):
+    """One net and hypers that are learnt at fixed weights, without a validation split."""
+
+    takes_runtime = "compiled"
+    train_on: Literal["train", "all"] = "all"
+    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights"
+
+
+class AugerinoConfig(_LearntConfig):
+    """Weights and affine widths learnt together, on all data, from the training loss."""
+
+    method: Literal["augerino"] = "augerino"
+    hypers: HypersConfig = HypersConfig(affine=LilaConfig())
+    """Must have learnable affine widths: `lila` or `benton`."""
+    hyper_lr: float = Field(default=0.05, gt=0)
+    """Adam's constant rate for the hypers."""
+    reg: float = Field(default=0.01, ge=0)
+    """Reward per unit of the widths' norm."""
+    safe: bool = True
+    """No reward as long as any width is 10 or more; without it widths can run away."""
+
+    @model_validator(mode="after")
+    def _check_has_widths(self) -> Self:
+        affine = self.hypers.affine
+        if affine is None or affine.kind == "schwoebel" or "affine" in self.hypers.frozen:
+            raise ValueError(
+                "Augerino learns affine widths, but `hypers` has "
+                + ("no affine part" if affine is None else f"a frozen or `{affine.kind}` one")
+                + ". Set `hypers.affine.kind` to `lila` or `benton` and do not freeze it."
+            )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.baselines.standard import AugerinoLearner
+
+        return AugerinoLearner(self, context)
+
+
+class ValidationConfig(SupervisedConfig):
+    """A weight step and a hyper step in turn, each on its own data."""
+
+    method: Literal["validation"] = "validation"
+    takes_runtime = "compiled"
+    train_on: Literal["train", "all"] = "all"
+    """The data that is split; `all` is as much as partitioned training sees."""
+    holdout: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the data that only hypers are learnt from."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
+    finetune: ReleaseConfig | None = None
+    """Last stage on all data at frozen hypers; None for no such stage."""
+    through_step: bool = False
+    """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
+    steps costs four passes instead of two."""
+    penalises_weights = True
+
+    @model_validator(mode="after")
+    def _check_step_is_differentiable(self) -> Self:
+        if self.through_step and self.optimiser.kind != "sgd":
+            raise ValueError(
+                "`through_step` differentiates a step of SGD, which is linear in its gradient, but "
+                f"`optimiser.kind` is `{self.optimiser.kind}`. Set it to `sgd`."
+            )
+        return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "through a step" if self.through_step else "fixed weights"
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.baselines.validation import ValidationLearner
+
+        return ValidationLearner(self, context)
+
+
+class LaplaceConfig(_LearntConfig):
+    """Weights by their posterior's maximum, hypers and prior by the evidence."""
+
+    method: Literal["laplace"] = "laplace"
+    curvature: Literal["diagonal", "kronecker"] = "diagonal"
+    """The exact diagonal, for small nets only; or Kronecker factors, as Immer et al. (2022) have
+    them, which cost less and fit nets of any size with linear layers, convolutions and norms over
+    channels or features."""
+    hyper_lr: float = Field(default=0.1, gt=0)
+    """Adam's rate for the hypers, and for the logarithms of the prior's precisions."""
+    precision_lr: float | None = Field(default=None, ge=0)
+    """A rate of their own for the precisions, 0 to hold them; None takes that of the hypers."""
+    precision: float = Field(default=1.0, gt=0)
+    """Where the prior's precision of every parameter tensor starts."""
+    burn_in: float = Field(default=0.1, ge=0, lt=1)
+    """Fraction of the passes before the first evidence step."""
+    evidence_every: int = Field(default=20, gt=0)
+    """Weight steps per evidence step."""
+    evidence_batch: int = Field(default=32, gt=0)
+    """Examples per evidence step."""
+    memory: float = Field(default=0.9, ge=0, lt=1)
+    """Share of the running mean of the curvature that one evidence step keeps."""
+    lml_every: int = Field(default=1_000_000, gt=0)
+    """Intervals between two evaluations of the evidence on all data; the last always has one."""
+    max_gb: float = Field(default=2.0, gt=0)
+    """Refuse to start if the Jacobians, or the factors, of one evidence step need more."""
+
+    classes_only = "its curvature is that of a softmax"
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
+
+    def evidence_passes(self, num_classes: int) -> int:
+        """What one evidence step costs.
+
+        The diagonal has a Jacobian of the batch, K backward passes, and twice as many to
+        differentiate it. The factors have K backward passes without gradients by weights, and twice
+        as many to differentiate them: together about K passes over as large a batch.
+        """
+        if self.curvature == "diagonal":
+            return 3 * num_classes
+        return math.ceil(num_classes * self.evidence_batch / self.batch_size)
+
+    @model_validator(mode="after")
+    def _check_weight_decay(self) -> Self:
+        if self.optimiser.weight_decay:
+            raise ValueError(
+                "the prior's precision is the weight decay, and is learnt, but "
+                f"`optimiser.weight_decay` is {self.optimiser.weight_decay:g}. Set it to 0."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_curvature(self) -> Self:
+        for name, hyper in self.hypers.parts.items():
+            if hyper.place() == "loss" and hyper.enters_likelihood():
+                raise ValueError(
+                    "the curvature is that of the task's own likelihood, but the hyper "
+                    f"`{name}` changes it. Leave it out, or use another method."
+                )
+        return self
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.baselines.laplace import LaplaceLearner
+
+        return LaplaceLearner(self, context)
+
+
+class LastLayerConfig(_LearntConfig):
+    """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
+
+    method: Literal["last_layer"] = "last_layer"
+    hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
+    """Only hypers that act on inputs."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
+    num_inducing: int = Field(default=100, gt=1)
+    """Training examples whose features carry the posterior."""
+    lengthscale: float = Field(default=1.0, gt=0)
+    """Of the kernel, in units of the median distance between inducing features."""
+    noise: float = Field(default=0.05, gt=0)
+    """Variance of the Gaussian likelihood of one-hot labels."""
+    memory: float = Field(default=0.9, ge=0, lt=1)
+    """Share of the running mean of the statistics that one hyper step keeps."""
+    burn_in: float = Field(default=0.1, ge=0, lt=1)
+    """Fraction of the passes before the first hyper step, in which the net learns features."""
+
+    classes_only = "its process has one output per class"
+
+    @model_validator(mode="after")
+    def _check_inputs_only(self) -> Self:
+        for name, hyper in self.hypers.parts.items():
+            if hyper.place() != "inputs":
+                raise ValueError(
+                    "the last layer's evidence depends on the inputs of the net, but the hyper "
+                    f"`{name}` acts on {hyper.place()}. Leave it out, or use another method."
+                )
+        return self
+
+    @property
+    def hyper_passes(self) -> int:
+        """What a hyper step costs.
+
+        Forward and backward without gradients by weights are two thirds of a pass, and a forward
+        over the inducing examples is a third of its share of the batch.
+        """
+        seen = self.batch_size * self.hypers.samples
+        return math.ceil(2 / 3 + self.num_inducing / seen / 3)
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.baselines.last_layer import LastLayerLearner
+
+        return LastLayerLearner(self, context)
+
+
+class PosthocConfig(StandardConfig):
+    """Standard training with log p(D) as `lml/total`."""
+
+    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
+    method: Literal["posthoc_laplace"] = "posthoc_laplace"  # type: ignore[assignment]
+    hessian: Literal["diag", "kron", "full"] = "diag"
+    """Structure of the Gauss-Newton curvature; `full` is for nets of a few thousand weights."""
+    prior: Literal["optimised", "decay"] = "optimised"
+    """Precisions per layer that maximise log p(D) (Immer et al. 2021), or weight decay times N."""
+    lml_every: int = Field(default=1_000_000, gt=0)
+    """Intervals between two evaluations; the last interval always has one."""
+    select_by_lml: bool = False
+    """End with the weights of the interval that had the largest log p(D), as far as evaluated."""
+    max_gb: float = Field(default=4.0, gt=0)
+    """Refuse to start if the Jacobians of one batch need more."""
+    classes_only = "its evidence is that of a softmax"
+
+    @model_validator(mode="after")
+    def _check_has_prior(self) -> Self:
+        if self.prior == "decay" and not self.optimiser.weight_decay:
+            raise ValueError(
+                "weight decay is the prior's precision over N, but `optimiser.weight_decay` is 0. "
+                "Set it, or `prior` to `optimised`."
+            )
+        return self
+
+    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
+        super().check(task, copies_state=copies_state)
+        if find_spec("laplace") is None:
+            raise ConfigError(
+                "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
+                "Install it with `pip install 'tuneparts[laplace]'`, or use the method `laplace`."
+            )
+
+    def build(self, context: Context) -> Learner:
+        self.check()
+        from tuneparts.methods.baselines.posthoc import PosthocLearner
+
+        return PosthocLearner(self, context)

@@ -1,0 +1,147 @@
+"""What partitioned training is given, without torch (Mlodozeniec et al. 2023)."""
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.schema import Direction, Metric
+from tuneparts.data.chunks import sizes
+from tuneparts.hypers import HyperGradient
+from tuneparts.training.config import ReleaseConfig, SupervisedConfig
+from tuneparts.training.learner import Context, Learner
+
+Scheme = Literal["random", "node"]
+Defaults = Literal["zero", "initial"]
+DecayScaling = Literal["reciprocal", "sqrt", "off"]
+MAX_PARTITIONS = 255
+"""A byte counts that far, and 0 stays free for subnetwork 0, which owns nothing."""
+
+
+def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
+    """Proportions of the weights per partition; refuses too many, and an empty first one."""
+    given = tuple(float(p) for p in proportions)
+    if not 1 <= len(given) <= MAX_PARTITIONS:
+        raise ConfigError(
+            f"{len(given)} proportions: there are 1 to {MAX_PARTITIONS} partitions, so that a byte "
+            "names each. Use fewer."
+        )
+    sizes(1, given)  # refuses what is negative, infinite or all zero
+    if given[0] <= 0:
+        raise ConfigError(
+            f"proportions {given}: partition 1 makes every subnetwork's outputs and must own "
+            "weights. Start with a positive number."
+        )
+    return given
+
+
+def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None:
+    """Refuse proportions of chunks and of partitions that are invalid or not equally many."""
+    checked_proportions(proportions)
+    checked_proportions(owned)
+    if len(owned) != len(proportions):
+        raise ValueError(
+            f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
+            f"entries and `parameter_proportions` {len(owned)}."
+        )
+    for k, (data, weights) in enumerate(zip(proportions, owned, strict=True), start=1):
+        if weights > 0 and not data > 0:
+            raise ValueError(
+                f"partition {k} has {weights:g} of the weights and chunk {k} no data to train them "
+                f"with. Give chunk {k} data, or partition {k} no weights."
+            )
+
+
+class PartitionedConfig(SupervisedConfig):
+    """Weights and hypers in one run, without validation data.
+
+    One chunk is standard training; parameter proportions (1, 0) optimise the hypers on the second
+    chunk as a validation set.
+    """
+
+    method: Literal["partitioned"] = "partitioned"
+    train_on: Literal["train", "all"] = "all"
+    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
+    """Share of the training data per chunk."""
+    parameter_proportions: tuple[float, ...] | None = None
+    """Share of the weights per partition; as `proportions` if None."""
+    scheme: Scheme = "random"
+    """Deal out single weights, or hidden units."""
+    mixed: bool = False
+    """Node scheme only: each weight step updates all partitions by one pass over a mixed batch."""
+    defaults: Literal["zero", "initial", "seed"] = "zero"
+    """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
+    without norms need, from a copy; or the same drawn again from the seed at each step."""
+    hyper_lr: float = Field(default=1e-3, gt=0)
+    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    hyper_every: int = Field(default=1, gt=0)
+    """Weight steps per hyper step."""
+    hyper_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of each batch that moves the hypers in the pass that moves the weights: joint steps.
+    0 has hyper steps of their own."""
+    weight_decay_scaling: DecayScaling = "reciprocal"
+    """How weight decay grows for partitions that are trained on less data."""
+    num_extractor_layers: int = Field(default=0, ge=0)
+    """Leading layers that are learnt as a hyper: by hyper steps only, shared by all subnetworks."""
+    lml_every: int = Field(default=1, gt=0)
+    """Intervals between two evaluations of L_ML; the last interval always has one."""
+    select_by_lml: bool = False
+    """End with the state of the interval that had the largest L_ML."""
+    metrics = (
+        Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
+        Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),
+    )
+
+    @property
+    def owned(self) -> tuple[float, ...]:
+        """Share of the weights per partition."""
+        return self.parameter_proportions or self.proportions
+
+    @model_validator(mode="after")
+    def _check_fields_agree(self) -> Self:
+        check_division(self.proportions, self.owned)
+        if self.mixed and self.scheme != "node":
+            raise ValueError(
+                f"`mixed` with scheme `{self.scheme}`: one pass updates several partitions in the "
+                "node scheme only. Set `scheme` to `node`."
+            )
+        if self.scheme == "node" and self.defaults != "zero":
+            raise ValueError(
+                f"`defaults` = `{self.defaults}`: a masked unit contributes nothing, so the node "
+                "scheme has zero defaults. Set `defaults` to `zero`, or `scheme` to `random`."
+            )
+        if self.hyper_share and self.hyper_every > 1:
+            raise ValueError(
+                f"`hyper_share` with `hyper_every` {self.hyper_every}: joint steps move the hypers "
+                "in every pass. Leave one of them out."
+            )
+        if self.hyper_share and self.batch_size < 2:
+            raise ValueError(
+                f"`batch_size` = {self.batch_size}: a joint step has an example for the weights "
+                "and one for the hypers. Set it to 2 or more."
+            )
+        return self
+
+    @property
+    def hyper_gradient(self) -> HyperGradient:
+        return "fixed weights" if len(self.proportions) > 1 else "none"
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.partitioned.learner import PartitionedLearner
+
+        return PartitionedLearner(self, context)
+
+
+class ReleasedConfig(PartitionedConfig):
+    """Partitioned training with a last stage of ordinary training."""
+
+    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
+    method: Literal["released"] = "released"  # type: ignore[assignment]
+    release: ReleaseConfig = ReleaseConfig()
+
+    def build(self, context: Context) -> Learner:
+        from tuneparts.methods.partitioned.learner import ReleasedLearner
+
+        return ReleasedLearner(self, context)

@@ -1,0 +1,305 @@
+"""One pass that updates several partitions: a mixed batch under the node scheme.
+
+Units are masked instead of weights, so every example of a batch can run in a subnetwork of its own
+through the same weights (Mlodozeniec et al. 2023, appendix C). A weight gets its gradient from the
+examples of its own level alone. The paper's trick takes it as a difference of two products over the
+batch; here it is summed level by level, which costs one product in all, and leaves no rounding
+residue of later chunks in earlier partitions.
+
+Shapes: N examples with augmentation samples, I input and O output units, C partitions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.reweighted import reweighted
+from tuneparts.training.step import gradients
+
+_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_Order = tuple[Tensor, tuple[int, ...]]
+"""Of a weight or bias, as of `Partitioned.order_of`."""
+
+
+class MixedBatch:
+    """A forward in which each example has its own subnetwork.
+
+    The net must treat every row of a batch by itself, and read weights in the calls of their layers
+    only: `tuneparts.methods.partitioned.isolation.check_mixable` refuses one that does not.
+
+    Args:
+        parts: under the node scheme; norms over the batch are refused.
+        levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
+        trainable: make the weights differentiable; otherwise only held parameters are.
+    """
+
+    def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
+        if parts.unmixable is not None:
+            raise ConfigError(
+                f"`{parts.unmixable}` is used by several layers, or by none: a mixed batch takes "
+                "the gradients of each layer apart by level. Set `mixed` to false."
+            )
+        levels, counts = torch.unique_consecutive(levels_N, return_counts=True)
+        if sorted(levels.tolist()) != levels.tolist() or not len(levels):
+            raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
+        self._parts = parts
+        self._levels_N = levels_N
+        self._trainable = trainable
+        ends = counts.cumsum(0)
+        self._rows_of = {
+            level: slice(end - count, end)
+            for level, count, end in zip(*(t.tolist() for t in (levels, counts, ends)), strict=True)
+        }
+        self._leaves = {
+            name: parts.net.get_parameter(name).detach().requires_grad_(trainable)
+            for name, role in parts.roles.items()
+            if role is Role.ENTRIES
+        }
+        self._rows = {
+            name: parts.parts_of(name).detach().requires_grad_(trainable)
+            for name, role in parts.roles.items()
+            if role in {Role.PRODUCT, Role.SUM}
+        }
+
+    def run(self, x: Tensor) -> Any:
+        """The net's own forward on inputs (N, ...)."""
+        held: dict[str, Tensor] = {}
+        for name, role in self._parts.roles.items():
+            if role is Role.HELD:
+                parameter = self._parts.net.get_parameter(name)
+                held[name] = parameter.detach() if self._trainable else parameter
+        net = reweighted(self._parts.net, {**held, **self._leaves})
+        for name, layer in net.named_modules():
+            forward = self._forward_of(name, layer)
+            if forward is not None:
+                layer.forward = forward  # of this copy alone
+        return net(x)
+
+    __call__ = run
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """What a loss of the outputs is differentiated by."""
+        return list(self.named_leaves.values())
+
+    @property
+    def named_leaves(self) -> dict[str, Tensor]:
+        """The same by the names of the net's parameters; norms have a row for each partition."""
+        return {**self._leaves, **self._rows}
+
+    def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
+        """Differentiate a loss; returns what `grads` does."""
+        gradients(loss, self.leaves)
+        return self.grads()
+
+    def grads(self) -> dict[int, list[Tensor | None]]:
+        """By partition of the batch, one gradient per share, as its optimiser takes them."""
+
+        def of(name: str, level: int) -> Tensor | None:
+            if name in self._leaves:
+                return self._leaves[name].grad
+            grad = self._rows[name].grad
+            return None if grad is None else grad[level - 1]
+
+        shares = {k: self._parts.shares(k) for k in self._rows_of}
+        return {k: [of(share.name, k) for share in shares[k]] for k in shares}
+
+    def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
+        """A forward of the layer that knows the levels; None where the layer is not partitioned."""
+        own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            self._refuse(name, layer, "it shares statistics between examples or mixes them")
+        if not any(self._parts.roles.get(n, Role.HELD) is not Role.HELD for n in own):
+            return None
+        if isinstance(layer, nn.Linear | _Convolution):
+            if isinstance(layer, _Convolution) and (
+                layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+            ):
+                self._refuse(name, layer, "its padding is not by a number of zeros")
+            return partial(_masked_layer, self._map_of(name, layer), layer.weight, layer.bias)
+        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
+            self._refuse(name, layer, "its affine parameters cannot differ between examples")
+        rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
+        per_example = {
+            kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
+                self._levels_N - 1
+            ]
+            for kind, row in rows.items()
+        }
+        return partial(_affine_layer, layer, per_example)
+
+    def _map_of(self, name: str, layer: Any) -> "_Map":
+        """The layer between masked units. It may be held in part: what is held has no order."""
+        assert self._parts.wiring is not None
+        units = self._parts.wiring.layers[name]
+
+        def active(labels: Tensor) -> Tensor | None:
+            """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
+
+            A product with it is one pass in any layout. Filling unit by unit takes three times as
+            long where the channels of a pixel lie beside each other.
+            """
+            weight = layer.weight
+            is_active = labels.to(weight.device) <= self._levels_N.to(weight.device)[:, None]
+            return None if bool(is_active.all()) else is_active.to(weight.dtype)
+
+        dealt = {kind: f"{name}.{kind}" for kind in ("weight", "bias")}
+        return _Map(
+            name,
+            None if isinstance(layer, nn.Linear) else layer,
+            self._rows_of,
+            None if units.is_silent else active(units.in_labels),
+            active(units.out_labels),
+            {
+                kind: self._parts.order_of(full)
+                for kind, full in dealt.items()
+                if self._parts.roles.get(full) is Role.ENTRIES
+            },
+        )
+
+    def _refuse(self, name: str, layer: nn.Module, reason: str) -> NoReturn:
+        raise ConfigError(
+            f"`{name}` is a {type(layer).__name__}: {reason}, and a mixed batch runs each example "
+            "in its own subnetwork. Use GroupNorm or no norm, or set `mixed` to false."
+        )
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A linear or convolutional layer between masked units, and its gradients."""
+
+    name: str
+    conv: Any
+    """The layer with the settings of a convolution; None for a linear one."""
+    rows_of: dict[int, slice]
+    """By level, the rows of the batch."""
+    inputs: Tensor | None
+    """1 where a row has an input unit, else 0: (N, I); None where nothing needs to be masked."""
+    outputs: Tensor | None
+    """The same of output units (N, O)."""
+    orders: dict[str, _Order]
+    """Of `weight` and `bias`, where they are dealt out."""
+
+    def masked(self, x: Tensor, active: Tensor | None, *, owned: bool = False) -> Tensor:
+        """Units, or gradients by them, with masked ones at zero; in place if `owned`."""
+        if active is None:
+            return x
+        gap = [1] * (x.dim() - 2)
+        shape = (len(active), *gap, -1) if self.conv is None else (len(active), -1, *gap)
+        mask = active.view(shape).to(x.dtype)
+        return x.mul_(mask) if owned else x * mask
+
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.conv is None:
+            return nn.functional.linear(x, weight, bias)
+        found: Tensor = self.conv._conv_forward(x, weight, bias)
+        return found
+
+    def by_input(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        return grad @ weight if self.conv is None else self._backward(grad, x, weight, 0)
+
+    def by_weight(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        if self.conv is None:
+            return grad.flatten(0, -2).T @ x.flatten(0, -2)
+        return self._backward(grad, x, weight, 1)
+
+    def by_bias(self, grad: Tensor) -> Tensor:
+        units = grad.dim() - 1 if self.conv is None else 1
+        return grad.sum([dim for dim in range(grad.dim()) if dim != units])
+
+    def _backward(self, grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
+        conv = self.conv
+        grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, conv.stride, conv.padding, conv.dilation, False,
+            [0] * len(conv.stride), conv.groups, [which == 0, which == 1, False],
+        )  # fmt: skip
+        return grads[which]
+
+    def take_own(self, into: Tensor, given: Tensor, kind: str, level: int) -> None:
+        """Copy the entries of a gradient that a partition owns."""
+        order_n, offsets = self.orders[kind]
+        own = order_n[offsets[level - 1] : offsets[level]].long()
+        into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))
+
+
+class _Masked(torch.autograd.Function):
+    """Applies a `_Map`, with gradients level by level."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: _Map) -> Tensor:
+        x = layer.masked(x, layer.inputs)
+        ctx.save_for_backward(x, weight, bias)
+        ctx.layer = layer
+        return layer.masked(layer.apply(x, weight, bias), layer.outputs, owned=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias = ctx.saved_tensors
+        layer: _Map = ctx.layer
+        grad = layer.masked(grad, layer.outputs)
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = layer.masked(layer.by_input(grad, x, weight), layer.inputs, owned=True)
+        has_weight = "weight" in layer.orders and ctx.needs_input_grad[1]
+        has_bias = "bias" in layer.orders and ctx.needs_input_grad[2]
+        grad_weight = torch.zeros_like(weight) if has_weight else None
+        grad_bias = torch.zeros_like(bias) if has_bias else None
+        for level, rows in layer.rows_of.items():
+            own, seen = grad[rows], x[rows]
+            if grad_weight is not None:
+                layer.take_own(grad_weight, layer.by_weight(own, seen, weight), "weight", level)
+            if grad_bias is not None:
+                layer.take_own(grad_bias, layer.by_bias(own), "bias", level)
+        return grad_x, grad_weight, grad_bias, None
+
+
+def _masked_layer(layer: _Map, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    num = max(rows.stop for rows in layer.rows_of.values())
+    if len(x) != num:
+        raise ConfigError(
+            f"`{layer.name}` sees {len(x)} rows of a batch of {num}: every layer must see one row "
+            "per example. Set `mixed` to false."
+        )
+    if torch.is_autocast_enabled(x.device.type):
+        # Autocast does not look into a function with a backward of its own.
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    with torch.autocast(x.device.type, enabled=False):
+        out: Tensor = _Masked.apply(x, weight, bias, layer)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -> Tensor:
+    """A norm or scalar layer whose scale and shift differ between examples."""
+    if isinstance(layer, nn.GroupNorm):
+        x = nn.functional.group_norm(x, layer.num_groups, None, None, layer.eps)
+    elif isinstance(layer, nn.LayerNorm):
+        x = nn.functional.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
+
+    def fitted(values: Tensor) -> Tensor:
+        """(N, ...) so that it meets the channels of (N, C, ...), or the end of (N, ..., D)."""
+        gap = [1] * (x.dim() - values.dim())
+        if isinstance(layer, nn.LayerNorm):
+            return values.view(len(values), *gap, *values.shape[1:])
+        return values.view(*values.shape, *gap)
+
+    for kind, values in per_example.items():
+        x = x + fitted(values) if kind == "bias" else x * fitted(values)
+    return x
+
+
+def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
+    """Scale or shift of each subnetwork (C, ...); only its own part is differentiated."""
+    fixed = rows_C.detach()
+    neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
+    before = torch.cat([neutral, fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)])
+    return before * rows_C if is_product else before + rows_C
