@@ -104,7 +104,7 @@ def test_every_trial_is_allowed_and_again_the_same(algorithm, constraint: Callab
 
 
 def test_a_sampler_that_proposes_nothing_allowed_falls_back_to_draws(monkeypatch) -> None:
-    monkeypatch.setattr("tuneparts.search.algorithms.study_door.MOST_ASKED", 0)
+    monkeypatch.setattr("tuneparts.search.algorithms.sampler._MOST_ASKED", 0)
     one = arm(algorithm=Tpe(num_trials=5), constraint=small_x)
     found = [config["x"] for config in tried(one)]
     assert len(set(found)) == 5
@@ -132,7 +132,7 @@ def test_grid_search_leaves_out_what_is_not_allowed() -> None:
     space = {"x": Uniform(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
     one = arm(algorithm=GridSearch(), space=space, constraint=small_x)
     assert one.trials_per_seed == len(tried(one)) == 8
-    assert one.algorithm.expected_passes(one) == 64
+    assert one.cost.expected == 64
 
 
 def test_points_and_constraints_travel_with_the_search_and_change_its_digest(null_search) -> None:

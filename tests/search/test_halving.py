@@ -33,7 +33,7 @@ def test_exactly_the_best_of_a_rung_go_on(null_arm, metric) -> None:
         assert {one.until for one in batch.run} == {level}
         ranked = sorted(batch.run, key=lambda one: -sign * scrambled(one))
         alive = {index(one) for one in ranked[: count // 2]}
-    assert spent(found) == algorithm.most_passes(arm) == 9 * 2 + 4 * 2 + 2 * 4
+    assert spent(found) == arm.cost.most == 9 * 2 + 4 * 2 + 2 * 4
 
 
 def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None:
@@ -114,7 +114,7 @@ def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
             ranked = sorted(there, key=lambda one: -scrambled(one))
             own = {index(one): 0 for one in ranked[: size // 2 or 1]}
         start += count
-    assert spent(found) == algorithm.most_passes(arm)
+    assert spent(found) == arm.cost.most
 
 
 def test_a_rung_ends_between_intervals(null_arm) -> None:

@@ -162,13 +162,9 @@ def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) ->
         (["random"], "Known: asha"),
         ("no_such_package:Mine", "can be imported here, but `no_such_package:Mine` cannot"),
         ("math:Mine", "cannot: module 'math' has no attribute 'Mine'"),
-        ("math:", "cannot"),
         (":x", "cannot"),
-        ("..:x", "cannot"),
-        ("math:sin", "leads to a subclass of Algorithm"),
-        ("tuneparts.search.space:Uniform", "leads to a subclass of Algorithm"),
-        (f"{__name__}:Forgetful", "an algorithm defines proposals, but"),
-        ("tuneparts.search.algorithms.base:Algorithm", "defines proposals, trials_per_seed, but"),
+        ("math:sin", "not a subclass of Algorithm"),
+        (f"{__name__}:Forgetful", "does not define proposals"),
     ],
 )
 def test_a_kind_that_leads_nowhere_is_refused(null_arm, kind: Any, message: str) -> None:

@@ -104,7 +104,7 @@ class Mine(RandomSearch):
 def test_an_algorithm_of_ones_own_that_adapts_counts_as_a_chain(null_arm) -> None:
     for algorithm, passes in ((RandomSearch(num_trials=5), 8), (Mine(num_trials=5), 40)):
         arm = null_arm("a", algorithm=algorithm)
-        assert arm.algorithm.sequential_passes(arm) == passes
+        assert arm.cost.sequential == passes
 
 
 def makespan(plan: Plan, slots: int) -> float:

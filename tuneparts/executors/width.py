@@ -10,6 +10,7 @@ import torch
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors.choice import Place
 from tuneparts.executors.placement import bundles, slots
+from tuneparts.search.algorithms import Sampled
 from tuneparts.search.spec import Arm, Search
 
 _PLENTY = 1e15
@@ -22,8 +23,7 @@ def fitted(search: Search, place: Place) -> Search:
     Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
     that says so itself, or whose algorithms do not ask, is returned as it is.
     """
-    asking = {arm.name for arm in search.arms if arm.algorithm.for_width(1) != arm.algorithm}
-    if not asking:
+    if not any(map(_asks, search.arms)):
         return search
     devices = torch.cuda.device_count()
     machine = {
@@ -38,7 +38,8 @@ def fitted(search: Search, place: Place) -> Search:
         nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(place.address)]
     arms = []
     for arm in search.arms:
-        if arm.name in asking:
+        if _asks(arm):
+            assert isinstance(arm.algorithm, Sampled)
             most = _most(search, arm, place.cpus)
             room = place.workers or slots(bundles(arm), nodes, most=most)
             width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
@@ -47,6 +48,10 @@ def fitted(search: Search, place: Place) -> Search:
         else:
             arms.append(arm)
     return search.model_copy(update={"arms": tuple(arms)})
+
+
+def _asks(arm: Arm) -> bool:
+    return isinstance(arm.algorithm, Sampled) and arm.algorithm.window is None
 
 
 def _most(search: Search, arm: Arm, cpus: float | None) -> int:

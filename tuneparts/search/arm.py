@@ -14,7 +14,7 @@ from tuneparts.core import import_path
 from tuneparts.core.config import Config, parse
 from tuneparts.methods import catalog
 from tuneparts.search import draws
-from tuneparts.search.algorithms import Algorithm, Fixed
+from tuneparts.search.algorithms import Algorithm, Cost, Fixed
 from tuneparts.search.space import Dimension, Value
 from tuneparts.training.learner import MethodConfig
 
@@ -137,7 +137,7 @@ class Arm(Config):
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
-        if self.algorithm.has_space != bool(self.space):
+        if isinstance(self.algorithm, Fixed) == bool(self.space):
             raise ValueError(
                 f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
                 f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
@@ -190,7 +190,12 @@ class Arm(Config):
     @property
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
-        return self.algorithm.num_trials_of(self)
+        return self.cost.trials
+
+    @property
+    def cost(self) -> Cost:
+        """Trials and passes of one replicate."""
+        return self.algorithm.cost(self)
 
     @property
     def judged_on(self) -> str:

@@ -13,8 +13,7 @@ import numpy as np
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search.space import Value
-from tuneparts.search.space.choice import plain
+from tuneparts.search.space import Value, plain
 
 if TYPE_CHECKING:  # an arm is drawn from
     from tuneparts.search.spec import Arm

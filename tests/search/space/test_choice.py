@@ -9,7 +9,7 @@ from scipy import stats
 
 from tuneparts.core.errors import TunepartsError
 from tuneparts.hypers.hyper import Hyper
-from tuneparts.search.algorithms.study_door import parameters, suggested
+from tuneparts.search.algorithms.sampler import parameters, suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
 from tuneparts.training.optimisers import OptimiserConfig
 

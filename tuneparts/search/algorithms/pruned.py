@@ -1,15 +1,15 @@
 """Any pruner of Optuna as a search algorithm: random trials that are stopped on their way."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.search.algorithms.base import Proposals, Timed, drawn_trials
-from tuneparts.search.algorithms.judged import judged
+from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials
+from tuneparts.search.algorithms.halving import judged
 from tuneparts.search.algorithms.sampler import optuna_part
-from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from optuna.pruners import BasePruner
@@ -60,11 +60,8 @@ class Pruned(Timed):
             self._made()
         return self
 
-    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
-        return self.num_trials
-
-    def sequential_passes(self, arm: "Arm") -> int:
-        return arm.config.passes
+    def cost(self, arm: "Arm") -> Cost:
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
     def check(self, arm: "Arm") -> None:
         if self.every % arm.config.interval:

@@ -15,8 +15,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from tuneparts.core import import_path
 from tuneparts.core.config import Config
-from tuneparts.search.space.dimension import Ask, Dimension, Leaf, Value
-from tuneparts.search.space.ranges import MOST_IN_GRID, is_number
+from tuneparts.search.space.dimension import MOST_IN_GRID, Ask, Dimension, Leaf, Value, is_number
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
