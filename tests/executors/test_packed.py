@@ -201,8 +201,8 @@ def test_a_pack_that_loses_its_process_gives_its_trials_back_one_by_one(
             for step, row in rows.items()
             for name, value in wanted[trial][1][step].items()
         )
-    # Two of the check, three of a pack, the one that kills it, and six of each trial by itself.
-    assert len(list((tmp_path / "marks").iterdir())) == 2 + 4 + 3 * 6
+    # Three of a pack, the one that kills it, and six of each trial by itself.
+    assert len(list((tmp_path / "marks").iterdir())) == 4 + 3 * 6
 
 
 def test_a_pack_without_memory_is_trained_one_by_one(

@@ -5,12 +5,13 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from tuneparts.core import import_path
+from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
 from tuneparts.methods import catalog
 from tuneparts.search import draws
@@ -247,6 +248,34 @@ class Arm(Config):
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
+
+
+@dataclass(frozen=True)
+class ArmSeeds:
+    """Which seeds data and training have in a replicate of one arm.
+
+    A replicate draws everything anew, so that an interval over replicates is about the method and
+    not about one split of one data set (Bouthillier et al. 2021).
+
+    Example:
+        >>> seeds = ArmSeeds("none", draws_data=True)
+        >>> seeds.data(3), seeds.init(3)
+        (3, 3)
+    """
+
+    arm: str
+    is_fresh: bool = False
+    """Whether its learners have another seed than those of the arm that it follows."""
+    draws_data: bool = False
+    """Whether the data of replicates differs at all."""
+
+    def data(self, seed: int) -> int | None:
+        """Seed of the data; None where all replicates have the same."""
+        return seed if self.draws_data else None
+
+    def init(self, seed: int) -> int:
+        """Seed of the learner."""
+        return seeding.derive(seed, "fresh", self.arm) if self.is_fresh else seed
 
 
 def method_config(config: Mapping[str, Any]) -> MethodConfig:

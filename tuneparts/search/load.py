@@ -19,10 +19,12 @@ import tuneparts
 from tuneparts.core.config import parse, sentence
 from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.search import code
-from tuneparts.search.scale import Scale
 
-if TYPE_CHECKING:  # brings torch, which a listing can do without
+if TYPE_CHECKING:  # a listing can do without
     from tuneparts.search.spec import Search
+
+
+_SCALES = ("smoke", "cpu", "paper")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def load(
         0.5
     """
     path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
-    from tuneparts.search.spec import Search  # brings torch, which a listing can do without
+    from tuneparts.search.spec import Scale, Search
 
     with code.importable(path.resolve().parent, afresh=True):
         with _told_by_line(path):
@@ -125,20 +127,13 @@ def load(
 def check(
     name: str, *, scale: str = "cpu", trials: int | None = None, changes: Sequence[str] = ()
 ) -> Path:
-    """Refuse what can be seen to be wrong without running the file, which imports torch.
+    """Refuse what can be seen to be wrong without running the file, and return its path.
 
-    Args:
-        name: as of `load`.
-        scale: as of `load`.
-        trials: as of `load`.
-        changes: as of `load`.
-
-    Returns:
-        The file.
+    `load` does it first; a job that is submitted to a cluster is loaded there.
     """
     path = find(name)
-    if scale not in list(Scale):
-        raise UnknownNameError("scale", scale, list(Scale))
+    if scale not in _SCALES:
+        raise UnknownNameError("scale", scale, _SCALES)
     if trials is not None and trials < 1:
         raise ConfigError(f"an arm that searches runs at least one trial, but got `{trials}`.")
     for change in changes:

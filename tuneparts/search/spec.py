@@ -6,14 +6,10 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
 
-from pydantic import (
-    Field,
-    SerializeAsAny,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, differing
@@ -41,13 +37,12 @@ from tuneparts.search.arm import (
     MOST_TASKS,
     NAME,
     Arm,
+    ArmSeeds,
     Resources,
     method_config,
     refuse_packed_runtime,
     variant_name,
 )
-from tuneparts.search.replication import ArmSeeds
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
 from tuneparts.training.runtime import Runtime
@@ -73,6 +68,29 @@ __all__ = [
     "method_config",
     "variant_name",
 ]
+
+
+T = TypeVar("T")
+
+
+class Scale(StrEnum):
+    """The size at which a question is asked."""
+
+    SMOKE = "smoke"
+    """Seconds: does everything run?"""
+    CPU = "cpu"
+    """Minutes to an hour on a small machine: does the effect show?"""
+    PAPER = "paper"
+    """The published setting, on GPUs."""
+
+    def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
+        """Choose the value for this scale.
+
+        Example:
+            >>> Scale.SMOKE.pick(smoke=10, cpu=1_000, paper=100_000)
+            10
+        """
+        return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
 
 
 def _usual_metric(fields: Mapping[str, Any]) -> str:
@@ -289,6 +307,13 @@ class Search(Config):
             and arm.trials_per_seed > 1
             and not (is_held_out and self.data.num_val > 0)
         )
+
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        """List the metrics that the target and the methods declare, each once."""
+        found = list(() if self.data is None else self.data.target.reported())
+        for arm in self.arms:
+            found += arm.config.declared_metrics()
+        return tuple(dict.fromkeys(found))
 
     def max_failures_of(self, arm: str) -> int:
         """How many lost workers in a row an arm forgives a trial."""
