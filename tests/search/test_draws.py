@@ -150,17 +150,20 @@ def test_points_and_constraints_travel_with_the_search_and_change_its_digest(nul
 @pytest.mark.parametrize(
     ("fields", "law"),
     [
-        ({"points": [{"x": 5.0}]}, "lies in the space, but point 0 of `a` has 5.0 at `x`"),
+        ({"points": [{"x": 5.0}]}, "point 0 of `a` has 5.0 at `x`"),
         ({"points": [{"seconds": 1.0}]}, "has 1.0 at `seconds`"),
-        ({"points": [{"x": 0.5}, {"y": 0.5}]}, "point 1 of `a` has y. Dimensions: x, seconds"),
+        (
+            {"points": [{"x": 0.5}, {"y": 0.5}]},
+            "point 1 of `a` has y, which is no dimension of its space. Dimensions: x, seconds",
+        ),
         ({"points": [{"x": float("nan")}]}, "finite"),
         ({"points": POINTS, "algorithm": GridSearch()}, "draws none; leave `points`"),
-        ({"points": POINTS[:1], "constraint": small_x}, "does not allow point 0"),
-        ({"constraint": nowhere}, "of 1,000 draws of `a` .*nowhere` allows none"),
+        ({"points": POINTS[:1], "constraint": small_x}, "small_x` does not allow it"),
+        ({"constraint": nowhere}, "nowhere` of `a`: it allows none of 1,000 draws"),
         ({"constraint": raising}, r"raised AttributeError.* Let it return False"),
         ({"constraint": wordy}, "at most 0 there, but .*wordy` of `a` returned 'yes'"),
         ({"constraint": "tests.search.test_draws:gone"}, "cannot: module .* has no attribute"),
-        ({"constraint": "tests.search.test_draws:SPACE"}, "a constraint is a function"),
+        ({"constraint": "tests.search.test_draws:SPACE"}, "not a function of a config"),
         ({"constraint": lambda _: True}, "lambda"),
         ({"algorithm": {"kind": "fixed"}, "space": {}, "points": POINTS}, "`a` has none"),
         ({"space": {"seconds": Choice(options=(0.0, -1.0))}}, "at least 0"),
@@ -178,5 +181,5 @@ def test_a_rare_allowed_draw_is_found_and_none_at_all_is_said(monkeypatch) -> No
     one = arm(constraint=almost_nowhere, algorithm=RandomSearch(num_trials=1))
     assert draw(one, 0, 0)["x"] <= 0.101
     monkeypatch.setattr(draws, "MOST_DRAWS", 3)
-    with pytest.raises(ConfigError, match="of 3 draws of `a`"):
+    with pytest.raises(ConfigError, match="none of 3 draws"):
         draw(one, 0, 1)

@@ -13,10 +13,11 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Algorithm, Cost, Fixed
-from tuneparts.search.space import Dimension, Value
+from tuneparts.search.space import Dimension, Value, plain
 from tuneparts.training.learner import MethodConfig
 
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -128,7 +129,12 @@ class Arm(Config):
     @field_validator("points", mode="before")
     @classmethod
     def _parse_points(cls, value: Any) -> Any:
-        return draws.plain_points(value)
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(
+            {str(path): plain(it) for path, it in one.items()} if isinstance(one, Mapping) else one
+            for one in value
+        )
 
     @field_validator("constraint", mode="before")
     @classmethod
@@ -208,7 +214,12 @@ class Arm(Config):
     def constraint_function(self) -> Callable[..., Any]:
         """What the constraint names."""
         assert self.constraint is not None
-        return draws.constraint_named(self.constraint)
+        found = import_path.find(self.constraint)
+        if not callable(found):
+            raise ConfigError(
+                f"`constraint` = `{self.constraint}` is {found!r:.100}, not a function of a config."
+            )
+        return found  # type: ignore[no-any-return]
 
     @staticmethod
     def of_config(values: Mapping[str, Value]) -> dict[str, Value]:

@@ -109,10 +109,10 @@ def load(
     from tuneparts.search.spec import Scale, Search
 
     with code.importable(path.resolve().parent, afresh=True):
-        with _told_by_line(path):
+        with _by_line(path):
             module = _module(path)
         keywords = _keywords(module.search, changes)
-        with _told_by_line(path):
+        with _by_line(path):
             search = module.search(Scale(scale), **keywords)
         if not isinstance(search, Search):
             raise ConfigError(
@@ -139,18 +139,14 @@ def check(
     for change in changes:
         if not change.partition("=")[0].isidentifier():  # else a keyword of the file, perhaps
             parse_change(change)
-    with _told_by_line(path):
+    with _by_line(path):
         ast.parse(path.read_bytes(), filename=str(path))
     return path
 
 
 @contextmanager
-def _told_by_line(path: Path) -> Iterator[None]:
-    """Tell what goes wrong in a search file, or in a module beside it, by file and line.
-
-    Raises:
-        ConfigError: In place of any error.
-    """
+def _by_line(path: Path) -> Iterator[None]:
+    """Raise a ConfigError with file and line for any error of a search file or a neighbour."""
     try:
         yield
     except SyntaxError as error:
@@ -161,15 +157,21 @@ def _told_by_line(path: Path) -> Iterator[None]:
         folder = path.resolve().parent
         while frame is not None:
             file = Path(frame.tb_frame.f_code.co_filename)
-            if file.is_relative_to(folder) and _lies_in(folder, file):
+            # An environment below the same folder is not beside the search file.
+            if file.is_relative_to(folder) and not {"site-packages", "tuneparts"} & set(
+                file.relative_to(folder).parts
+            ):
                 where = f"{_shown(file)} line {frame.tb_lineno}"
             frame = frame.tb_next
-        raise ConfigError(f"{where}: {_told(error)}") from error
-
-
-def _lies_in(folder: Path, file: Path) -> bool:
-    """Whether a file is beside a search file; an environment below the same folder is not."""
-    return not {"site-packages", "tuneparts"} & set(file.relative_to(folder).parts)
+        if isinstance(error, ValidationError):
+            what = sentence(error)
+        elif isinstance(error, TunepartsError):
+            what = str(error)
+        else:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            if isinstance(error, NameError) and error.name in tuneparts.__all__:
+                what += f". Add `from tuneparts import {error.name}`."
+        raise ConfigError(f"{where}: {what}") from error
 
 
 def _shown(file: Path) -> str:
@@ -178,24 +180,8 @@ def _shown(file: Path) -> str:
     return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else file)
 
 
-def _told(error: Exception) -> str:
-    """An error as a sentence, with the cure where a name of ours was not imported."""
-    if isinstance(error, ValidationError):
-        return sentence(error)
-    if isinstance(error, TunepartsError):
-        return str(error)
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, NameError) and error.name in tuneparts.__all__:
-        return f"{told}. Add `from tuneparts import {error.name}`."
-    return told
-
-
 def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
-    """What changes say for the keywords of a search file's function; those with a dot are others'.
-
-    Raises:
-        UnknownNameError: It has keywords, but none of this name.
-    """
+    """What changes without a dot say for the keywords of a search file's function."""
     known = [
         name
         for name, one in inspect.signature(function).parameters.items()
@@ -208,7 +194,7 @@ def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str,
             continue
         if name not in known:
             raise UnknownNameError("keyword of the search", name, known)
-        found[name] = given_value(text)
+        found[name] = _given_value(text)
     return found
 
 
@@ -226,7 +212,10 @@ def _changed(
     tree = search.model_dump(mode="json")
     if arms is not None:
         tree["arms"] = _chosen(tree["arms"], arms)
-        _leave_out_contrasts(tree)
+        names = {arm["name"] for arm in tree["arms"]}
+        if not set(tree["compare"]) <= names:  # the contrast of an arm that was left out
+            del tree["compare"], tree["answer"]
+        tree["references"] = [name for name in tree["references"] if name in names]
     if seeds is not None:
         tree["seeds"] = list(seeds)
         for arm in tree["arms"]:
@@ -300,17 +289,7 @@ def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
     return [arm for arm in arms if arm["name"] in wanted]
 
 
-def _leave_out_contrasts(tree: dict[str, Any]) -> None:
-    """Forget a contrast of which an arm was left out, and references that were."""
-    names = [arm["name"] for arm in tree["arms"]]
-    if not set(tree.get("compare", ())) <= set(names):
-        for field in ("compare", "answer"):
-            tree.pop(field, None)
-    if "references" in tree:
-        tree["references"] = [name for name in tree["references"] if name in names]
-
-
-def given_value(text: str) -> Any:
+def _given_value(text: str) -> Any:
     """A value typed on the command line: JSON where it can be, text where not."""
     try:
         return json.loads(text)
@@ -338,22 +317,17 @@ def parse_change(text: str) -> tuple[str, str, Any]:
             "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
             f"`runtime.FIELD=VALUE`, but got `{text}`."
         )
-    return owner, path, given_value(value)
+    return owner, path, _given_value(value)
 
 
 _PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
-
-
 _WHOLE = ("stop", "runtime")
 """Parts of a search that can be changed for all arms at once."""
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one change: to the data, the limits of the search, or an arm.
-
-    Of an arm: its config, its algorithm or its resources.
-    """
+    """Apply one change: to the data, the limits of the search, or an arm."""
     owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
     owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
