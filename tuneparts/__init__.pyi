@@ -64,4 +64,5 @@ from tuneparts.training.learner import Learner as Learner
 from tuneparts.training.learner import MethodConfig as MethodConfig
 from tuneparts.training.runtime import Runtime as Runtime
 
+__all__: list[str]
 __version__: str
