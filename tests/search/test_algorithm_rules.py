@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.search.algorithms.halving import promoted, rungs
-from tuneparts.search.algorithms.pbt import exploit, explore
-from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.algorithms.pbt import exploit
 
 
 def larger(a: float, b: float) -> bool:
@@ -45,13 +44,6 @@ def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
     assert promoted(scores, reduction, better=larger if up else smaller) == expected
 
 
-def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
-    scores = [0.3, 0.9, 0.1, 0.95, 0.2]
-    whole = promoted(scores, 2, better=larger)
-    for n in range(1, len(scores)):
-        assert promoted(scores[:n], 2, better=larger) == whole[:n]
-
-
 @pytest.mark.parametrize(
     ("better", "best", "worst"), [(larger, {2, 3}, {0, 1}), (smaller, {0, 1}, {2, 3})]
 )
@@ -85,17 +77,3 @@ def test_all_without_a_finite_score_copy_and_none_is_copied(better, broken: int)
     assert len(donors) == max(broken, 2)
     finite = sorted(range(broken, 8), reverse=better is larger)
     assert set(donors.values()) <= set(finite[:2])
-
-
-def test_one_survivor_copies_from_nobody() -> None:
-    rng = np.random.default_rng(0)
-    assert exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}
-
-
-@settings(deadline=None, max_examples=50)
-@given(seed=st.integers(0, 10_000), start=st.floats(0.1, 3.0))
-def test_explored_values_stay_in_the_space(seed: int, start: float) -> None:
-    space = {"a": Uniform(low=0.1, high=3.0), "b": Choice(options=("x", "y", "z"))}
-    values = explore({"a": start, "b": "y"}, space, resample=0.25, rng=np.random.default_rng(seed))
-    assert 0.1 <= values["a"] <= 3.0
-    assert values["b"] in {"x", "y", "z"}

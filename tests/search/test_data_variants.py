@@ -132,11 +132,6 @@ def test_data_that_cannot_be_meant_is_refused(null_search, fields, law: str) -> 
         null_search(arm(**fields))
 
 
-def test_data_is_not_varied_where_there_is_none(null_search) -> None:
-    with pytest.raises(ValueError, match="learns from data, so the search needs"):
-        null_search(arm(data={"num_train": 5}), data=None)
-
-
 def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> None:
     arms = [
         arm(f"{name}_rotated_{str(rotated).lower()}", data={**size, "rotated": rotated})

@@ -49,14 +49,6 @@ def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None
     assert second.stop == ()
 
 
-def test_a_rung_without_any_score_ends_the_arm_and_stops_who_waits(null_arm) -> None:
-    algorithm = SuccessiveHalving(num_trials=4, min_passes=2, reduction=2)
-    arm = null_arm("halving", algorithm=algorithm, space=SPACE)
-    found = batches(arm, lambda one: math.nan)
-    assert [t for batch in found for t in batch.stop] == [one.trial for one in found[0].run]
-    assert all(batch.run == () for batch in found[1:])
-
-
 def decided(rewards: dict[str, float], members: int, places: int) -> tuple[set[str], set[str]]:
     """Who is surely in and surely out, by trying all that the missing scores can be."""
     missing = members - len(rewards)
@@ -115,12 +107,3 @@ def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
             own = {index(one): 0 for one in ranked[: size // 2 or 1]}
         start += count
     assert spent(found) == arm.cost.most
-
-
-def test_a_rung_ends_between_intervals(null_arm) -> None:
-    for algorithm in (
-        SuccessiveHalving(num_trials=4, min_passes=3),
-        Hyperband(num_trials=4, min_passes=3),
-    ):
-        with pytest.raises(ValueError, match=r"`min_passes % interval == 0` must hold, .* 3 % 2"):
-            null_arm("a", algorithm=algorithm, space=SPACE)

@@ -31,16 +31,6 @@ def test_the_index_has_every_question() -> None:
         assert f"| [`{file.name}`]({file.name}.py) | {file.question} |" in index
 
 
-def test_an_unknown_search_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean `rotated_digits`"):
-        load.load("rotated_digit")
-
-
-def test_an_unknown_scale_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="smoke"):
-        load.load("rotated_digits", scale="huge")
-
-
 def test_trials_seeds_and_fields_can_be_changed() -> None:
     search = load.load(
         "rotated_digits",
@@ -147,10 +137,6 @@ def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
     (tmp_path / "e.py").touch()
     names = [found.name for found in code.neighbours(path)]
     assert names == ["a.py", "b", "d.py", "package"]
-
-
-def test_studies_are_no_searches() -> None:
-    assert not {"studies", "comparison", "__init__"} & {file.name for file in FILES}
 
 
 def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
@@ -264,11 +250,12 @@ def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
         ({"trials": 0}, "at least one trial, but got `0`"),
         ({"changes": ["random.lr"]}, "ARM.FIELD=VALUE"),
         ({"scale": "cpus"}, "Did you mean `cpu`"),
+        ({"name": "rotated_digit"}, "Did you mean `rotated_digits`"),
     ],
 )
 def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:
     with pytest.raises((ConfigError, UnknownNameError), match=said):
-        load.check("rotated_digits", **options)
+        load.check(**{"name": "rotated_digits", **options})
 
 
 def test_a_script_may_import_its_own_search_file(

@@ -12,8 +12,7 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors import execute
-from tuneparts.results import results
-from tuneparts.search import load, runs
+from tuneparts.search import load
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
@@ -127,11 +126,6 @@ def test_a_search_with_own_classes_runs_and_survives_json(own, tmp_path) -> None
     assert set(drawn) <= set(Steps(step=0.2, count=4).grid())
 
 
-def test_reports_ask_the_algorithm_whether_it_adapts(own, tmp_path) -> None:
-    run = runs.create(tmp_path, own, command="", commit="", versions={}, storage=None)
-    assert [arm.is_adaptive for arm in results.metadata(run).arms] == [True, False]
-
-
 def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) -> None:
     (tmp_path / "brought.py").write_text(
         "from tuneparts.search.algorithms import RandomSearch\n"
@@ -195,11 +189,6 @@ def test_a_class_inside_a_function_is_refused() -> None:
         Hidden(num_trials=1)
 
 
-def test_a_kind_of_another_class_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"kind of MyRandom is .*MyRandom`, but got 'random'"):
-        parse(MyRandom, {"kind": "random", "num_trials": 1})
-
-
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -225,12 +214,6 @@ def test_a_dimension_without_a_distribution_is_refused_by_optuna_alone(null_arm)
     assert null_arm("a", algorithm=RandomSearch(num_trials=2), space=space)
     with pytest.raises(ValueError, match=r"Optuna needs a dimension's `distribution`, but \['x'\]"):
         null_arm("a", algorithm=Tpe(num_trials=2), space=space)
-
-
-def test_without_nearness_a_perturbed_value_is_a_new_draw() -> None:
-    dim = Steps(step=0.1, count=100)
-    one, other = np.random.default_rng(0), np.random.default_rng(0)
-    assert dim.perturb(0.5, one) == dim.sample(other)
 
 
 def test_trials_on_the_command_line_are_up_to_the_algorithm(tmp_path) -> None:

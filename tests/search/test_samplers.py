@@ -1,6 +1,5 @@
 """Samplers of Optuna by name: what they are asked and told, and what is refused before that."""
 
-import itertools
 import warnings
 from typing import Any
 
@@ -78,17 +77,6 @@ def test_every_sampler_runs_and_seeds_differ(null_arm, sampler: str) -> None:
     drawn = [[values(one) for batch in each for one in batch.run] for each in found]
     assert drawn[0] != drawn[2]
     assert len({tuple(each.values()) for each in drawn[0]}) == 12
-
-
-def test_qmc_covers_the_space_more_evenly_than_random(null_arm) -> None:
-    def gaps(sampler: str, seed: int) -> float:
-        algorithm = Optuna(sampler=sampler, num_trials=33, window=8)
-        arm = null_arm("arm", algorithm=algorithm, space={"x": Uniform(low=0.0, high=1.0)})
-        (first, *rest) = batches(arm, scrambled, seed=seed)
-        x = sorted(one.config["x"] for batch in (first, *rest) for one in batch.run)
-        return max(b - a for a, b in itertools.pairwise(x))
-
-    assert max(gaps("qmc", s) for s in range(4)) < min(gaps("random", s) for s in range(4))
 
 
 class TestOptunaGp(AlgorithmContract):

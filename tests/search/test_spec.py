@@ -4,14 +4,16 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.core.config import parse
-from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.space import Uniform
 from tuneparts.search.spec import (
     Asha,
     GridSearch,
+    Hyperband,
     Pbt,
     RandomSearch,
     Scale,
     Search,
+    SuccessiveHalving,
 )
 
 
@@ -77,17 +79,11 @@ def test_a_space_must_fit_the_config(null_arm) -> None:
 
 
 def test_rungs_and_rounds_are_whole_intervals(null_arm) -> None:
-    with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
-        null_arm("a", algorithm=Asha(num_trials=3, min_passes=3))
+    for kind in (Asha, SuccessiveHalving, Hyperband):
+        with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
+            null_arm("a", algorithm=kind(num_trials=3, min_passes=3))
     with pytest.raises(ValueError, match=r"whole number of intervals"):
         null_arm("a", algorithm=Pbt(population=4, num_rounds=3))
-
-
-def test_trials_are_counted(null_arm) -> None:
-    grid = {"x": Choice(options=(0.1, 0.2, 0.3)), "seconds": Choice(options=(0.0, 0.01))}
-    assert null_arm("a", algorithm=GridSearch(), space=grid).trials_per_seed == 6
-    assert null_arm("a").trials_per_seed == 1
-    assert null_arm("a", algorithm=Pbt(population=5, num_rounds=2)).trials_per_seed == 5
 
 
 def test_scales_pick(null_search) -> None:
