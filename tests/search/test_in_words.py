@@ -1,3 +1,4 @@
+from tuneparts.data.config import DataConfig
 from tuneparts.search import in_words, load
 from tuneparts.search.algorithms import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform
@@ -53,3 +54,9 @@ def test_data_and_nets_in_words():
         search, counts
     )
     assert in_words.net(search).startswith("digits_cnn")
+
+
+def test_the_truth_is_known_where_data_is_made():
+    assert DataConfig(name="digits", rotated=True).truth.keys() == {"hyper/rotation"}
+    assert DataConfig(name="input_selection").truth == {"hyper/num_kept": 15.0}
+    assert DataConfig(name="digits").truth == {}
