@@ -28,7 +28,7 @@ DATA_KEY = "data"
 _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
-MOST_TASKS = 32
+_MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
 
@@ -251,10 +251,10 @@ class Arm(Config):
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
-        if loose or number > MOST_TASKS:
+        if loose or number > _MOST_TASKS:
             raise ValueError(
                 "every variant of the data is loaded before anything runs, at most "
-                f"{MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
+                f"{_MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
                 f"over {'a range' if loose else number}; take a Choice of few values"
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):

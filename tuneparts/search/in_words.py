@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tuneparts.search.space.dimension import Dimension
     from tuneparts.search.spec import Arm, Search
 
-MOST_DIFFERENCES = 4
+_MOST_DIFFERENCES = 4
 """Fields that are named where two arms of one method differ; the rest are counted."""
 _GENERAL = ("passes", "interval")
 
@@ -54,12 +54,12 @@ def _difference(own: "Arm", like: "Arm") -> str:
         elif value:  # a part that the other arm does not have
             parts.setdefault(whole, []).append(f"{path[len(whole) + 1 :]} {_value(value)}")
     for whole, values in parts.items():
-        found.append(f"`{whole}` ({', '.join(values[:MOST_DIFFERENCES])})")
+        found.append(f"`{whole}` ({', '.join(values[:_MOST_DIFFERENCES])})")
     if not found:
         return ""
-    more = len(found) - MOST_DIFFERENCES
+    more = len(found) - _MOST_DIFFERENCES
     rest = f" and {more} more" if more > 0 else ""
-    return f"As `{like.name}`, but with {', '.join(found[:MOST_DIFFERENCES])}{rest}."
+    return f"As `{like.name}`, but with {', '.join(found[:_MOST_DIFFERENCES])}{rest}."
 
 
 def _algorithm(own: "Arm") -> str:
@@ -68,11 +68,8 @@ def _algorithm(own: "Arm") -> str:
     # What of Optuna it is is said also where it is the usual one.
     optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
     fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
-    settings = [
-        f"{name} {_value(value)}"
-        for name, value in fields.items()
-        if name not in ("kind", "num_trials")
-    ]
+    shown = {name: value for name, value in fields.items() if name not in ("kind", "num_trials")}
+    settings = [f"{name} {_value(value)}" for name, value in shown.items()]
     sentence = _sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`."
     return f"{sentence} ({', '.join(settings)})" if settings else sentence
 
@@ -102,7 +99,7 @@ def _range(dimension: "Dimension") -> str:
         words += f" in steps of {_value(fields['step'])}" if fields.get("step", 1) != 1 else ""
         return words + (", evenly in the logarithm" if dimension.is_log else "")
     values = dimension.grid()
-    if values is not None and len(values) <= 2 * MOST_DIFFERENCES:
+    if values is not None and len(values) <= 2 * _MOST_DIFFERENCES:
         return " or ".join(_value(dimension.shown(value)) for value in values)
     rest = ", ".join(f"{name} {_value(value)}" for name, value in fields.items() if name != "kind")
     return f"{fields.get('kind', type(dimension).__name__)} ({rest})"

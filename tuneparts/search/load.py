@@ -93,12 +93,8 @@ def load(
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or
-            `runtime.FIELD=VALUE`; or `NAME=VALUE` for a keyword that the file's
-            `search(scale, *, name=...)` takes.
-
-    Returns:
-        The search (`spec.Search`) with every value resolved and validated.
+        changes: `ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm; or
+            `NAME=VALUE` for a keyword that the file's `search(scale, *, name=...)` takes.
 
     Example:
         >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
@@ -298,13 +294,10 @@ def _given_value(text: str) -> Any:
 
 
 def parse_change(text: str) -> tuple[str, str, Any]:
-    """Read what `--set` takes, in every verb that has it: `OWNER.FIELD=VALUE`.
+    """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
     The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime` of a
     search.
-
-    Returns:
-        Owner, dotted path of a field of it, and value.
 
     Example:
         >>> parse_change("tpe.algorithm.window=5")

@@ -34,7 +34,6 @@ from tuneparts.search.algorithms import (
 from tuneparts.search.arm import (
     DATA,
     DATA_KEY,
-    MOST_TASKS,
     NAME,
     Arm,
     ArmSeeds,
@@ -50,7 +49,6 @@ from tuneparts.training.runtime import Runtime
 __all__ = [
     "DATA",
     "DATA_KEY",
-    "MOST_TASKS",
     "Algorithm",
     "Arm",
     "Asha",
@@ -331,30 +329,19 @@ class Search(Config):
 
     def arm_seeds(self, arm: Arm) -> ArmSeeds:
         """Which seed each source of randomness has in the replicates of an arm."""
-        return ArmSeeds(
-            arm.name,
-            is_fresh=arm.fresh_seed,
-            draws_data=self.draws_data,
-        )
+        return ArmSeeds(arm.name, is_fresh=arm.fresh_seed, draws_data=self.draws_data)
 
     def data_draws(self) -> list[int | None]:
-        """The seeds of all draws of the data, in the order of the replicates; None for a fixed one.
-
-        The first one is that of the first replicate.
-        """
-        drawn = {
-            self.arm_seeds(arm).data(seed): None for arm in self.arms for seed in self.seeds_of(arm)
-        }
-        return list(drawn)
+        """The seeds of all draws of the data, in order of the replicates; None for a fixed one."""
+        seeds = ((self.arm_seeds(arm), seed) for arm in self.arms for seed in self.seeds_of(arm))
+        return list(dict.fromkeys(own.data(seed) for own, seed in seeds))
 
     def load_data(
         self, changes: Mapping[str, Value] | None = None, draw: int | None = None
     ) -> Task:
-        """Read and split the data; a task without examples where the search has none.
+        """Read and split a draw of the data, with changes to its config (path -> value).
 
-        Args:
-            changes: what a trial has other than the search, if anything: path -> value.
-            draw: one of `data_draws`.
+        A task without examples where the search has none.
         """
         if self.data is None:
             return NO_DATA

@@ -117,11 +117,7 @@ class Algorithm(Named):
         `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
         ended, unless `replaces_failed` and the next batch goes on with it from a donor. Any other
         must be run to its budget, or named in the `stop` of a later batch.
-
-        Args:
-            arm: the method, its config and the space.
-            seed: of the replicate.
-            metric: what selects; `Result.score` reads it from a result.
+        `Result.score` reads the metric from a result.
         """
 
     def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
@@ -258,12 +254,7 @@ def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
     """Make the segment that runs a trial of an arm from its start to its end.
 
-    Args:
-        arm: the method and its config.
-        seed: of the replicate.
-        index: number of the trial in the replicate.
-        values: dotted path into the config, or with `data.` into the data, to what the trial has
-            there.
+    Values are what it has at dotted paths into the config, or with `data.` into the data.
     """
     if not draws.allows(arm, values):
         raise ConfigError(
@@ -283,12 +274,8 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
 def stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
-    """Cut one round of a trial, between two numbers of passes, out of the whole.
+    """Cut a round out of a whole trial, between two numbers of passes.
 
-    Args:
-        whole: the trial from its start to its end.
-        number: of the round.
-        bounds: passes at which the round starts and ends.
-        donor: the trial whose state it starts from, when not its own.
+    It starts from the state of a donor, when not from its own.
     """
     return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

@@ -29,7 +29,7 @@ from tuneparts.search.segment import ANY, Batch, Result, Segment
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.spec import Arm
 
-Judge: TypeAlias = Callable[[Sequence[float], int], bool]
+_Judge: TypeAlias = Callable[[Sequence[float], int], bool]
 """Whether a trial passes a level, given its rewards (scores where larger is better) at this level
 and those before, and its index. It is called once a trial, and remembers those that it judged."""
 
@@ -310,7 +310,7 @@ def _beside(parts: Iterable[Proposals]) -> Proposals:
 def judged(
     trials: Sequence[Segment],
     levels: Sequence[int],
-    judges: Sequence[Judge],
+    judges: Sequence[_Judge],
     metric: Metric,
     *,
     is_free: bool,
@@ -319,14 +319,8 @@ def judged(
 
     At each level trials are judged in their order, each as soon as those before it have been, and
     there is no barrier. With free timing they are judged in the order in which they arrive. A trial
-    without a finite score does not pass, and judges do not see it.
-
-    Args:
-        trials: from start to end.
-        levels: passes, rising; the last one is the budget.
-        judges: one for each level but the last.
-        metric: whose scores are judged.
-        is_free: whether timing is free.
+    without a finite score does not pass, and judges do not see it. There is a judge for each level
+    but the last, which is the budget.
     """
     sign = 1.0 if metric.better(1.0, 0.0) else -1.0
     whole = {one.trial: one for one in trials}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # an arm holds an algorithm
 
     from tuneparts.search.spec import Arm
 
-PRUNERS = {
+_PRUNERS = {
     "median": "MedianPruner",
     "percentile": "PercentilePruner",
     "patient": "PatientPruner",
@@ -81,19 +81,15 @@ class Pruned(Timed):
         yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
     def _made(self) -> "BasePruner":
-        made: BasePruner = optuna_part("pruner", self.pruner, PRUNERS, self.options)
+        made: BasePruner = optuna_part("pruner", self.pruner, _PRUNERS, self.options)
         return made
 
 
 class _Point:
-    """Judges the trials that arrive at one number of passes, by a study of its own.
+    """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
 
-    Args:
-        pruner: of this point alone.
-        steps: passes of the points up to this one.
-        metric: whose scores are judged.
-        last: index -> a trial as it was when it was last judged, at whichever point.
-        is_free: whether trials arrive in any order.
+    `steps` are the passes of the points up to this one, and `last` has, by index, a trial as it was
+    when it was last judged, at whichever point.
     """
 
     def __init__(

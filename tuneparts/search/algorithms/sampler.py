@@ -50,7 +50,7 @@ _OURS: Mapping[str, Mapping[str, Any]] = {
 }
 """Options where our default is not Optuna's: dimensions of TPE belong together, and what runs
 counts; without scrambling QMC would try the same points under every seed."""
-USUAL_WINDOW = 8
+_USUAL_WINDOW = 8
 """Trials under way where neither the search nor the run says how many."""
 _WIDER = 2.5
 """Width of a window over that of the machine. With durations that span a factor of 10, a search
@@ -85,7 +85,7 @@ class Sampled(Timed):
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
     def cost(self, arm: "Arm") -> Cost:
-        rounds = math.ceil(self.num_trials / (self.window or USUAL_WINDOW))
+        rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
         return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
 
     def for_width(self, width: int) -> Self:
@@ -127,7 +127,7 @@ class Sampled(Timed):
             sampler=self.make_sampler(arm, seed),
         )
         asking = _Asking(study, arm, seed, objectives)
-        window = self.window or USUAL_WINDOW
+        window = self.window or _USUAL_WINDOW
         asked: dict[TrialId, Trial] = {}
         """Trials whose results Optuna does not have yet, the oldest first."""
         run = []

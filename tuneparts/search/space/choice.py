@@ -20,7 +20,7 @@ from tuneparts.search.space.dimension import MOST_IN_GRID, Ask, Dimension, Leaf,
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-VARY = "vary"
+_VARY = "vary"
 """Key under which JSON has a dimension that stands inside an option."""
 
 
@@ -168,8 +168,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
-        if set(value) == {VARY}:
-            return Dimension.made_from(value[VARY])
+        if set(value) == {_VARY}:
+            return Dimension.made_from(value[_VARY])
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
@@ -187,7 +187,7 @@ def plain(value: Any) -> Any:
 
 def _written(tree: Any) -> Any:
     """A tree as JSON has it."""
-    return _mapped(tree, lambda dim, *_: {VARY: dim.model_dump(mode="json")})
+    return _mapped(tree, lambda dim, *_: {_VARY: dim.model_dump(mode="json")})
 
 
 def _label(option: Any) -> Any:
