@@ -62,15 +62,6 @@ def test_a_change_that_cannot_be_meant_is_refused(change: str, message: str) -> 
         load.load("rotated_digits", scale="smoke", changes=[change])
 
 
-def test_a_file_without_a_search_is_refused(tmp_path) -> None:
-    path = tmp_path / "empty.py"
-    path.write_text('"""Nothing?"""\n')
-    with pytest.raises(ConfigError, match="defines `search"):
-        load.load(str(path))
-    with pytest.raises(ConfigError, match="there is none"):
-        load.load(str(tmp_path / "nowhere.py"))
-
-
 def test_some_arms_bring_those_they_follow() -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["partitioned_retrained", "none"])
     assert [arm.name for arm in search.arms] == ["partitioned", "none", "partitioned_retrained"]
@@ -124,6 +115,9 @@ def test_a_failing_neighbour_leaves_no_trace(tmp_path) -> None:
         load.load(str(path))
     assert sys.path == before
     assert "neighbour" not in sys.modules
+    path.write_text('"""Nothing?"""\n')
+    with pytest.raises(ConfigError, match="defines `search"):
+        load.load(str(path))
 
 
 def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
@@ -251,6 +245,7 @@ def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
         ({"changes": ["random.lr"]}, "ARM.FIELD=VALUE"),
         ({"scale": "cpus"}, "Did you mean `cpu`"),
         ({"name": "rotated_digit"}, "Did you mean `rotated_digits`"),
+        ({"name": "nowhere.py"}, "there is none"),
     ],
 )
 def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:

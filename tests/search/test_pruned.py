@@ -122,7 +122,6 @@ def test_pruners_that_look_at_values_decide_as_in_one_loop_of_optuna(
     [
         ({"pruner": "medain"}, r"`medain` is not a known pruner. Did you mean `median`\?"),
         ({"options": {"n_startup": 3}}, "not a known option of the pruner `median`"),
-        ({"pruner": "percentile", "options": {"percentile": 200.0}}, "the pruner `percentile` say"),
         ({"pruner": "percentile"}, "the pruner `percentile` says: .*percentile"),
         ({"pruner": f"{__name__}:no_pruner"}, "made 'not a pruner', which is no BasePruner"),
         ({"every": 3}, "`every` = 3: .* multiple of `interval` = 2"),

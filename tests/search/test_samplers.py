@@ -111,9 +111,7 @@ class TestOptunaOwn(AlgorithmContract):
             r"not a known option of the sampler `gp`. Did you mean `n_startup_trials`\?",
         ),
         ({"sampler": "tpe", "options": {"seed": 3}}, "the seed of `tpe` is that of its replicate"),
-        ({"sampler": "nowhere.at:all"}, "nowhere"),
         ({"sampler": f"{__name__}:NOT_A_MAKER"}, "leads to 3, but a sampler is made by a class"),
-        ({"sampler": f"{__name__}:half_random", "options": {"half": 1}}, "not a known option"),
     ],
 )
 def test_what_no_sampler_takes_is_refused(fields: dict[str, Any], message: str) -> None:
