@@ -23,7 +23,9 @@ def fitted(search: Search, place: Place) -> Search:
     Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
     that says so itself, or whose algorithms do not ask, is returned as it is.
     """
-    if not any(map(_asks, search.arms)):
+    own = {arm.name: arm.algorithm for arm in search.arms}
+    asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}
+    if not asking:
         return search
     devices = torch.cuda.device_count()
     machine = {
@@ -38,20 +40,14 @@ def fitted(search: Search, place: Place) -> Search:
         nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(place.address)]
     arms = []
     for arm in search.arms:
-        if _asks(arm):
-            assert isinstance(arm.algorithm, Sampled)
+        if arm.name in asking:
             most = _most(search, arm, place.cpus)
             room = place.workers or slots(bundles(arm), nodes, most=most)
             width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
-            fitting = arm.algorithm.for_width(max(1, width))
-            arms.append(arm.model_copy(update={"algorithm": fitting}))
-        else:
-            arms.append(arm)
+            fitting = asking[arm.name].for_width(max(1, width))
+            arm = arm.model_copy(update={"algorithm": fitting})  # noqa: PLW2901
+        arms.append(arm)
     return search.model_copy(update={"arms": tuple(arms)})
-
-
-def _asks(arm: Arm) -> bool:
-    return isinstance(arm.algorithm, Sampled) and arm.algorithm.window is None
 
 
 def _most(search: Search, arm: Arm, cpus: float | None) -> int:
