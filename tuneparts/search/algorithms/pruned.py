@@ -17,16 +17,6 @@ if TYPE_CHECKING:  # an arm holds an algorithm
 
     from tuneparts.search.spec import Arm
 
-_PRUNERS = {
-    "median": "MedianPruner",
-    "percentile": "PercentilePruner",
-    "patient": "PatientPruner",
-    "threshold": "ThresholdPruner",
-    "wilcoxon": "WilcoxonPruner",
-}
-"""Short name -> class in `optuna.pruners`. Its halving and Hyperband are `Asha` and `Hyperband`
-here, which decide the same whichever trial ends first."""
-
 
 class Pruned(Timed):
     """Random trials that a pruner of Optuna judges every so many passes.
@@ -81,7 +71,7 @@ class Pruned(Timed):
         yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
     def _made(self) -> "BasePruner":
-        made: BasePruner = optuna_part("pruner", self.pruner, _PRUNERS, self.options)
+        made: BasePruner = optuna_part("pruner", self.pruner, self.options)
         return made
 
 

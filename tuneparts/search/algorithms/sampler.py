@@ -42,6 +42,15 @@ SAMPLERS = {
     "nsgaiii": "NSGAIIISampler",
 }
 """Short name -> class in `optuna.samplers`."""
+PRUNERS = {
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "patient": "PatientPruner",
+    "threshold": "ThresholdPruner",
+    "wilcoxon": "WilcoxonPruner",
+}
+"""Short name -> class in `optuna.pruners`. Its halving and Hyperband are `Asha` and `Hyperband`
+here, which decide the same whichever trial ends first."""
 _OURS: Mapping[str, Mapping[str, Any]] = {
     "tpe": {"multivariate": True, "constant_liar": True},
     "cmaes": {"warn_independent_sampling": False},
@@ -165,7 +174,7 @@ class Optuna(Sampled):
     @model_validator(mode="after")
     def _check_sampler(self) -> Self:
         if self.options or ":" in self.sampler or self.sampler not in SAMPLERS:
-            _maker("sampler", self.sampler, SAMPLERS, self.options)
+            _maker("sampler", self.sampler, self.options)
         return self
 
     def check(self, arm: "Arm") -> None:
@@ -176,9 +185,7 @@ class Optuna(Sampled):
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         own = derive(seed, self.sampler, arm.name) % 2**32
         ours = _OURS.get(self.sampler, {})
-        made: BaseSampler = optuna_part(
-            "sampler", self.sampler, SAMPLERS, self.options, seed=own, ours=ours
-        )
+        made: BaseSampler = optuna_part("sampler", self.sampler, self.options, seed=own, ours=ours)
         return made
 
 
@@ -300,7 +307,6 @@ def parameters(
 def optuna_part(
     noun: Literal["sampler", "pruner"],
     name: str,
-    known: Mapping[str, str],
     options: Mapping[str, Any],
     *,
     seed: int | None = None,
@@ -312,7 +318,7 @@ def optuna_part(
     """
     import optuna
 
-    maker = _maker(noun, name, known, options)
+    maker = _maker(noun, name, options)
     given = {**(ours or {}), **options}
     if seed is not None and "seed" in inspect.signature(maker).parameters:
         given.setdefault("seed", seed)
@@ -330,10 +336,9 @@ def optuna_part(
     return made
 
 
-def _maker(
-    noun: str, name: str, known: Mapping[str, str], options: Mapping[str, Any]
-) -> Callable[..., Any]:
+def _maker(noun: str, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     """Find what makes a sampler or pruner, and refuse an option that it does not have."""
+    known = SAMPLERS if noun == "sampler" else PRUNERS
     if name not in known and ":" not in name:
         raise UnknownNameError(noun, name, known)
     import optuna
