@@ -17,8 +17,7 @@ from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
 from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Event
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.learner import Context
 from tuneparts.training.process import keep_freed_memory
 

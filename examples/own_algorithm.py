@@ -7,7 +7,6 @@ yields batches of trials and receives how they ended. Nothing is registered anyw
 """
 
 import math
-from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -17,10 +16,9 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search.algorithms import Algorithm, Proposals, draw, whole_trial
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.segment import Batch
-from tuneparts.search.space import Dimension, Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Scale, Search
 
 
 class Evolution(Algorithm):
@@ -31,9 +29,6 @@ class Evolution(Algorithm):
     num_trials: int = Field(default=12, gt=0)
     children: int = Field(default=4, gt=0)
     """Trials of a generation; they run side by side."""
-
-    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
-        return self.num_trials
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         parent, best = None, math.nan

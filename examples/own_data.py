@@ -12,7 +12,7 @@ from torch import nn
 from tuneparts import Arm, DataConfig, Scale, Search, Uniform
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 
 
 def springs(num: int = 600) -> tuple[np.ndarray, np.ndarray]:

@@ -17,11 +17,10 @@ from tuneparts.hypers.hyper import POSITIVE
 from tuneparts.hypers.kinds import LabelSmoothing
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned.config import PartitionedConfig
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 
 class Gain(Hyper):

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.baselines.standard import StandardLearner
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 

@@ -12,11 +12,10 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
-from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 
 def small_net(in_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:

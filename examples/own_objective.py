@@ -9,7 +9,7 @@ import math
 import tuneparts
 from tuneparts import Arm, Scale, Search, Uniform
 from tuneparts.methods.objective import ObjectiveConfig
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 
 

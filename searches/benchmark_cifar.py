@@ -8,9 +8,8 @@ from studies.tuning import Tuned, affine_space
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import Flip, LilaConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 COLOUR = ("brightness", "contrast")
 NOTES = """

@@ -10,8 +10,7 @@ from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import LilaConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 1,297 scikit-learn digits of 8 x 8 pixels, each turned over the full circle, of which 300 select; a

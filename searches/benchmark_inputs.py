@@ -7,9 +7,8 @@ Learners learn which inputs to keep; searching arms draw how many of the first a
 from studies.tuning import Tuned
 from tuneparts.data.config import DataConfig
 from tuneparts.models import Mlp
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NUM_INPUTS = 30
 NOTES = """

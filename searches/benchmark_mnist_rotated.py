@@ -8,8 +8,7 @@ import math
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.hypers import LilaConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
 NOTES = """

@@ -6,8 +6,7 @@ As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.hypers import LilaConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
 NOTES = """

@@ -8,8 +8,7 @@ from studies import mnist
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023) name feature extractors among the hypers that their objective can learn;

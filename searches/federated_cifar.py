@@ -11,8 +11,7 @@ from studies.federation import Federation
 from tuneparts.data.config import DataConfig
 from tuneparts.models import ResNet9
 from tuneparts.search.arm import Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix J) split 1,250, 5,000 or 45,000 images among 100 clients by

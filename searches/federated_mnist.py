@@ -10,8 +10,7 @@ digits, whose clients have few labels instead, are the same search with other da
 from studies import mnist
 from studies.federation import Federation
 from tuneparts.search.arm import Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix J) split 1,250, 5,000 or 50,000 images among 100 clients by

@@ -15,11 +15,10 @@ from tuneparts.methods.baselines.config import (
 )
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 
 NOTES = """

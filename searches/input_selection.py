@@ -9,11 +9,10 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Mlp
-from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NUM_INPUTS = 30
 FIXED = "fixed masks need no hyper steps: as many weight steps in fewer passes"

@@ -14,10 +14,9 @@ and schedules of its own, is `invariances_cifar`.
 
 from studies import mnist, reach
 from studies.comparison import TIGHT_RANGE, Comparison, space
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
 NOTES = """

@@ -12,8 +12,7 @@ two nets. The paper's schedule depends on the size, so that size, rotation and d
 from studies import reach
 from studies.photographs import ITERATIONS, Photographs, iterations, small_net
 from tuneparts.data.config import DataConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, Table 1, Figure 3 and I.4): FixUp ResNet-8 and -14 on 1,000 to 50,000

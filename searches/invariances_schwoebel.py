@@ -17,8 +17,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines.config import LastLayerConfig, StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, I.4) use the parametrisation of Schwoebel et al. (2022) on MNIST and

@@ -10,8 +10,7 @@ from studies import reach
 from studies.photographs import TINY_ITERATIONS, Photographs, iterations
 from tuneparts.data.config import DataConfig
 from tuneparts.models import ResNet50Gn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, Table 1 and I.4): ResNet-50 with GroupNorm on 10,000, 50,000 or 100,000

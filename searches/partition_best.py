@@ -9,8 +9,7 @@ from studies.comparison import Comparison
 from studies.forms import verdict
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Setting and passes of `random_vs_partitioned`. `partitioned_best` has three chunks (0.8, 0.1, 0.1)

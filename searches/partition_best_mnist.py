@@ -7,8 +7,7 @@ from studies import mnist
 from studies.comparison import Comparison
 from studies.forms import verdict
 from tuneparts.search.arm import Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Setting and passes of `random_vs_partitioned_mnist`, arms of `partition_best`. Nothing was tuned on

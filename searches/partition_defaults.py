@@ -7,8 +7,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix I) find that zero and initial defaults make no difference in nets

@@ -10,8 +10,7 @@ from studies.comparison import Comparison
 from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, Forms
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a

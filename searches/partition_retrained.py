@@ -13,8 +13,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, appendix F.2, Figures 7 and 8) retrain ordinary nets at the hypers that

@@ -7,11 +7,10 @@ from studies.division import GRIDS
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import DigitsCnn, MnistCnn
-from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, section F) train the CNN of their Table 9 on rotated MNIST for grids of

@@ -5,10 +5,9 @@ entropy, and at some point a lower accuracy.
 """
 
 from studies.fixing import Fixing
-from tuneparts.search.algorithms.plain import GridSearch
-from tuneparts.search.scale import Scale
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 2) sweep alpha on CIFAR-10 with a ResNet-18 and

@@ -8,8 +8,7 @@ from typing import Any
 
 from studies.fixing import Fixing
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compare final accuracies with published ones. Here every arm

@@ -8,8 +8,7 @@ from typing import Any
 
 from studies.fixing import Fixing
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 On rotated digits most methods keep what a net of 6,218 weights knows, and deviations become nearly

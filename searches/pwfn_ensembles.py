@@ -5,8 +5,7 @@ price of one file.
 """
 
 from studies.fixing import Fixing
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) report ensembles of 20 draws. Their script also weights draws by

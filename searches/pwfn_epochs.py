@@ -6,8 +6,7 @@ authors found three epochs to be enough.
 
 from studies.fixing import Fixing
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 3) vary the epochs between rounds on CIFAR-10

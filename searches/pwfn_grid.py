@@ -4,10 +4,9 @@ All combinations in one grid, with the fineness of the values among them.
 """
 
 from studies.fixing import Fixing
-from tuneparts.search.algorithms.plain import GridSearch
-from tuneparts.search.scale import Scale
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 4) draw all combinations of alpha, epochs between

@@ -10,8 +10,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import Imagenet
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compress ResNet-18, -34 and -50, DenseNet-161 and two DeiT from

@@ -6,8 +6,7 @@ weight has which deviation matters, permuting them, or giving all the same, must
 
 from studies.fixing import Fixing
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 The claim of Subia-Waud & Dasmahapatra (2023) is that a weight's own deviation tells how far it may

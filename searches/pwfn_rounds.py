@@ -6,8 +6,7 @@ For every combination of how strongly deviations are pulled and how far weights 
 from itertools import product
 
 from studies.fixing import Fixing
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 4) draw all combinations of alpha, epochs

@@ -5,8 +5,7 @@ from typing import Any
 from studies.fixing import Fixing
 from tuneparts.data.config import DataConfig
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 No published net has the 200 classes of Tiny ImageNet, so that a ResNet-18 is pretrained once for

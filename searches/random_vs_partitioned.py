@@ -7,8 +7,7 @@ trials against methods that learn the same six ranges in one, at the same passes
 from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023, Figure 9 and appendix G) train 200 nets on 60,000 rotated MNIST images at

@@ -7,8 +7,7 @@ trials against methods that learn the same six ranges in one, at the same passes
 from studies import mnist
 from studies.comparison import Comparison
 from tuneparts.search.arm import Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
 NOTES = """

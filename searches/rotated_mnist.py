@@ -8,11 +8,10 @@ import math
 from studies import mnist
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
 NOTES = """

@@ -10,15 +10,13 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn
 from tuneparts.search.algorithms import Hyperband, Optuna, SuccessiveHalving
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.base import Algorithm
+from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Dimension, Int, LogNormal, Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Every algorithm has the same space, the same net of 13,706 weights and the same passes for a whole

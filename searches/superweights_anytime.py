@@ -8,8 +8,7 @@ methods that the paper compares with: Shapeshifter Networks, a net with exits, a
 from studies import rivals
 from studies.sharing import MIXED_EPOCHS, Sharing, apart, wide_resnets
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 2): WRN-28-[7,4,3], and WRN-28-[7,4] with WRN-16-[7,4],

@@ -9,8 +9,7 @@ from typing import Any
 from studies.sharing import INITIALISATION, Sharing, apart, wide_resnets
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 3): four WRN-28-10 on CIFAR-100 at 7, 15 and 36.5 million

@@ -7,8 +7,7 @@ widths and depths, with the thresholds that the paper has for CIFAR-10.
 from studies.ensembles import table_arms
 from studies.sharing import CIFAR10_BETA, MIXED_EPOCHS, Sharing, wide_resnets
 from tuneparts.data.config import DataConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 1, and the columns of CIFAR-10 in Table 5): the ensembles

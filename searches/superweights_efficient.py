@@ -9,8 +9,7 @@ from studies.ensembles import PRIVATE, baseline_arms
 from studies.sharing import INITIALISATION, MIXED_EPOCHS, Sharing, apart, wide_resnets
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 1): accuracy against inference time on CIFAR-100 with

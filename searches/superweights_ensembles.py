@@ -8,8 +8,7 @@ from typing import Any
 from studies.ensembles import table_arms
 from studies.sharing import Sharing
 from tuneparts.data.config import DataConfig
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 5): WRN-28-10 on CIFAR-100, ensembles of four at 36.5

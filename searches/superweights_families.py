@@ -6,8 +6,7 @@ their own, both together at full price, and both made thinner until they cost as
 
 from studies.sharing import MIXED_EPOCHS, Sharing, apart
 from tuneparts.models import MobileNetV2, WideResNet
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Table 4): MobileNetV2 and WRN-28-5 on CIFAR-100, against a deep

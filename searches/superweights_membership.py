@@ -7,8 +7,7 @@ layer, and what it is worth.
 from typing import Any
 
 from studies.sharing import EPOCH, MIXED_EPOCHS, Sharing, wide_resnets
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 5): clusters of a WRN-28-7 with a WRN-16-7. Data and

@@ -8,8 +8,7 @@ from studies.sharing import INITIALISATION, Sharing, apart
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import WideResNet
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024), parameter allocation search on CIFAR: one WRN-28-10 from fewer weights than

@@ -11,8 +11,7 @@ from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import WideResNet
 from tuneparts.models.config import Imagenet
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary): WRN-50-2 on ImageNet, 90 epochs of batches of 1024, SGD at

@@ -5,8 +5,7 @@ sizes that each tau gives are the control. The report has the tau and the cluste
 """
 
 from studies.sharing import MIXED_EPOCHS, Sharing, wide_resnets
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Teterwak et al. (2024, supplementary Figure 4): WRN-28-[7,4,3] on CIFAR-100 from 18 million weights,

@@ -12,8 +12,7 @@ from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.models import DigitsCnn, FixupResNet
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 
 NOTES = """

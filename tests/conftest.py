@@ -157,8 +157,7 @@ def local_ray() -> Iterator[None]:
 def null_search() -> Callable[..., Any]:
     """Makes a search over learners that do nothing."""
     from tuneparts.data.config import DataConfig
-    from tuneparts.search.scale import Scale
-    from tuneparts.search.spec import Search
+    from tuneparts.search.spec import Scale, Search
 
     def make(*arms: Any, **fields: Any) -> Search:
         values = {

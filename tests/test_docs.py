@@ -100,8 +100,7 @@ def test_python_runs_as_printed(block: Block, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "document", module)
     exec(compile(source, block.place, "exec"), module.__dict__)
     if callable(search := getattr(module, "search", None)):
-        from tuneparts.search.scale import Scale
-        from tuneparts.search.spec import Search
+        from tuneparts.search.spec import Scale, Search
 
         assert all(isinstance(search(scale), Search) for scale in Scale)
 

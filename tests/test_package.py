@@ -12,9 +12,13 @@ from tuneparts.methods import catalog
 
 
 def test_every_public_name_is_there_and_known_to_type_checkers() -> None:
-    tree = ast.parse(Path(tuneparts.__file__).read_text("utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    typed = {(node.module, node.names[0].asname) for node in block.body}
+    tree = ast.parse(Path(tuneparts.__file__).with_suffix(".pyi").read_text("utf-8"))
+    typed = {
+        (node.module, alias.asname)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert typed == {(home, name) for name, home in tuneparts._HOME_OF.items()}
     for name in tuneparts.__all__:
         assert getattr(tuneparts, name)

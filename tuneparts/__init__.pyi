@@ -50,13 +50,13 @@ from tuneparts.search.algorithms import SuccessiveHalving as SuccessiveHalving
 from tuneparts.search.algorithms import Tpe as Tpe
 from tuneparts.search.arm import Arm as Arm
 from tuneparts.search.arm import Resources as Resources
-from tuneparts.search.scale import Scale as Scale
 from tuneparts.search.space import Choice as Choice
 from tuneparts.search.space import Dimension as Dimension
 from tuneparts.search.space import Int as Int
 from tuneparts.search.space import LogNormal as LogNormal
 from tuneparts.search.space import Normal as Normal
 from tuneparts.search.space import Uniform as Uniform
+from tuneparts.search.spec import Scale as Scale
 from tuneparts.search.spec import Search as Search
 from tuneparts.search.stopping import Stop as Stop
 from tuneparts.training.config import MethodConfig as MethodConfig

@@ -13,11 +13,10 @@ from studies.comparison import TIGHT_RANGE, space
 from tuneparts.core.config import Config
 from tuneparts.hypers import LilaConfig
 from tuneparts.methods.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 C = TypeVar("C", bound=ExchangeConfig)
 MORE_PASSES = (

@@ -14,8 +14,7 @@ from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import DigitsCnn, ResNet18
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 
 

@@ -12,8 +12,7 @@ from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 HYPER_STEPS = 18.0
 """Hyper learning rate times hyper steps."""

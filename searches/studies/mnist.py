@@ -9,8 +9,7 @@ from typing import Any
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.models import MnistCnn
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 PHOTOGRAPHS = ("cifar10", "cifar100", "tinyimagenet")
 

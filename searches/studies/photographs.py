@@ -25,8 +25,7 @@ from tuneparts.methods.baselines.config import (
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import FixupResNet, NetConfig
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 ITERATIONS = {1000: 2400, 5000: 8000, 10_000: 12_000, 20_000: 20_000, 50_000: 40_000}
 """Images of CIFAR-10 -> iterations; rotated images take twice as many."""

@@ -15,8 +15,7 @@ from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import NetConfig, WideResNet
 from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 
 EPOCH = 50_000 // 128

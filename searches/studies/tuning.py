@@ -21,15 +21,13 @@ from tuneparts.methods.baselines.config import StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.algorithms import Algorithm
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.halving import SuccessiveHalving
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Dimension, Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 
 Learning: TypeAlias = PartitionedConfig | ReleasedConfig | ValidationConfig

@@ -12,13 +12,12 @@ from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.models import DigitsCnn
 from tuneparts.search import frames
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 
 def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None:

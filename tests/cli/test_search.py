@@ -155,7 +155,7 @@ def test_a_search_that_found_nothing_ends_with_an_error(
 ) -> None:
     search = null_search(null_arm("broken"))
     monkeypatch.setattr(load, "load", lambda *_, **__: search)
-    monkeypatch.setattr(load, "check", lambda *_, **__: Path("any.py"))
+    monkeypatch.setattr(load, "find", lambda *_: Path("any.py"))
 
     def fail(self: object) -> None:
         raise ValueError("broken for good")

@@ -60,7 +60,7 @@ def test_dry_run(width, monkeypatch) -> None:
     monkeypatch.setattr(estimate, "seconds_per_arm", lambda *_: costs)
     output = invoke(width, "search", "rotated_digits", "--scale", "smoke", "--dry-run")
     for arm in search.arms:
-        passes = arm.algorithm.expected_passes(arm) * len(search.seeds_of(arm))
+        passes = arm.cost.expected * len(search.seeds_of(arm))
         hours = f"{costs[arm.name] * passes / 3600:.3f}"
         for text in (arm.name, arm.config.model_dump()["method"], f"{passes:,}", hours):
             assert text in output

@@ -19,7 +19,7 @@ from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms import Optuna
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check

@@ -6,8 +6,7 @@ from tuneparts.core.config import parse
 from tuneparts.executors import execute
 from tuneparts.search import load
 from tuneparts.search.journal import records
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.testing import AlgorithmContract
 
 

@@ -10,7 +10,7 @@ import tuneparts
 from tuneparts import executors
 from tuneparts.core import schema
 from tuneparts.search import algorithms, runs
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

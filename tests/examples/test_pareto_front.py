@@ -10,8 +10,7 @@ from tuneparts.core.config import parse
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.results.figures.gallery import draw
 from tuneparts.search import load, runs
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 
 def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors.choice import MOST_LOCAL_TRIALS, Place, suited
 from tuneparts.search import load
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Resources
 
 

@@ -16,9 +16,9 @@ import torch
 
 from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
 from tuneparts.executors import execute, local, lock
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Resources
 from tuneparts.search.journal import Event, Row, TrialId, read, records

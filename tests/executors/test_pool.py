@@ -12,8 +12,8 @@ from tuneparts.executors.ray import cluster, pool
 from tuneparts.executors.ray.pool import Pool
 from tuneparts.executors.staffing import Post, Shape
 from tuneparts.executors.worker import Report
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Resources
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal

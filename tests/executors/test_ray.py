@@ -11,7 +11,7 @@ from tuneparts.core.errors import ConfigError, StorageError
 from tuneparts.data.task import Task
 from tuneparts.executors.ray import executor
 from tuneparts.executors.worker import Report, TrialSetting
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal, TrialId
 from tuneparts.search.plan import Plan

@@ -4,7 +4,7 @@ import pytest
 
 from tuneparts.executors.choice import Place
 from tuneparts.executors.width import fitted
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Resources
 

@@ -29,13 +29,12 @@ from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.testing.null import NullConfig
 
 Attempt = Callable[[random.Random], None]

@@ -17,10 +17,10 @@ from tuneparts.data.config import DataConfig
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Search
 from tuneparts.search.arm import Arm
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
-from tuneparts.search.scale import Scale
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.spec import Scale
 from tuneparts.search.algorithms.sampler import Tpe
 
 SECONDS = {seconds}

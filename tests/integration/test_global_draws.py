@@ -18,13 +18,12 @@ from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results import verifying
 from tuneparts.search import runs
-from tuneparts.search.algorithms.plain import Fixed, RandomSearch
+from tuneparts.search.algorithms.base import Fixed, RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training.config import MethodConfig
 from tuneparts.training.learner import Context, Learner
 

@@ -11,8 +11,7 @@ from tuneparts.executors import execute
 from tuneparts.methods.federated import FederatedConfig
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.journal import records
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 pytestmark = pytest.mark.ray
 HALF = {"cpus": 0.5, "gpus": 0.0}

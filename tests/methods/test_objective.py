@@ -28,15 +28,14 @@ from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results.describing import tracking_card
 from tuneparts.search import algorithms, runs
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import Fixed, RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import Fixed, RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

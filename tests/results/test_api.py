@@ -22,7 +22,7 @@ from tuneparts.core.errors import (
 from tuneparts.results.describing import metadata, tracking_card
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.journal import records
 
 pytestmark = pytest.mark.mlflow

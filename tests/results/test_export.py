@@ -10,8 +10,8 @@ import tuneparts
 from tuneparts import executors
 from tuneparts.core.errors import UnknownNameError
 from tuneparts.search import runs
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.testing.null import NullConfig
@@ -19,8 +19,7 @@ from tuneparts.testing.null import NullConfig
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
-    from tuneparts.search.scale import Scale
-    from tuneparts.search.spec import Search
+    from tuneparts.search.spec import Scale, Search
 
     space = {
         "x": Uniform(low=0.01, high=1.0, log=True),

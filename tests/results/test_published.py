@@ -24,12 +24,11 @@ from tuneparts.results.published import MOST_BYTES, Published, is_published
 from tuneparts.results.published import _csv as published_csv
 from tuneparts.results.published import _steps as released_steps
 from tuneparts.search import runs
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.extension import extended
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 from tuneparts.testing.null import NullConfig
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.results import Results
 from tuneparts.search import frames, runs
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
 
 A, B = TrialId("pbt", 0, 0), TrialId("pbt", 0, 1)

@@ -11,8 +11,8 @@ from tuneparts.core import settings
 from tuneparts.core.errors import DataMissingError
 from tuneparts.results import verifying
 from tuneparts.search import runs
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.search import algorithms
-from tuneparts.search.space import Choice, Uniform
+from tuneparts.search.algorithms.halving import promoted, rungs
+from tuneparts.search.algorithms.pbt import exploit
 
 
 def larger(a: float, b: float) -> bool:
@@ -18,8 +18,8 @@ def smaller(a: float, b: float) -> bool:
 
 
 def test_rungs_grow_by_the_reduction_and_end_at_the_budget() -> None:
-    assert algorithms.rungs(10, 4, 400) == [10, 40, 160, 400]
-    assert algorithms.rungs(400, 4, 400) == [400]
+    assert rungs(10, 4, 400) == [10, 40, 160, 400]
+    assert rungs(400, 4, 400) == [400]
 
 
 @settings(deadline=None, max_examples=60)
@@ -41,14 +41,7 @@ def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
         trial = type("Trial", (), {"trial_id": str(number)})()
         action = bracket.on_result(trial, cur_iter=1, cur_rew=score if up else -score)
         expected.append(action == "CONTINUE")
-    assert algorithms.promoted(scores, reduction, better=larger if up else smaller) == expected
-
-
-def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
-    scores = [0.3, 0.9, 0.1, 0.95, 0.2]
-    whole = algorithms.promoted(scores, 2, better=larger)
-    for n in range(1, len(scores)):
-        assert algorithms.promoted(scores[:n], 2, better=larger) == whole[:n]
+    assert promoted(scores, reduction, better=larger if up else smaller) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +49,7 @@ def test_promotion_of_a_trial_depends_on_earlier_trials_only() -> None:
 )
 def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     scores = {0: 0.1, 1: 0.2, 2: 0.8, 3: 0.9, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.5}
-    donors = algorithms.exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
+    donors = exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
     assert set(donors) == worst
     assert set(donors.values()) <= best
 
@@ -65,9 +58,9 @@ def test_a_score_that_is_not_finite_neither_continues_nor_counts() -> None:
     scores = [np.nan, 0.3, 0.9, np.inf, 0.1, 0.95, -np.inf, 0.2]
     finite = [score for score in scores if np.isfinite(score)]
     for better in (larger, smaller):
-        kept = iter(algorithms.promoted(finite, 2, better=better))
+        kept = iter(promoted(finite, 2, better=better))
         expected = [bool(np.isfinite(score)) and next(kept) for score in scores]
-        assert algorithms.promoted(scores, 2, better=better) == expected
+        assert promoted(scores, 2, better=better) == expected
 
 
 @pytest.mark.parametrize("better", [larger, smaller])
@@ -76,7 +69,7 @@ def test_all_without_a_finite_score_copy_and_none_is_copied(better, broken: int)
     bad = [np.nan, np.inf, -np.inf]
     scores = {i: bad[i % 3] if i < broken else i / 10 for i in range(8)}
     rng = np.random.default_rng(0)
-    donors = algorithms.exploit(scores, quantile=0.25, better=better, rng=rng)
+    donors = exploit(scores, quantile=0.25, better=better, rng=rng)
     if broken == 8:
         assert donors == {}
         return
@@ -84,19 +77,3 @@ def test_all_without_a_finite_score_copy_and_none_is_copied(better, broken: int)
     assert len(donors) == max(broken, 2)
     finite = sorted(range(broken, 8), reverse=better is larger)
     assert set(donors.values()) <= set(finite[:2])
-
-
-def test_one_survivor_copies_from_nobody() -> None:
-    rng = np.random.default_rng(0)
-    assert algorithms.exploit({3: 1.0}, quantile=0.25, better=larger, rng=rng) == {}
-
-
-@settings(deadline=None, max_examples=50)
-@given(seed=st.integers(0, 10_000), start=st.floats(0.1, 3.0))
-def test_explored_values_stay_in_the_space(seed: int, start: float) -> None:
-    space = {"a": Uniform(low=0.1, high=3.0), "b": Choice(options=("x", "y", "z"))}
-    values = algorithms.explore(
-        {"a": start, "b": "y"}, space, resample=0.25, rng=np.random.default_rng(seed)
-    )
-    assert 0.1 <= values["a"] <= 3.0
-    assert values["b"] in {"x", "y", "z"}

@@ -17,15 +17,11 @@ def artifacts(tmp_path: Path) -> ArtifactStore:
 
 
 def test_what_is_put_is_found(artifacts: ArtifactStore) -> None:
+    assert artifacts.find(str(TRIAL), "weights") is None
     artifacts.put(TRIAL, {"weights": {"mu": [0.5]}, "other": {"x": [1.0]}})
     artifacts.put(TRIAL, {"weights": {"mu": [0.25]}})
     assert artifacts.find(str(TRIAL), "weights") == "mu\n0.25\n"
     assert artifacts.find(str(TRIAL), "other") == "x\n1\n"
-
-
-def test_what_is_not_there_is_none(artifacts: ArtifactStore) -> None:
-    assert artifacts.find(str(TRIAL), "weights") is None
-    artifacts.put(TRIAL, {"weights": {"mu": [0.5]}})
     assert artifacts.find(str(TRIAL), "heights") is None
     assert artifacts.find("pwfn/seed3/00002", "weights") is None
 

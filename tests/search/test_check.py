@@ -1,6 +1,5 @@
 """What cannot run is refused before anything of it is written."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,11 @@ from tuneparts.methods.ensembles.config import UniversallySlimmableConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.models import Own
 from tuneparts.results import running
-from tuneparts.search.algorithms.plain import GridSearch
+from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Choice
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 BUILT: list[int] = []
 
@@ -156,21 +154,3 @@ def test_a_figure_that_cannot_be_drawn_is_refused(results: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean `sweep`"):
         running.create(asked(StandardConfig(**SHORT), figures=("sweeps",)))
     assert not results.exists()
-
-
-OBJECTIVE = """
-from tuneparts import ObjectiveConfig
-
-def loss(config):
-    return 0.0
-
-ObjectiveConfig(function=loss, reports={"val/loss": "min"})
-"""
-
-
-def test_an_objective_that_is_typed_in_is_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", OBJECTIVE], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "typed into a notebook or an interpreter. Write it into a `.py` file" in done.stderr

@@ -16,7 +16,7 @@ from tuneparts.results.describing import metadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import summarise
 from tuneparts.search import frames, runs
-from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
+from tuneparts.search.algorithms.base import GridSearch, RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
 from tuneparts.search.journal import TrialId, records
@@ -132,11 +132,6 @@ def test_scores_on_other_examples_are_not_compared_within_an_arm(null_search, pa
 def test_data_that_cannot_be_meant_is_refused(null_search, fields, law: str) -> None:
     with pytest.raises(ValueError, match=law):
         null_search(arm(**fields))
-
-
-def test_data_is_not_varied_where_there_is_none(null_search) -> None:
-    with pytest.raises(ValueError, match="learns from data, so the search needs"):
-        null_search(arm(data={"num_train": 5}), data=None)
 
 
 def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> None:

@@ -12,9 +12,9 @@ from tuneparts.core.schema import Metric, lookup
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.algorithms import Proposals, draw, whole_trial
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import GridSearch, RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Batch, Result
@@ -109,7 +109,7 @@ def test_every_trial_is_allowed_and_again_the_same(algorithm, constraint: Callab
 
 
 def test_a_sampler_that_proposes_nothing_allowed_falls_back_to_draws(monkeypatch) -> None:
-    monkeypatch.setattr("tuneparts.search.algorithms.study_door.MOST_ASKED", 0)
+    monkeypatch.setattr("tuneparts.search.algorithms.sampler._MOST_ASKED", 0)
     one = arm(algorithm=Tpe(num_trials=5), constraint=small_x)
     found = [config["x"] for config in tried(one)]
     assert len(set(found)) == 5
@@ -137,7 +137,7 @@ def test_grid_search_leaves_out_what_is_not_allowed() -> None:
     space = {"x": Uniform(low=0.1, high=0.7, step=0.1), "seconds": Choice(options=(0.0, 0.5))}
     one = arm(algorithm=GridSearch(), space=space, constraint=small_x)
     assert one.trials_per_seed == len(tried(one)) == 8
-    assert one.algorithm.expected_passes(one) == 64
+    assert one.cost.expected == 64
 
 
 def test_points_and_constraints_travel_with_the_search_and_change_its_digest(null_search) -> None:
@@ -155,22 +155,17 @@ def test_points_and_constraints_travel_with_the_search_and_change_its_digest(nul
 @pytest.mark.parametrize(
     ("fields", "law"),
     [
-        ({"points": [{"x": 5.0}]}, "lies in the space, but point 0 of `a` has 5.0 at `x`"),
-        ({"points": [{"seconds": 1.0}]}, "has 1.0 at `seconds`"),
-        ({"points": [{"x": 0.5}, {"y": 0.5}]}, "point 1 of `a` has y. Dimensions: x, seconds"),
+        ({"points": [{"x": 5.0}]}, "point 0 of `a` has 5.0 at `x`"),
+        ({"points": [{"x": 0.5}, {"y": 0.5}]}, "point 1 of `a` has y, which is no dimension"),
         ({"points": [{"x": float("nan")}]}, "finite"),
         ({"points": POINTS, "algorithm": GridSearch()}, "draws none; leave `points`"),
-        ({"points": POINTS[:1], "constraint": small_x}, "does not allow point 0"),
-        ({"constraint": nowhere}, "of 1,000 draws of `a` .*nowhere` allows none"),
+        ({"points": POINTS[:1], "constraint": small_x}, "small_x` does not allow it"),
+        ({"constraint": nowhere}, "nowhere` of `a`: it allows none of 1,000 draws"),
         ({"constraint": raising}, r"raised AttributeError.* Let it return False"),
         ({"constraint": wordy}, "at most 0 there, but .*wordy` of `a` returned 'yes'"),
-        ({"constraint": "tests.search.test_draws:gone"}, "cannot: module .* has no attribute"),
-        ({"constraint": "tests.search.test_draws:SPACE"}, "a constraint is a function"),
-        ({"constraint": lambda _: True}, "lambda"),
+        ({"constraint": "tests.search.test_draws:SPACE"}, "not a function of a config"),
         ({"algorithm": {"kind": "fixed"}, "space": {}, "points": POINTS}, "`a` has none"),
-        ({"space": {"seconds": Choice(options=(0.0, -1.0))}}, "at least 0"),
         ({"space": {"interval": Int(low=0, high=100_000)}}, "greater than 0"),
-        ({"space": {"x.y": Uniform(low=0, high=1)}}, "does not lead to a field"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_runs(fields, law: str) -> None:
@@ -183,5 +178,5 @@ def test_a_rare_allowed_draw_is_found_and_none_at_all_is_said(monkeypatch) -> No
     one = arm(constraint=almost_nowhere, algorithm=RandomSearch(num_trials=1))
     assert draw(one, 0, 0)["x"] <= 0.101
     monkeypatch.setattr(draws, "MOST_DRAWS", 3)
-    with pytest.raises(ConfigError, match="of 3 draws of `a`"):
+    with pytest.raises(ConfigError, match="none of 3 draws"):
         draw(one, 0, 1)

@@ -33,7 +33,7 @@ def test_exactly_the_best_of_a_rung_go_on(null_arm, metric) -> None:
         assert {one.until for one in batch.run} == {level}
         ranked = sorted(batch.run, key=lambda one: -sign * scrambled(one))
         alive = {index(one) for one in ranked[: count // 2]}
-    assert spent(found) == algorithm.most_passes(arm) == 9 * 2 + 4 * 2 + 2 * 4
+    assert spent(found) == arm.cost.most == 9 * 2 + 4 * 2 + 2 * 4
 
 
 def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None:
@@ -47,14 +47,6 @@ def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None
     assert [len(b.run) for b in (first, second, third)] == [8, 4, 2]
     assert [index(one) for one in second.run] == [4, 5, 6, 7]
     assert second.stop == ()
-
-
-def test_a_rung_without_any_score_ends_the_arm_and_stops_who_waits(null_arm) -> None:
-    algorithm = SuccessiveHalving(num_trials=4, min_passes=2, reduction=2)
-    arm = null_arm("halving", algorithm=algorithm, space=SPACE)
-    found = batches(arm, lambda one: math.nan)
-    assert [t for batch in found for t in batch.stop] == [one.trial for one in found[0].run]
-    assert all(batch.run == () for batch in found[1:])
 
 
 def decided(rewards: dict[str, float], members: int, places: int) -> tuple[set[str], set[str]]:
@@ -114,13 +106,4 @@ def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
             ranked = sorted(there, key=lambda one: -scrambled(one))
             own = {index(one): 0 for one in ranked[: size // 2 or 1]}
         start += count
-    assert spent(found) == algorithm.most_passes(arm)
-
-
-def test_a_rung_ends_between_intervals(null_arm) -> None:
-    for algorithm in (
-        SuccessiveHalving(num_trials=4, min_passes=3),
-        Hyperband(num_trials=4, min_passes=3),
-    ):
-        with pytest.raises(ValueError, match=r"`min_passes % interval == 0` must hold, .* 3 % 2"):
-            null_arm("a", algorithm=algorithm, space=SPACE)
+    assert spent(found) == arm.cost.most

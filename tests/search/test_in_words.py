@@ -1,5 +1,4 @@
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search import in_words, load
 from tuneparts.search.algorithms import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform
@@ -61,10 +60,3 @@ def test_the_truth_is_known_where_data_is_made():
     assert DataConfig(name="digits", rotated=True).truth.keys() == {"hyper/rotation"}
     assert DataConfig(name="input_selection").truth == {"hyper/num_kept": 15.0}
     assert DataConfig(name="digits").truth == {}
-
-
-def test_a_class_without_words_of_its_own_is_named():
-    class Plain(StandardConfig):
-        pass
-
-    assert in_words._sentence(Plain()) == ""

@@ -31,16 +31,6 @@ def test_the_index_has_every_question() -> None:
         assert f"| [`{file.name}`]({file.name}.py) | {file.question} |" in index
 
 
-def test_an_unknown_search_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean `rotated_digits`"):
-        load.load("rotated_digit")
-
-
-def test_an_unknown_scale_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="smoke"):
-        load.load("rotated_digits", scale="huge")
-
-
 def test_trials_seeds_and_fields_can_be_changed() -> None:
     search = load.load(
         "rotated_digits",
@@ -70,15 +60,6 @@ def test_trials_seeds_and_fields_can_be_changed() -> None:
 def test_a_change_that_cannot_be_meant_is_refused(change: str, message: str) -> None:
     with pytest.raises((ConfigError, UnknownNameError), match=message):
         load.load("rotated_digits", scale="smoke", changes=[change])
-
-
-def test_a_file_without_a_search_is_refused(tmp_path) -> None:
-    path = tmp_path / "empty.py"
-    path.write_text('"""Nothing?"""\n')
-    with pytest.raises(ConfigError, match="defines `search"):
-        load.load(str(path))
-    with pytest.raises(ConfigError, match="there is none"):
-        load.load(str(tmp_path / "nowhere.py"))
 
 
 def test_some_arms_bring_those_they_follow() -> None:
@@ -134,6 +115,9 @@ def test_a_failing_neighbour_leaves_no_trace(tmp_path) -> None:
         load.load(str(path))
     assert sys.path == before
     assert "neighbour" not in sys.modules
+    path.write_text('"""Nothing?"""\n')
+    with pytest.raises(ConfigError, match="defines `search"):
+        load.load(str(path))
 
 
 def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
@@ -147,10 +131,6 @@ def test_neighbours_are_what_is_imported_from_the_folder(tmp_path) -> None:
     (tmp_path / "e.py").touch()
     names = [found.name for found in code.neighbours(path)]
     assert names == ["a.py", "b", "d.py", "package"]
-
-
-def test_studies_are_no_searches() -> None:
-    assert not {"studies", "comparison", "__init__"} & {file.name for file in FILES}
 
 
 def test_a_bad_file_does_not_hide_the_others(tmp_path, monkeypatch) -> None:
@@ -264,11 +244,13 @@ def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
         ({"trials": 0}, "at least one trial, but got `0`"),
         ({"changes": ["random.lr"]}, "ARM.FIELD=VALUE"),
         ({"scale": "cpus"}, "Did you mean `cpu`"),
+        ({"name": "rotated_digit"}, "Did you mean `rotated_digits`"),
+        ({"name": "nowhere.py"}, "there is none"),
     ],
 )
 def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:
     with pytest.raises((ConfigError, UnknownNameError), match=said):
-        load.check("rotated_digits", **options)
+        load.check(**{"name": "rotated_digits", **options})
 
 
 def test_a_script_may_import_its_own_search_file(

@@ -9,9 +9,9 @@ import pytest
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal, TrialEnded, TrialId, read, records
 from tuneparts.search.plan import Plan

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
@@ -108,7 +108,7 @@ class Mine(RandomSearch):
 def test_an_algorithm_of_ones_own_that_adapts_counts_as_a_chain(null_arm) -> None:
     for algorithm, passes in ((RandomSearch(num_trials=5), 8), (Mine(num_trials=5), 40)):
         arm = null_arm("a", algorithm=algorithm)
-        assert arm.algorithm.sequential_passes(arm) == passes
+        assert arm.cost.sequential == passes
 
 
 def makespan(plan: Plan, slots: int) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tuneparts.executors import execute
-from tuneparts.search.algorithms.asha import Asha
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.journal import Journal, TrialId, records

@@ -4,12 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.core.config import parse
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import GridSearch, RandomSearch
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import GridSearch, RandomSearch
-from tuneparts.search.scale import Scale
-from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.spec import Search
+from tuneparts.search.space import Uniform
+from tuneparts.search.spec import Scale, Search
 
 
 def test_a_search_survives_json_with_its_digest(null_search, null_arm) -> None:
@@ -74,17 +73,11 @@ def test_a_space_must_fit_the_config(null_arm) -> None:
 
 
 def test_rungs_and_rounds_are_whole_intervals(null_arm) -> None:
-    with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
-        null_arm("a", algorithm=Asha(num_trials=3, min_passes=3))
+    for kind in (Asha, SuccessiveHalving, Hyperband):
+        with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
+            null_arm("a", algorithm=kind(num_trials=3, min_passes=3))
     with pytest.raises(ValueError, match=r"whole number of intervals"):
         null_arm("a", algorithm=Pbt(population=4, num_rounds=3))
-
-
-def test_trials_are_counted(null_arm) -> None:
-    grid = {"x": Choice(options=(0.1, 0.2, 0.3)), "seconds": Choice(options=(0.0, 0.01))}
-    assert null_arm("a", algorithm=GridSearch(), space=grid).trials_per_seed == 6
-    assert null_arm("a").trials_per_seed == 1
-    assert null_arm("a", algorithm=Pbt(population=5, num_rounds=2)).trials_per_seed == 5
 
 
 def test_scales_pick(null_search) -> None:

@@ -7,9 +7,9 @@ import pytest
 from tuneparts.core.errors import DataMissingError
 from tuneparts.executors import execute
 from tuneparts.executors.worker import restore_learner
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.plain import RandomSearch
 from tuneparts.search.cleaner import Cleaner
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan

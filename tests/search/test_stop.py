@@ -18,7 +18,7 @@ from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes
 from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
-from tuneparts.search.algorithms.plain import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.journal import Journal, Row, TrialId
 from tuneparts.search.plan import Plan

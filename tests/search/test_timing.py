@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.search.test_plan import facts
-from tuneparts.search.algorithms.asha import Asha
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.journal import Journal, ResultTold, TrialStarted
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
@@ -81,12 +81,6 @@ def test_a_journal_that_lost_its_end_is_decided_anew_from_there(searches, tmp_pa
         path.write_text("".join(lines[:kept]))
         ends = {end[0] for _, _, end in run_until(search, path, order=3).values()}
         assert ends == {"finished", "stopped"}
-
-
-def test_timing_is_part_of_a_searchs_digest(searches) -> None:
-    exact, free = searches("exact"), searches("free")
-    assert exact.digest != free.digest
-    assert Search.model_validate(free.model_dump(mode="json")) == free
 
 
 def test_trials_that_go_on_run_before_those_that_wait_for_their_first_turn(

@@ -7,8 +7,7 @@ from tuneparts.methods.superweights.allocation import least_weights, make_plan
 from tuneparts.methods.superweights.clusters import depth_bins, layers_of, merge_to_fit
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
-from tuneparts.search.spec import Search
+from tuneparts.search.spec import Scale, Search
 
 CIFAR = (
     "budget",

@@ -9,7 +9,7 @@ from studies import reach
 from studies.comparison import Comparison, Trials, space
 from tuneparts.models import DigitsCnn
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 SEARCHES = Path(__file__).parents[2] / "searches"
 NAMES = (

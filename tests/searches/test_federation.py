@@ -5,7 +5,7 @@ import pytest
 from tuneparts.data.chunks import Chunks
 from tuneparts.methods.federated.assignments import Schedule
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 NAMES = ("federated_mnist", "federated_cifar")
 SHARED = ("net", "batch_size", "optimiser", "clients", "clients_per_round", "server", "rounds")

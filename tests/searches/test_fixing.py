@@ -5,7 +5,7 @@ import pytest
 from studies.fixing import Fixing
 from tuneparts.results.figures import gallery
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 SETTINGS = {
     "pwfn_alpha": {},

@@ -11,7 +11,7 @@ from tuneparts.methods.superweights.similarity import members_of
 from tuneparts.methods.superweights.ssn import bank_sizes, readings
 from tuneparts.models import MsdNet
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 SHAPE, NUM_CLASSES = (3, 32, 32), 100
 

@@ -6,7 +6,7 @@ import pytest
 
 from studies.sharing import EPOCH, Sharing
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 NAMES = (
     "superweights_anytime",

@@ -8,7 +8,7 @@ from tuneparts.executors import execute
 from tuneparts.results.results import Results
 from tuneparts.search import runs
 from tuneparts.search.load import load
-from tuneparts.search.scale import Scale
+from tuneparts.search.spec import Scale
 
 FILES = sorted((Path(__file__).parents[2] / "searches").glob("benchmark_*.py"))
 NAMES = [file.stem for file in FILES]
@@ -25,7 +25,7 @@ def test_the_family_is_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_arms_tune_for_the_same_passes_and_train_once_under_a_fresh_seed(name, scale) -> None:
     search = load(name, scale=scale)
-    most = search.arm("tune_random").algorithm.expected_passes(search.arm("tune_random"))
+    most = search.arm("tune_random").cost.expected
     judged = [arm for arm in search.arms if arm.follows is not None]
     assert {"partitioned", "partitioned_best", "validation", "random", "gp"} <= {
         arm.name for arm in judged
@@ -36,7 +36,7 @@ def test_all_arms_tune_for_the_same_passes_and_train_once_under_a_fresh_seed(nam
         assert arm.config.train_on == "all"
         leader = search.arm(arm.follows)
         assert leader.config.train_on == "train"
-        spent = leader.algorithm.expected_passes(leader)
+        spent = leader.cost.expected
         if arm.name not in search.references and scale is not Scale.SMOKE:
             # Halving and ASHA cannot hit the number; they stay within a tenth of it.
             assert spent <= 1.1 * most

@@ -379,7 +379,7 @@ def _use(search: Any, nodes: "Sequence[Amounts]", console: "Console") -> tuple[T
     for arm in search.arms:
         seeds = len(search.seeds_of(arm))
         trials = arm.trials_per_seed * seeds
-        made = arm.algorithm.expected_passes(arm) * seeds - spared[arm.name]
+        made = arm.cost.expected * seeds - spared[arm.name]
         work[arm.name] = per_pass[arm.name] * made
         longest[arm.name] = per_pass[arm.name] * arm.config.passes
         at_once[arm.name] = min(slots(needs[arm.name], nodes), trials)

@@ -95,8 +95,8 @@ def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
     What failed and is tried again from a checkpoint is not counted twice.
     """
     num_seeds = len(search.seeds_of(arm))
-    most = num_seeds * arm.algorithm.most_passes(arm)
-    return min(num_seeds * arm.algorithm.expected_passes(arm), most), most
+    most = num_seeds * arm.cost.most
+    return min(num_seeds * arm.cost.expected, most), most
 
 
 def spared_passes(search: "Search") -> dict[str, int]:

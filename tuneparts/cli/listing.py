@@ -101,7 +101,6 @@ def searches(
         hint += "[--scale smoke|cpu|paper] [--dry-run]. Write one: tuneparts new NAME"
         _list(form, "searches", rows, hint, prose=["question"])
         return
-    load.check(name, scale=scale)
     console = terminal(form)
     with console.status("reading the search file"):
         found = load.load(name, scale=scale)

@@ -62,13 +62,10 @@ def search(
     from tuneparts.search import load, runs
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
-    path = load.check(name, scale=scale, trials=trials, changes=changes or [])
-    console = terminal(form)
-    question = load.question(path)
-    console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
+    path, console = load.find(name), terminal(form)
     with console.status("reading the search file"):
         resolved = load.load(
-            name,
+            str(path),
             scale=scale,
             trials=trials,
             seeds=replicates,
@@ -77,6 +74,8 @@ def search(
         )
         from tuneparts.executors.width import fitted
         from tuneparts.results import running
+    question = load.question(path)
+    console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
     place.executor(resolved)  # refuses what contradicts itself, before there is a run
     if dry_run:
         from tuneparts.cli import estimate

@@ -71,7 +71,6 @@ def execute(
     """
     from tuneparts.search import code
     from tuneparts.search.cleaner import Cleaner
-    from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
     from tuneparts.search.runs import default_storage
 
@@ -85,7 +84,7 @@ def execute(
     if cpus is not None and not cpus > 0:
         raise ConfigError(f"trials need CPUs to run on, but got `cpus={cpus:g}`.")
     start = time.monotonic()
-    with lock(folder), schema.using(*declared_metrics(search)):
+    with lock(folder), schema.using(*search.declared_metrics()):
         brought = code.keep(search, folder / "code")
         storage = storage or default_storage(folder)
         cleaner = None if search.keep_checkpoints else Cleaner(storage)

@@ -10,6 +10,7 @@ import torch
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors.choice import Place
 from tuneparts.executors.placement import bundles, slots
+from tuneparts.search.algorithms import Sampled
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Search
 
@@ -23,7 +24,8 @@ def fitted(search: Search, place: Place) -> Search:
     Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
     that says so itself, or whose algorithms do not ask, is returned as it is.
     """
-    asking = {arm.name for arm in search.arms if arm.algorithm.for_width(1) != arm.algorithm}
+    own = {arm.name: arm.algorithm for arm in search.arms}
+    asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}
     if not asking:
         return search
     devices = torch.cuda.device_count()
@@ -43,10 +45,9 @@ def fitted(search: Search, place: Place) -> Search:
             most = _most(search, arm, place.cpus)
             room = place.workers or slots(bundles(arm), nodes, most=most)
             width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
-            fitting = arm.algorithm.for_width(max(1, width))
-            arms.append(arm.model_copy(update={"algorithm": fitting}))
-        else:
-            arms.append(arm)
+            fitting = asking[arm.name].for_width(max(1, width))
+            arm = arm.model_copy(update={"algorithm": fitting})  # noqa: PLW2901
+        arms.append(arm)
     return search.model_copy(update={"arms": tuple(arms)})
 
 

@@ -34,14 +34,13 @@ from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.usage import Usage
 from tuneparts.executors.watchdog import limit
 from tuneparts.search import data_record
-from tuneparts.search.arm import DATA_KEY, method_config, variant_name
+from tuneparts.search.arm import DATA_KEY, ArmSeeds, method_config, variant_name
 from tuneparts.search.artifacts import ArtifactStore
-from tuneparts.search.check import check
+from tuneparts.search.check import check_data
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
 from tuneparts.search.journal import TrialId
 from tuneparts.search.plan import Plan
-from tuneparts.search.replication import ArmSeeds
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
@@ -106,7 +105,7 @@ class TrialSetting:
                 for draw in search.data_draws()
             }
             task, variants = next(iter(draws.values()))
-            check(search, task, variants)
+            check_data(search, task, variants)
             drawn = {draw: both for draw, both in draws.items() if draw is not None}
             if folder is not None and search.data is not None:
                 data_record.keep(task, folder, variants, drawn)

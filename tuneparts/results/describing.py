@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from tuneparts.core import redaction, schema
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import data_record, in_words, runs
-from tuneparts.search.declared import declared_metrics
 from tuneparts.search.journal import TrialId, stops
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
@@ -58,7 +57,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         parent_run_id=parent_run_id,
         metrics=tuple(
             dict.fromkeys(
-                metric for metric in declared_metrics(search) if metric.name not in schema.BUILT_IN
+                metric for metric in search.declared_metrics() if metric.name not in schema.BUILT_IN
             )
         ),
         arms=tuple(

@@ -21,7 +21,6 @@ from tuneparts.results.live import LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
-from tuneparts.search.declared import declared_metrics
 from tuneparts.search.journal import TrialId
 from tuneparts.search.storage import refuse_keys
 
@@ -179,7 +178,7 @@ def check(search: "Search") -> None:
     """
     from tuneparts.search.check import check as check_arms  # brings torch
 
-    with schema.using(*declared_metrics(search)):  # refuses two metrics of one name
+    with schema.using(*search.declared_metrics()):  # refuses two metrics of one name
         for figure in search.figures:
             gallery.parse(figure)
         check_arms(search)
@@ -234,7 +233,7 @@ def execute(
 
     console = console or usual_console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
-    with executors.lock(made.folder), schema.using(*declared_metrics(made.search)):
+    with executors.lock(made.folder), schema.using(*made.search.declared_metrics()):
         if retry_failed:
             _retry_failed(made, console)
         tracker = Tracker(

@@ -5,17 +5,19 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from tuneparts.core import import_path
+from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
+from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search import draws
-from tuneparts.search.algorithms import Algorithm, Fixed
-from tuneparts.search.space import Dimension, Value
+from tuneparts.search.algorithms import Algorithm, Cost, Fixed
+from tuneparts.search.space import Dimension, Value, plain
 from tuneparts.training.config import MethodConfig
 
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -26,7 +28,7 @@ DATA_KEY = "data"
 _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
-MOST_TASKS = 32
+_MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
 
@@ -127,7 +129,12 @@ class Arm(Config):
     @field_validator("points", mode="before")
     @classmethod
     def _parse_points(cls, value: Any) -> Any:
-        return draws.plain_points(value)
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(
+            {str(path): plain(it) for path, it in one.items()} if isinstance(one, Mapping) else one
+            for one in value
+        )
 
     @field_validator("constraint", mode="before")
     @classmethod
@@ -137,7 +144,7 @@ class Arm(Config):
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
-        if self.algorithm.has_space != bool(self.space):
+        if isinstance(self.algorithm, Fixed) == bool(self.space):
             raise ValueError(
                 f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
                 f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
@@ -190,7 +197,12 @@ class Arm(Config):
     @property
     def trials_per_seed(self) -> int:
         """Number of trials in one replicate."""
-        return self.algorithm.num_trials_of(self)
+        return self.cost.trials
+
+    @property
+    def cost(self) -> Cost:
+        """Trials and passes of one replicate."""
+        return self.algorithm.cost(self)
 
     @property
     def judged_on(self) -> str:
@@ -202,7 +214,12 @@ class Arm(Config):
     def constraint_function(self) -> Callable[..., Any]:
         """What the constraint names."""
         assert self.constraint is not None
-        return draws.constraint_named(self.constraint)
+        found = import_path.find(self.constraint)
+        if not callable(found):
+            raise ConfigError(
+                f"`constraint` = `{self.constraint}` is {found!r:.100}, not a function of a config."
+            )
+        return found  # type: ignore[no-any-return]
 
     @staticmethod
     def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -234,14 +251,42 @@ class Arm(Config):
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
-        if loose or number > MOST_TASKS:
+        if loose or number > _MOST_TASKS:
             raise ValueError(
                 "every variant of the data is loaded before anything runs, at most "
-                f"{MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
+                f"{_MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
                 f"over {'a range' if loose else number}; take a Choice of few values"
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
+
+
+@dataclass(frozen=True)
+class ArmSeeds:
+    """Which seeds data and training have in a replicate of one arm.
+
+    A replicate draws everything anew, so that an interval over replicates is about the method and
+    not about one split of one data set (Bouthillier et al. 2021).
+
+    Example:
+        >>> seeds = ArmSeeds("none", draws_data=True)
+        >>> seeds.data(3), seeds.init(3)
+        (3, 3)
+    """
+
+    arm: str
+    is_fresh: bool = False
+    """Whether its learners have another seed than those of the arm that it follows."""
+    draws_data: bool = False
+    """Whether the data of replicates differs at all."""
+
+    def data(self, seed: int) -> int | None:
+        """Seed of the data; None where all replicates have the same."""
+        return seed if self.draws_data else None
+
+    def init(self, seed: int) -> int:
+        """Seed of the learner."""
+        return seeding.derive(seed, "fresh", self.arm) if self.is_fresh else seed
 
 
 def method_config(config: Mapping[str, Any]) -> MethodConfig:

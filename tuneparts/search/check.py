@@ -17,19 +17,12 @@ from tuneparts.training.learner import Context
 from tuneparts.training.pack import Pack, PackableLearner
 
 
-def check(
-    search: Search, task: Task | None = None, variants: Mapping[str, Task] | None = None
-) -> None:
+def check(search: Search) -> None:
     """Ask every method whether it can run here, and try what the search brings along.
 
-    Data of one's own is loaded. A net of one's own is built once and tried on two examples, and a
-    learner of its arm is built with it and trained not at all. A hyper of one's own is called once.
-    Where trials are packed, a pack makes one step.
-
-    Args:
-        search: the resolved search.
-        task: its data; read here when not given, and only if something is to be tried with it.
-        variants: `search.load_variants` of the first draw; read here when not given.
+    Called once, before the folder of a run is made. Data of one's own is loaded. A net of one's own
+    is built once and tried on two examples, and a learner of its arm is built with it and trained
+    not at all. A hyper of one's own is called once. Where trials are packed, a pack makes one step.
 
     Raises:
         ConfigError: An arm cannot run, with its name, the reason and what to do.
@@ -40,25 +33,40 @@ def check(
         >>> check(load.load("rotated_digits", scale="smoke"))
     """
     for arm in search.arms:
-        arm.config.check(copies_state=arm.algorithm.kind == "pbt")
         if search.objectives and arm.algorithm.is_adaptive:
             _try_objectives(arm, search)
-    variants = search.load_variants(search.data_draws()[0]) if variants is None else variants
+    draw = search.data_draws()[0]
+    variants = search.load_variants(draw)
+    has_own_data = search.data is not None and search.data.is_own
+    if not has_own_data and not any(arm.packed > 1 or _has_own(arm) for arm in search.arms):
+        check_data(search, None, variants)
+        return
+    task = search.load_data(draw=draw)
+    check_data(search, task, variants)
     for arm in search.arms:
-        if arm.has_variants:
-            _check_variants(arm, search.metric, variants)
-    if task is None:
-        has_own_data = search.data is not None and search.data.is_own
-        if not has_own_data and not any(arm.packed > 1 or _has_own(arm) for arm in search.arms):
-            return
-        task = search.load_data(draw=search.data_draws()[0])
-    for arm in search.arms:
-        if arm.config.needs_data:
-            _check_task(arm, task)
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
             _try_pack(arm, task, seed=search.seeds_of(arm)[0])
+
+
+def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
+    """Ask every method whether it can run here, and learn from data that was loaded.
+
+    Args:
+        search: the resolved search.
+        task: its data; None where it is not loaded yet, which executors do.
+        variants: `search.load_variants` of the first draw.
+
+    Raises:
+        ConfigError: An arm cannot run, or does not fit the data.
+    """
+    for arm in search.arms:
+        arm.config.check(copies_state=arm.algorithm.replaces_failed)
+        if arm.has_variants:
+            _check_variants(arm, search.metric, variants)
+        if task is not None and arm.config.needs_data:
+            _check_task(arm, task)
 
 
 def _drawn(arm: Arm) -> Any:

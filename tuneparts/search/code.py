@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ class _Use:
 _USES: dict[str, _Use] = {}
 """What folders hold -> the one of them that is in use."""
 _QUEUE: list[object] = []
-"""Who wants to go in, in order, so that nobody waits for ever."""
+"""Threads that wait to go in, in order, so that none waits for ever."""
 _INSIDE = threading.local()
 """`depth`: how often this thread is inside of `importable`."""
 
@@ -71,7 +71,7 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
 
     Threads that import the same, or modules of different names, go on side by side. Where two
     folders have a module of the same name, one thread waits for the other; what was imported from
-    a folder that nobody uses is forgotten.
+    a folder that is not in use is forgotten.
 
     Args:
         folder: where modules lie.
@@ -80,11 +80,24 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
     """
     folder = folder.resolve()
     content = content or str(folder)
-    names = frozenset(path.stem for path in folder.glob("*") if _is_module(path))
+    modules = (path for path in folder.glob("*") if path.suffix == ".py" or path.is_dir())
+    names = frozenset(path.stem for path in modules if not any(map(path.match, LITTER)))
     depth = getattr(_INSIDE, "depth", 0)
+
+    def is_free() -> bool:
+        if afresh and content in _USES:
+            return False
+        return not any(names & use.names for other, use in _USES.items() if other != content)
+
     with _CHANGED:
         if not depth:  # one that is inside does not wait, lest two threads wait for each other
-            _wait_in_line(lambda: not _is_in_the_way(content, names, afresh=afresh))
+            turn = object()
+            _QUEUE.append(turn)
+            try:
+                _CHANGED.wait_for(lambda: _QUEUE[0] is turn and is_free())
+            finally:
+                _QUEUE.remove(turn)
+                _CHANGED.notify_all()
         use = _enter(folder, content, names, afresh=afresh)
         _INSIDE.depth = depth + 1
     try:
@@ -93,29 +106,6 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
         with _CHANGED:
             _INSIDE.depth = depth
             _leave(use, content)
-
-
-def _is_module(path: Path) -> bool:
-    is_litter = any(path.match(litter) for litter in LITTER)
-    return (path.suffix == ".py" or path.is_dir()) and not is_litter
-
-
-def _wait_in_line(is_free: Callable[[], bool]) -> None:
-    """Wait for those who came before, and for what is asked for."""
-    me = object()
-    _QUEUE.append(me)
-    try:
-        _CHANGED.wait_for(lambda: _QUEUE[0] is me and is_free())
-    finally:
-        _QUEUE.remove(me)
-        _CHANGED.notify_all()
-
-
-def _is_in_the_way(content: str, names: frozenset[str], *, afresh: bool) -> bool:
-    """Whether another thread uses modules that must not be exchanged under it."""
-    if afresh and content in _USES:
-        return True
-    return any(names & use.names for other, use in _USES.items() if other != content)
 
 
 def _enter(folder: Path, content: str, names: frozenset[str], *, afresh: bool) -> _Use:
@@ -227,11 +217,7 @@ def keep(search: "Search", folder: Path) -> Code:
 
 
 def add(parts: Iterable["BaseModel"], folder: Path) -> None:
-    """Copy what new parts of a search bring along into the folder of a run, beside what is there.
-
-    Args:
-        parts: new arms.
-        folder: where the run keeps its code; made if something is brought.
+    """Copy what new arms of a search bring along into the folder of a run, beside what is there.
 
     Raises:
         ConfigError: A file of that name is there with another content, which old trials ran with.
@@ -345,16 +331,11 @@ def _files(path: Path) -> list[Path]:
     """All files of a package that are copied, or the one file."""
     if path.is_file():
         return [path]
-    return sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file()
-        and not any(part.match(litter) for part in _below(file, path) for litter in LITTER)
-    )
 
+    def is_litter(file: Path) -> bool:
+        return any(Path(part).match(one) for part in file.relative_to(path).parts for one in LITTER)
 
-def _below(file: Path, folder: Path) -> list[Path]:
-    return [Path(part) for part in file.relative_to(folder).parts]
+    return sorted(file for file in path.rglob("*") if file.is_file() and not is_litter(file))
 
 
 def _imported_names(path: Path) -> set[str]:

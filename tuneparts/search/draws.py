@@ -5,16 +5,14 @@ depend on how many trials there are or what came before.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.space import Value
-from tuneparts.search.space.choice import plain
 
 if TYPE_CHECKING:  # an arm is drawn from
     from tuneparts.search.arm import Arm
@@ -26,34 +24,29 @@ MOST_DRAWS = 100_000
 
 
 def sample(arm: "Arm", rng: np.random.Generator, fixed: Mapping[str, Value] = {}) -> dict[str, Any]:
-    """Draw values that the constraint allows; draws that it does not are drawn again.
+    """Draw values that the constraint allows, beside some that are given; others are redrawn."""
+    return _allowed(arm, rng, MOST_DRAWS, fixed)
 
-    Args:
-        arm: whose space it is.
-        rng: what is drawn with.
-        fixed: values that are given and not drawn.
-    """
-    for _ in range(MOST_DRAWS):
+
+def _allowed(
+    arm: "Arm", rng: np.random.Generator, most: int, fixed: Mapping[str, Value] = {}
+) -> dict[str, Any]:
+    for _ in range(most):
         values = {path: dim.sample(rng) for path, dim in arm.space.items()} | dict(fixed)
         if allows(arm, values):
             return values
-    raise ConfigError(_empty(arm, MOST_DRAWS))
-
-
-def point(arm: "Arm", index: int, rng: np.random.Generator) -> dict[str, Any]:
-    """The values of a point that is tried first; what it leaves out is drawn."""
-    return sample(arm, rng, arm.points[index])
+    raise ConfigError(
+        f"`{arm.constraint}` of `{arm.name}`: it allows none of {most:,} draws from the space. "
+        "Narrow the space to where it allows some, or mend the constraint; a number that it "
+        "returns is at most 0 where a config is allowed."
+    )
 
 
 def allows(arm: "Arm", values: Mapping[str, Value]) -> bool:
     """Whether the constraint of an arm allows these values; without one, always."""
     if arm.constraint is None:
         return True
-    return _is_allowed(arm, arm.constraint_function, values)
-
-
-def _is_allowed(arm: "Arm", constraint: Callable[..., Any], values: Mapping[str, Value]) -> bool:
-    config = arm.config.replaced(arm.of_config(values))
+    config, constraint = arm.config.replaced(arm.of_config(values)), arm.constraint_function
     try:
         found = constraint(config)
     except Exception as error:
@@ -83,76 +76,37 @@ def check(arm: "Arm") -> None:
     for number, given in enumerate(arm.points):
         _check_point(arm, number, given)
     rng = numpy_generator(0, "validate a space")
-    base = _first_allowed(arm, rng)
+    base = _allowed(arm, rng, TRIED)
     arm.config.replaced(arm.of_config(base))
     for path, dim in arm.space.items():
         for value in dim.examples(rng):
             values = {**base, path: value}
-            if arm.constraint is None or allows(arm, values):
+            if allows(arm, values):
                 arm.config.replaced(arm.of_config(values))
     for number, given in enumerate(arm.points):
         values = {**base, **given}
         if set(given) == set(arm.space) and not allows(arm, values):
             raise ConfigError(
-                f"a point to try first is allowed by the constraint, but `{arm.constraint}` of "
-                f"`{arm.name}` does not allow point {number}, {given!r:.200}. Leave the point out."
+                f"point {number} of `{arm.name}`, {given!r:.200}: `{arm.constraint}` does not "
+                "allow it. Leave the point out."
             )
         arm.config.replaced(arm.of_config(values))
 
 
-def _first_allowed(arm: "Arm", rng: np.random.Generator) -> dict[str, Any]:
-    for _ in range(TRIED if arm.constraint is not None else 1):
-        values = {path: dim.sample(rng) for path, dim in arm.space.items()}
-        if arm.constraint is None or allows(arm, values):
-            return values
-    raise ConfigError(_empty(arm, TRIED))
-
-
-def _empty(arm: "Arm", tried: int) -> str:
-    return (
-        f"space and constraint have configs in common, but of {tried:,} draws of `{arm.name}` "
-        f"`{arm.constraint}` allows none. Narrow the space to where it allows some, or mend the "
-        "constraint; a number that it returns is at most 0 where a config is allowed."
-    )
-
-
 def _check_point(arm: "Arm", number: int, given: Mapping[str, Value]) -> None:
-    unknown = sorted(set(given) - set(arm.space))
-    if unknown:
-        raise ConfigError(
-            f"a point to try first has dimensions of the space, but point {number} of "
-            f"`{arm.name}` has {', '.join(unknown)}. Dimensions: {', '.join(arm.space)}."
-        )
     for path, value in given.items():
+        if path not in arm.space:
+            raise ConfigError(
+                f"point {number} of `{arm.name}` has {path}, which is no dimension of its space. "
+                f"Dimensions: {', '.join(arm.space)}."
+            )
         if not arm.space[path].contains(value):
             words = arm.space[path].model_dump(mode="json", exclude={"kind"})
             raise ConfigError(
-                f"a point to try first lies in the space, but point {number} of `{arm.name}` has "
-                f"{value!r:.100} at `{path}`, which is {type(arm.space[path]).__name__} of "
-                f"{words!s:.300}. Move the point, or widen the dimension."
+                f"point {number} of `{arm.name}` has {value!r:.100} at `{path}`, outside of "
+                f"{type(arm.space[path]).__name__} {words!s:.300}. Move the point, or widen the "
+                "dimension."
             )
-
-
-def constraint_named(path: str) -> Callable[..., Any]:
-    """The function that a constraint's import path leads to."""
-    found = import_path.find(path)
-    if not callable(found):
-        raise ConfigError(
-            f"a constraint is a function of a config, but `{path}` leads to {found!r:.100}."
-        )
-    return found  # type: ignore[no-any-return]
-
-
-def plain_points(points: Any) -> Any:
-    """Points as a search's JSON has them."""
-    if not isinstance(points, list | tuple):
-        return points
-    return tuple(
-        {str(path): plain(value) for path, value in one.items()}
-        if isinstance(one, Mapping)
-        else one
-        for one in points
-    )
 
 
 def at(config: Mapping[str, Any], path: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a search is, in words: its arms, their spaces, its data and nets; reports tell it."""
+"""What a search is, in words: its arms, their spaces, its data and nets; reports show it."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tuneparts.search.space.dimension import Dimension
     from tuneparts.search.spec import Search
 
-MOST_DIFFERENCES = 4
+_MOST_DIFFERENCES = 4
 """Fields that are named where two arms of one method differ; the rest are counted."""
 _GENERAL = ("passes", "interval")
 
@@ -22,52 +22,45 @@ def arm(search: "Search", name: str) -> str:
 
     Two arms are alike that have one method, one algorithm, and follow the same arm or none.
     """
-    own = next(one for one in search.arms if one.name == name)
+    own = search.arm(name)
     parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
     if own.follows is not None:
         parts.append(f"Trained at the hypers that `{own.follows}` found.")
     if own.trials_per_seed > 1:
         parts.append(_algorithm(own))
-    like = next((one for one in search.arms if _is_like(one, own)), None)
-    if like is not None and like.name != own.name:
+    kinds = {
+        one.name: (type(one.config), type(one.algorithm), one.follows is None)
+        for one in search.arms
+    }
+    like = next(one for one in search.arms if kinds[one.name] == kinds[name])
+    if like.name != name:
         parts.append(_difference(own, like))
     return " ".join(filter(None, parts))
 
 
-def _is_like(one: "Arm", other: "Arm") -> bool:
-    kinds = [
-        (type(each.config), type(each.algorithm), each.follows is None) for each in (one, other)
-    ]
-    return kinds[0] == kinds[1]
-
-
 def _difference(own: "Arm", like: "Arm") -> str:
     if own.follows is not None and own.follows != like.follows:
-        return ""  # the leader says it
+        return ""  # what it follows says it
     fields, others = (flat(one.config.model_dump(mode="json")) for one in (own, like))
     found: list[str] = []
     parts: dict[str, list[str]] = {}
     for path, value in fields.items():
         if path in own.space or others.get(path) == value or path in _GENERAL:
             continue
-        whole = next((above for above in _above(path) if above in others), None)
+        words = path.split(".")
+        above = (".".join(words[:end]) for end in range(1, len(words)))
+        whole = next((part for part in above if part in others), None)
         if whole is None:
             found.append(f"`{path}` {_value(value)}")
         elif value:  # a part that the other arm does not have
             parts.setdefault(whole, []).append(f"{path[len(whole) + 1 :]} {_value(value)}")
     for whole, values in parts.items():
-        found.append(f"`{whole}` ({', '.join(values[:MOST_DIFFERENCES])})")
+        found.append(f"`{whole}` ({', '.join(values[:_MOST_DIFFERENCES])})")
     if not found:
         return ""
-    more = len(found) - MOST_DIFFERENCES
+    more = len(found) - _MOST_DIFFERENCES
     rest = f" and {more} more" if more > 0 else ""
-    return f"As `{like.name}`, but with {', '.join(found[:MOST_DIFFERENCES])}{rest}."
-
-
-def _above(path: str) -> list[str]:
-    """The parts of a config that a field lies in: `a`, `a.b` of `a.b.c`."""
-    words = path.split(".")
-    return [".".join(words[:end]) for end in range(1, len(words))]
+    return f"As `{like.name}`, but with {', '.join(found[:_MOST_DIFFERENCES])}{rest}."
 
 
 def _algorithm(own: "Arm") -> str:
@@ -76,11 +69,8 @@ def _algorithm(own: "Arm") -> str:
     # What of Optuna it is is said also where it is the usual one.
     optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
     fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
-    settings = [
-        f"{name} {_value(value)}"
-        for name, value in fields.items()
-        if name not in ("kind", "num_trials")
-    ]
+    shown = {name: value for name, value in fields.items() if name not in ("kind", "num_trials")}
+    settings = [f"{name} {_value(value)}" for name, value in shown.items()]
     sentence = _sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`."
     return f"{sentence} ({', '.join(settings)})" if settings else sentence
 
@@ -96,14 +86,11 @@ def space(dimensions: Mapping[str, "Dimension"]) -> str:
     """
     names: dict[str, list[str]] = {}
     for path, dimension in dimensions.items():
-        names.setdefault(_range(dimension), []).append(_named(path))
+        short = path.rpartition(".")[2]
+        metric = schema.find(f"hyper/{short}")
+        unit = f" ({metric.unit})" if metric is not None and metric.unit else ""
+        names.setdefault(_range(dimension), []).append(short + unit)
     return "; ".join(f"{', '.join(paths)}: {words}" for words, paths in names.items())
-
-
-def _named(path: str) -> str:
-    short = path.rpartition(".")[2]
-    metric = schema.find(f"hyper/{short}")
-    return f"{short} ({metric.unit})" if metric is not None and metric.unit else short
 
 
 def _range(dimension: "Dimension") -> str:
@@ -113,7 +100,7 @@ def _range(dimension: "Dimension") -> str:
         words += f" in steps of {_value(fields['step'])}" if fields.get("step", 1) != 1 else ""
         return words + (", evenly in the logarithm" if dimension.is_log else "")
     values = dimension.grid()
-    if values is not None and len(values) <= 2 * MOST_DIFFERENCES:
+    if values is not None and len(values) <= 2 * _MOST_DIFFERENCES:
         return " or ".join(_value(dimension.shown(value)) for value in values)
     rest = ", ".join(f"{name} {_value(value)}" for name, value in fields.items() if name != "kind")
     return f"{fields.get('kind', type(dimension).__name__)} ({rest})"
@@ -126,20 +113,14 @@ def net(search: "Search") -> str:
 
 
 def _net(config: Any) -> str:
-    fields = config.model_dump(mode="json", exclude_defaults=True)
-    fields.pop("name", None)
+    fields = config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     own = ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
     name = str(getattr(config, "name", type(config).__name__))
     return f"{name} ({own})" if own else name
 
 
 def data(search: "Search", record: Mapping[str, Any] | None) -> str:
-    """The data set, its variant, and how many examples each part has.
-
-    Args:
-        search: of the run.
-        record: what `data_record.read` knows of the examples; None before they were read.
-    """
+    """The data set, its variant, and how many examples each part has, by its `data_record`."""
     if search.data is None:
         return ""
     skipped = ("name", "seed", "root", "num_train", "num_val", "num_test", "target")

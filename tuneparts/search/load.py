@@ -19,10 +19,12 @@ import tuneparts
 from tuneparts.core.config import parse, sentence
 from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.search import code
-from tuneparts.search.scale import Scale
 
-if TYPE_CHECKING:  # brings torch, which a listing can do without
+if TYPE_CHECKING:  # a listing can do without
     from tuneparts.search.spec import Search
+
+
+_SCALES = ("smoke", "cpu", "paper")
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,8 @@ def load(
         trials: how many trials each searching arm runs, instead of the file's number.
         seeds: replicates of every arm, instead of the file's.
         arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or
-            `runtime.FIELD=VALUE`; or `NAME=VALUE` for a keyword that the file's
-            `search(scale, *, name=...)` takes.
-
-    Returns:
-        The search (`spec.Search`) with every value resolved and validated.
+        changes: `ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm; or
+            `NAME=VALUE` for a keyword that the file's `search(scale, *, name=...)` takes.
 
     Example:
         >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
@@ -104,13 +102,13 @@ def load(
         0.5
     """
     path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
-    from tuneparts.search.spec import Search  # brings torch, which a listing can do without
+    from tuneparts.search.spec import Scale, Search
 
     with code.importable(path.resolve().parent, afresh=True):
-        with _told_by_line(path):
+        with _by_line(path):
             module = _module(path)
         keywords = _keywords(module.search, changes)
-        with _told_by_line(path):
+        with _by_line(path):
             search = module.search(Scale(scale), **keywords)
         if not isinstance(search, Search):
             raise ConfigError(
@@ -125,37 +123,26 @@ def load(
 def check(
     name: str, *, scale: str = "cpu", trials: int | None = None, changes: Sequence[str] = ()
 ) -> Path:
-    """Refuse what can be seen to be wrong without running the file, which imports torch.
+    """Refuse what can be seen to be wrong without running the file, and return its path.
 
-    Args:
-        name: as of `load`.
-        scale: as of `load`.
-        trials: as of `load`.
-        changes: as of `load`.
-
-    Returns:
-        The file.
+    `load` does it first; a job that is submitted to a cluster is loaded there.
     """
     path = find(name)
-    if scale not in list(Scale):
-        raise UnknownNameError("scale", scale, list(Scale))
+    if scale not in _SCALES:
+        raise UnknownNameError("scale", scale, _SCALES)
     if trials is not None and trials < 1:
         raise ConfigError(f"an arm that searches runs at least one trial, but got `{trials}`.")
     for change in changes:
         if not change.partition("=")[0].isidentifier():  # else a keyword of the file, perhaps
             parse_change(change)
-    with _told_by_line(path):
+    with _by_line(path):
         ast.parse(path.read_bytes(), filename=str(path))
     return path
 
 
 @contextmanager
-def _told_by_line(path: Path) -> Iterator[None]:
-    """Tell what goes wrong in a search file, or in a module beside it, by file and line.
-
-    Raises:
-        ConfigError: In place of any error.
-    """
+def _by_line(path: Path) -> Iterator[None]:
+    """Raise a ConfigError with file and line for any error of a search file or a neighbour."""
     try:
         yield
     except SyntaxError as error:
@@ -166,15 +153,21 @@ def _told_by_line(path: Path) -> Iterator[None]:
         folder = path.resolve().parent
         while frame is not None:
             file = Path(frame.tb_frame.f_code.co_filename)
-            if file.is_relative_to(folder) and _lies_in(folder, file):
+            # An environment below the same folder is not beside the search file.
+            if file.is_relative_to(folder) and not {"site-packages", "tuneparts"} & set(
+                file.relative_to(folder).parts
+            ):
                 where = f"{_shown(file)} line {frame.tb_lineno}"
             frame = frame.tb_next
-        raise ConfigError(f"{where}: {_told(error)}") from error
-
-
-def _lies_in(folder: Path, file: Path) -> bool:
-    """Whether a file is beside a search file; an environment below the same folder is not."""
-    return not {"site-packages", "tuneparts"} & set(file.relative_to(folder).parts)
+        if isinstance(error, ValidationError):
+            what = sentence(error)
+        elif isinstance(error, TunepartsError):
+            what = str(error)
+        else:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            if isinstance(error, NameError) and error.name in tuneparts.__all__:
+                what += f". Add `from tuneparts import {error.name}`."
+        raise ConfigError(f"{where}: {what}") from error
 
 
 def _shown(file: Path) -> str:
@@ -183,24 +176,8 @@ def _shown(file: Path) -> str:
     return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else file)
 
 
-def _told(error: Exception) -> str:
-    """An error as a sentence, with the cure where a name of ours was not imported."""
-    if isinstance(error, ValidationError):
-        return sentence(error)
-    if isinstance(error, TunepartsError):
-        return str(error)
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, NameError) and error.name in tuneparts.__all__:
-        return f"{told}. Add `from tuneparts import {error.name}`."
-    return told
-
-
 def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
-    """What changes say for the keywords of a search file's function; those with a dot are others'.
-
-    Raises:
-        UnknownNameError: It has keywords, but none of this name.
-    """
+    """What changes without a dot say for the keywords of a search file's function."""
     known = [
         name
         for name, one in inspect.signature(function).parameters.items()
@@ -213,7 +190,7 @@ def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str,
             continue
         if name not in known:
             raise UnknownNameError("keyword of the search", name, known)
-        found[name] = given_value(text)
+        found[name] = _given_value(text)
     return found
 
 
@@ -231,7 +208,10 @@ def _changed(
     tree = search.model_dump(mode="json")
     if arms is not None:
         tree["arms"] = _chosen(tree["arms"], arms)
-        _leave_out_contrasts(tree)
+        names = {arm["name"] for arm in tree["arms"]}
+        if not set(tree["compare"]) <= names:  # the contrast of an arm that was left out
+            del tree["compare"], tree["answer"]
+        tree["references"] = [name for name in tree["references"] if name in names]
     if seeds is not None:
         tree["seeds"] = list(seeds)
         for arm in tree["arms"]:
@@ -305,17 +285,7 @@ def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
     return [arm for arm in arms if arm["name"] in wanted]
 
 
-def _leave_out_contrasts(tree: dict[str, Any]) -> None:
-    """Forget a contrast of which an arm was left out, and references that were."""
-    names = [arm["name"] for arm in tree["arms"]]
-    if not set(tree.get("compare", ())) <= set(names):
-        for field in ("compare", "answer"):
-            tree.pop(field, None)
-    if "references" in tree:
-        tree["references"] = [name for name in tree["references"] if name in names]
-
-
-def given_value(text: str) -> Any:
+def _given_value(text: str) -> Any:
     """A value typed on the command line: JSON where it can be, text where not."""
     try:
         return json.loads(text)
@@ -324,13 +294,10 @@ def given_value(text: str) -> Any:
 
 
 def parse_change(text: str) -> tuple[str, str, Any]:
-    """Read what `--set` takes, in every verb that has it: `OWNER.FIELD=VALUE`.
+    """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
     The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime` of a
     search.
-
-    Returns:
-        Owner, dotted path of a field of it, and value.
 
     Example:
         >>> parse_change("tpe.algorithm.window=5")
@@ -343,22 +310,17 @@ def parse_change(text: str) -> tuple[str, str, Any]:
             "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
             f"`runtime.FIELD=VALUE`, but got `{text}`."
         )
-    return owner, path, given_value(value)
+    return owner, path, _given_value(value)
 
 
 _PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
 """Parts of an arm, beside its config, that can be changed on the command line."""
-
-
 _WHOLE = ("stop", "runtime")
 """Parts of a search that can be changed for all arms at once."""
 
 
 def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one change: to the data, the limits of the search, or an arm.
-
-    Of an arm: its config, its algorithm or its resources.
-    """
+    """Apply one change: to the data, the limits of the search, or an arm."""
     owner, path, value = parse_change(change)
     arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
     owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}

@@ -111,6 +111,6 @@ def _passes_after(search: Search) -> dict[str, int]:
     after = {arm.name: 0 for arm in search.arms}
     for arm in reversed(search.arms):  # a follower stands behind its leader
         if arm.follows is not None:
-            chain = arm.algorithm.sequential_passes(arm) + after[arm.name]
+            chain = arm.cost.sequential + after[arm.name]
             after[arm.follows] = max(after[arm.follows], chain)
     return after

@@ -96,9 +96,9 @@ class Replicate:
             For each trial that is to run: the passes that run one after another from there to the
             end of the replicate, by which the queue goes.
         """
-        left = 1 - self._asked / self.arm.algorithm.expected_passes(self.arm)
+        left = 1 - self._asked / self.arm.cost.expected
         longest = max((one.until - one.start for one in batch.run), default=0)
-        chain = max(round(left * self.arm.algorithm.sequential_passes(self.arm)), longest)
+        chain = max(round(left * self.arm.cost.sequential), longest)
         if not self.running:
             self._chain_at_barrier = chain
         for segment in batch.run:

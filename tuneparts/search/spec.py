@@ -6,14 +6,10 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
 
-from pydantic import (
-    Field,
-    SerializeAsAny,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, differing
@@ -38,16 +34,14 @@ from tuneparts.search.algorithms import (
 from tuneparts.search.arm import (
     DATA,
     DATA_KEY,
-    MOST_TASKS,
     NAME,
     Arm,
+    ArmSeeds,
     Resources,
     method_config,
     refuse_packed_runtime,
     variant_name,
 )
-from tuneparts.search.replication import ArmSeeds
-from tuneparts.search.scale import Scale
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
 from tuneparts.training.config import Runtime
@@ -55,7 +49,6 @@ from tuneparts.training.config import Runtime
 __all__ = [
     "DATA",
     "DATA_KEY",
-    "MOST_TASKS",
     "Algorithm",
     "Arm",
     "Asha",
@@ -73,6 +66,29 @@ __all__ = [
     "method_config",
     "variant_name",
 ]
+
+
+T = TypeVar("T")
+
+
+class Scale(StrEnum):
+    """The size at which a question is asked."""
+
+    SMOKE = "smoke"
+    """Seconds: does everything run?"""
+    CPU = "cpu"
+    """Minutes to an hour on a small machine: does the effect show?"""
+    PAPER = "paper"
+    """The published setting, on GPUs."""
+
+    def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
+        """Choose the value for this scale.
+
+        Example:
+            >>> Scale.SMOKE.pick(smoke=10, cpu=1_000, paper=100_000)
+            10
+        """
+        return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
 
 
 def _usual_metric(fields: Mapping[str, Any]) -> str:
@@ -290,6 +306,13 @@ class Search(Config):
             and not (is_held_out and self.data.num_val > 0)
         )
 
+    def declared_metrics(self) -> tuple[schema.Metric, ...]:
+        """List the metrics that the target and the methods declare, each once."""
+        found = list(() if self.data is None else self.data.target.reported())
+        for arm in self.arms:
+            found += arm.config.declared_metrics()
+        return tuple(dict.fromkeys(found))
+
     def max_failures_of(self, arm: str) -> int:
         """How many lost workers in a row an arm forgives a trial."""
         own = self.arm(arm).max_failures
@@ -306,30 +329,19 @@ class Search(Config):
 
     def arm_seeds(self, arm: Arm) -> ArmSeeds:
         """Which seed each source of randomness has in the replicates of an arm."""
-        return ArmSeeds(
-            arm.name,
-            is_fresh=arm.fresh_seed,
-            draws_data=self.draws_data,
-        )
+        return ArmSeeds(arm.name, is_fresh=arm.fresh_seed, draws_data=self.draws_data)
 
     def data_draws(self) -> list[int | None]:
-        """The seeds of all draws of the data, in the order of the replicates; None for a fixed one.
-
-        The first one is that of the first replicate.
-        """
-        drawn = {
-            self.arm_seeds(arm).data(seed): None for arm in self.arms for seed in self.seeds_of(arm)
-        }
-        return list(drawn)
+        """The seeds of all draws of the data, in order of the replicates; None for a fixed one."""
+        seeds = ((self.arm_seeds(arm), seed) for arm in self.arms for seed in self.seeds_of(arm))
+        return list(dict.fromkeys(own.data(seed) for own, seed in seeds))
 
     def load_data(
         self, changes: Mapping[str, Value] | None = None, draw: int | None = None
     ) -> Task:
-        """Read and split the data; a task without examples where the search has none.
+        """Read and split a draw of the data, with changes to its config (path -> value).
 
-        Args:
-            changes: what a trial has other than the search, if anything: path -> value.
-            draw: one of `data_draws`.
+        A task without examples where the search has none.
         """
         if self.data is None:
             return NO_DATA

@@ -10,7 +10,7 @@ import numpy as np
 
 from tuneparts.core.config import parse
 from tuneparts.core.schema import selection_metric
-from tuneparts.search.algorithms import Algorithm, whole_trial
+from tuneparts.search.algorithms import Algorithm, Fixed, whole_trial
 from tuneparts.search.arm import Arm
 from tuneparts.search.journal import ResultTold, TrialId
 from tuneparts.search.replicate import Replicate
@@ -119,7 +119,7 @@ class AlgorithmContract:
     @property
     def arm(self) -> Arm:
         """The arm that the algorithm runs in."""
-        space = dict(self.space) if self.algorithm.has_space else {}
+        space = {} if isinstance(self.algorithm, Fixed) else dict(self.space)
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
     def batches(
@@ -185,7 +185,7 @@ class AlgorithmContract:
 
     def test_it_tries_the_points_of_its_arm_first(self) -> None:
         """The first trials are at the points, in their order, unless it takes none."""
-        if not (self.algorithm.has_space and self.algorithm.takes_points):
+        if not self.algorithm.takes_points:
             return
         rng = np.random.default_rng(0)
         points = tuple({p: dim.sample(rng) for p, dim in self.space.items()} for _ in range(2))
@@ -206,7 +206,7 @@ class AlgorithmContract:
         assert (random.random(), np.random.random()) == expected
 
     def test_it_runs_as_many_trials_as_it_says(self) -> None:
-        expected = self.algorithm.trials_per_seed(self.arm.space)
+        expected = self.arm.trials_per_seed
         trials = {one.trial for batch in self.batches(_scrambled) for one in batch.run}
         assert trials == {TrialId("mine", 0, index) for index in range(expected)}
         for score in self.scores:
@@ -258,15 +258,15 @@ class AlgorithmContract:
     def test_it_spends_no_more_than_it_says(self) -> None:
         """What is expected is at most the most, and that is never exceeded."""
         arm = self.arm
-        most = self.algorithm.most_passes(arm)
-        assert 0 < self.algorithm.expected_passes(arm) <= most
+        most = arm.cost.most
+        assert 0 < arm.cost.expected <= most
         for score in (*self.scores, _rising, _falling):
             found = self.batches(score)
             assert sum(one.until - one.start for batch in found for one in batch.run) <= most
 
     def test_more_trials_leave_the_first_ones_alone(self) -> None:
         """If it says so; then a run can be extended."""
-        count = self.algorithm.trials_per_seed(self.arm.space)
+        count = self.arm.trials_per_seed
         more = self.algorithm.with_trials(2 * count)
         if not self.algorithm.keeps_first_trials or more == self.algorithm:
             return

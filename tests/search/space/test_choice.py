@@ -9,7 +9,7 @@ from scipy import stats
 
 from tuneparts.core.errors import TunepartsError
 from tuneparts.hypers import Hyper
-from tuneparts.search.algorithms.study_door import parameters, suggested
+from tuneparts.search.algorithms.sampler import parameters, suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
 from tuneparts.training.config import OptimiserConfig
 
@@ -70,15 +70,10 @@ def test_a_nested_choice_survives_json_draws_from_all_and_contains_its_draws(dim
         near = dim.perturb(value, rng)
         assert dim.contains(value)
         assert dim.contains(near)
+        if dim is NESTED:  # a state that was trained under one optimiser is of no use to another
+            assert near["kind"] == value["kind"]
     assert not dim.contains({"kind": "sgd", "lr": 5.0, "momentum": 0.1})
     assert not dim.contains("sgd")
-
-
-def test_population_based_training_stays_with_an_option_that_has_dimensions() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        value = NESTED.sample(rng)
-        assert NESTED.perturb(value, rng)["kind"] == value["kind"]
 
 
 def test_a_part_of_a_config_may_have_more_fields_than_the_option() -> None:
@@ -122,7 +117,6 @@ def test_dimensions_that_stand_under_different_options_have_names_of_their_own()
     ("options", "law"),
     [
         ((), "at least 1"),
-        ({}, "at least 1"),
         ((float("nan"),), "finite"),
         ((object(),), "what a config can hold"),
         ((Uniform(low=0, high=1), 3), "dimension by itself"),

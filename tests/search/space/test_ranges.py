@@ -15,23 +15,9 @@ def test_uniform_draws_are_uniform() -> None:
     rng = np.random.default_rng(0)
     draws = [Uniform(low=2.0, high=5.0).sample(rng) for _ in range(500)]
     assert stats.kstest(draws, stats.uniform(2, 3).cdf).pvalue > 0.001
-
-
-def test_log_uniform_draws_are_uniform_in_their_logarithm() -> None:
     rng = np.random.default_rng(0)
-    draws = np.log10([Uniform(low=1e-4, high=1.0, log=True).sample(rng) for _ in range(500)])
-    assert stats.kstest(draws, stats.uniform(-4, 4).cdf).pvalue > 0.001
-
-
-@pytest.mark.parametrize("values", [(1, 1), (2, 1)])
-def test_an_empty_range_is_refused(values) -> None:
-    with pytest.raises(ValueError, match="`low < high` must hold"):
-        Uniform(low=values[0], high=values[1])
-
-
-def test_a_logarithm_needs_positive_numbers() -> None:
-    with pytest.raises(ValueError, match="`low > 0` must hold"):
-        Uniform(low=0, high=1, log=True)
+    logs = np.log10([Uniform(low=1e-4, high=1.0, log=True).sample(rng) for _ in range(500)])
+    assert stats.kstest(logs, stats.uniform(-4, 4).cdf).pvalue > 0.001
 
 
 NUMBERS = [
@@ -132,16 +118,11 @@ def test_a_whole_number_moves_at_least_one_step() -> None:
     ("cls", "fields", "law"),
     [
         (Int, {"low": 3, "high": 3}, "`low < high` must hold"),
-        (Int, {"low": 0, "high": 8, "log": True}, "`low > 0` must hold for `log=True`"),
         (Uniform, {"low": -1, "high": 8, "log": True}, "`low > 0` must hold for `log=True`"),
         (Int, {"low": 16, "high": 250, "step": 16}, "write `high=240`"),
         (Uniform, {"low": 0, "high": 1, "step": 0.3}, "write `high=0.9`"),
         (Uniform, {"low": 0.1, "high": 1, "step": 0.1, "log": True}, "`log=True` or a `step`"),
-        (Int, {"low": 1, "high": 9, "step": 2, "log": True}, "`log=True` or a `step`"),
         (Uniform, {"low": 0, "high": math.inf}, "finite ends"),
-        (Uniform, {"low": 0, "high": 1, "step": 0}, "greater than 0"),
-        (Int, {"low": 0, "high": 1.5}, "integer"),
-        (Normal, {"mean": 0, "std": 0}, "greater than 0"),
         (Normal, {"mean": 0, "std": 1, "low": 2, "high": 1}, "`low < high` must hold"),
         (Normal, {"mean": 0, "std": 1, "low": 40}, "five standard deviations"),
         (LogNormal, {"mean": 0, "std": 1, "low": 0}, "`low > 0` must hold"),

@@ -1,27 +1,29 @@
-"""Search algorithms: which trials a replicate runs, one class in one file each.
+"""Search algorithms: which trials a replicate runs.
 
 `base` says what an algorithm is; any subclass of `Algorithm` works in an arm.
 """
 
-from tuneparts.search.algorithms.asha import Asha, promoted
 from tuneparts.search.algorithms.base import (
     Algorithm,
+    Cost,
+    Fixed,
+    GridSearch,
     Proposals,
-    Timed,
+    RandomSearch,
     draw,
     drawn_trials,
     stretch,
     whole_trial,
 )
-from tuneparts.search.algorithms.halving import Hyperband, SuccessiveHalving, beside, rungs
-from tuneparts.search.algorithms.pbt import Pbt, exploit, explore
-from tuneparts.search.algorithms.plain import Fixed, GridSearch, RandomSearch
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
+from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.pruned import Pruned
-from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Tpe
+from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Sampled, Tpe
 
 __all__ = [
     "Algorithm",
     "Asha",
+    "Cost",
     "Fixed",
     "GridSearch",
     "Hyperband",
@@ -31,16 +33,11 @@ __all__ = [
     "Proposals",
     "Pruned",
     "RandomSearch",
+    "Sampled",
     "SuccessiveHalving",
-    "Timed",
     "Tpe",
-    "beside",
     "draw",
     "drawn_trials",
-    "exploit",
-    "explore",
-    "promoted",
-    "rungs",
     "stretch",
     "whole_trial",
 ]

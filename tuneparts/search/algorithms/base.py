@@ -1,14 +1,20 @@
-"""What a search algorithm is: a config with a generator of batches of segments.
+"""What a search algorithm is, and those that decide everything before the first result.
 
-The generator yields a batch and receives how segments ended: by default all of them at once, so
-that what it does next depends on the search and the seed, never on which worker was faster. After a
-crash the generator is run again against the journal, and comes to where it was.
+An algorithm is a config with a generator. The generator yields a batch of segments and receives how
+segments ended: by default all of them at once, so that what it does next depends on the search and
+the seed, never on which worker was faster. After a crash the generator is run again against the
+journal, and comes to where it was.
 """
 
 import dataclasses
+import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
@@ -17,7 +23,7 @@ from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Batch, Result, Segment
-from tuneparts.search.space import Dimension, Value
+from tuneparts.search.space import MOST_IN_GRID, Dimension, Value
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.arm import Arm
@@ -25,20 +31,32 @@ if TYPE_CHECKING:  # an arm holds an algorithm
 Proposals: TypeAlias = Generator[Batch, Mapping[TrialId, Result], None]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What one replicate of an arm takes, known before anything runs."""
+
+    trials: int
+    most: int
+    """Passes that are never exceeded."""
+    expected: int
+    """Passes, for an estimate."""
+    sequential: int
+    """Passes that run one after another, however many workers there are. The queue begins with
+    long chains."""
+
+
 class Algorithm(Named):
     """Decides which trials one replicate (one seed of an arm) runs, and for how long.
 
-    A subclass sets `is_adaptive` and defines `proposals` and `trials_per_seed`; its settings are
-    fields, as in any config. It needs no registration. `tuneparts.testing.AlgorithmContract` tests
-    that it keeps its promises.
+    A subclass sets `is_adaptive` and defines `proposals`; its settings are fields, as in any
+    config, and its number of trials is the field `num_trials`, or what `trials_per_seed` returns.
+    It needs no registration. `tuneparts.testing.AlgorithmContract` tests that it keeps its
+    promises.
 
     Example:
         >>> class FirstDraws(Algorithm):
         ...     num_trials: int
         ...     is_adaptive = False
-        ...
-        ...     def trials_per_seed(self, space):
-        ...         return self.num_trials
         ...
         ...     def proposals(self, arm, seed, metric):
         ...         values = [draw(arm, seed, i) for i in range(self.num_trials)]
@@ -53,14 +71,14 @@ class Algorithm(Named):
     registry = Registry(
         "algorithm",
         {
-            "fixed": "tuneparts.search.algorithms.plain:Fixed",
-            "random": "tuneparts.search.algorithms.plain:RandomSearch",
-            "grid": "tuneparts.search.algorithms.plain:GridSearch",
+            "fixed": "tuneparts.search.algorithms.base:Fixed",
+            "random": "tuneparts.search.algorithms.base:RandomSearch",
+            "grid": "tuneparts.search.algorithms.base:GridSearch",
             "optuna": "tuneparts.search.algorithms.sampler:Optuna",
             "tpe": "tuneparts.search.algorithms.sampler:Tpe",
             "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
             "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
-            "asha": "tuneparts.search.algorithms.asha:Asha",
+            "asha": "tuneparts.search.algorithms.halving:Asha",
             "pruned": "tuneparts.search.algorithms.pruned:Pruned",
             "pbt": "tuneparts.search.algorithms.pbt:Pbt",
         },
@@ -69,8 +87,6 @@ class Algorithm(Named):
     is_adaptive: ClassVar[bool]
     """Whether results decide what is tried next; then trials are not draws from one distribution,
     and figures that resample them leave the arm out."""
-    has_space: ClassVar[bool] = True
-    """Whether its arm has dimensions to draw from."""
     takes_points: ClassVar[bool] = False
     """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
     If not, an arm with points is refused."""
@@ -101,11 +117,7 @@ class Algorithm(Named):
         `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
         ended, unless `replaces_failed` and the next batch goes on with it from a donor. Any other
         must be run to its budget, or named in the `stop` of a later batch.
-
-        Args:
-            arm: the method, its config and the space.
-            seed: of the replicate.
-            metric: what selects; `Result.score` reads it from a result.
+        `Result.score` reads the metric from a result.
         """
 
     def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
@@ -115,51 +127,35 @@ class Algorithm(Named):
         """
         return self.proposals(arm, seed, objectives[0])
 
-    @abstractmethod
-    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
-        """Number of trials in one replicate."""
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
+        """Number of trials in one replicate; by default the field `num_trials`."""
+        if "num_trials" not in type(self).model_fields:
+            raise NotImplementedError(
+                f"{type(self).__name__} has neither a field `num_trials` nor `trials_per_seed`."
+            )
+        count: int = getattr(self, "num_trials")  # noqa: B009 - a field of subclasses
+        return count
 
-    def num_trials_of(self, arm: "Arm") -> int:
-        """Number of trials in one replicate of an arm; by default what its space says."""
-        return self.trials_per_seed(arm.space)
+    def cost(self, arm: "Arm") -> Cost:
+        """What one replicate takes: by default every trial in full.
 
-    def expected_passes(self, arm: "Arm") -> int:
-        """Passes of one replicate, for an estimate before anything runs; by default the most."""
-        return self.most_passes(arm)
-
-    def most_passes(self, arm: "Arm") -> int:
-        """The most passes that one replicate can take; by default every trial in full."""
-        return self.num_trials_of(arm) * arm.config.passes
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it goes by the order in which trials end, so that a rerun may differ."""
-        return False
-
-    def sequential_passes(self, arm: "Arm") -> int:
-        """Passes of one replicate that run one after another, however many workers there are.
-
-        The queue goes by it: long chains begin first. By default one trial; where results decide
-        what is tried next, all trials, as if each waited for the one before.
+        By default also, all trials run side by side; or one after another where results decide
+        what is tried next.
         """
-        return arm.config.passes * (self.num_trials_of(arm) if self.is_adaptive else 1)
+        trials, passes = self.trials_per_seed(arm.space), arm.config.passes
+        chain = trials if self.is_adaptive else 1
+        return Cost(trials, trials * passes, trials * passes, chain * passes)
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
 
-    def for_width(self, width: int) -> Self:  # noqa: ARG002
-        """What it is on a machine or cluster that runs so many of its trials at once.
-
-        Asked once, when a run begins. By default that makes no difference, and if it does, the
-        fields of what is returned say so, because the run keeps them.
-        """
-        return self
+    @property
+    def is_free(self) -> bool:
+        """Whether it goes by the order in which trials end, so that a rerun may differ."""
+        return getattr(self, "timing", "exact") == "free"
 
     def with_trials(self, num_trials: int) -> Self:
-        """What `--trials` makes of it.
-
-        By default the field `num_trials` is set; an algorithm without one stays as it is.
-        """
+        """What `--trials` makes of it; without a field `num_trials` it stays as it is."""
         if "num_trials" not in type(self).model_fields:
             return self
         return self.replaced({"num_trials": num_trials})
@@ -175,9 +171,70 @@ class Timed(Algorithm):
     `free`: decisions are made as trials end. Their order is in the journal, so a resumed search is
     the same, but a rerun may differ. Workers wait less."""
 
-    @property
-    def is_free(self) -> bool:
-        return self.timing == "free"
+
+class Fixed(Algorithm):
+    """One trial per seed, at the arm's own config."""
+
+    is_adaptive = False
+    keeps_first_trials = True
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
+        return 1
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        yield Batch((whole_trial(arm, seed=seed, index=0, values={}),))
+
+
+class RandomSearch(Algorithm):
+    """Trials at independent draws from the space."""
+
+    is_adaptive = False
+    takes_points = True
+    keeps_first_trials = True
+
+    num_trials: int = Field(gt=0)
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        yield Batch(tuple(drawn_trials(arm, seed, range(self.num_trials))))
+
+
+class GridSearch(Algorithm):
+    """A trial for every combination of the space's values that the constraint allows."""
+
+    is_adaptive = False
+    keeps_first_trials = True
+
+    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
+        return math.prod(len(dim.grid() or ()) for dim in space.values())
+
+    def cost(self, arm: "Arm") -> Cost:
+        if arm.constraint is None:
+            return super().cost(arm)
+        trials, passes = len(self._combinations(arm)), arm.config.passes
+        return Cost(trials, trials * passes, trials * passes, passes)
+
+    def check(self, arm: "Arm") -> None:
+        loose = [path for path, dim in arm.space.items() if not dim.grid()]
+        if loose:
+            raise ValueError(
+                "grid search needs a Choice for each dimension, or a number with a `step` and at "
+                f"most {MOST_IN_GRID:,} steps, not {loose}"
+            )
+
+    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
+        yield Batch(
+            tuple(
+                whole_trial(arm, seed=seed, index=i, values=values)
+                for i, values in enumerate(self._combinations(arm))
+            )
+        )
+
+    def _combinations(self, arm: "Arm") -> list[dict[str, Value]]:
+        options = [dim.grid() or () for dim in arm.space.values()]
+        combinations = (
+            dict(zip(arm.space, one, strict=True)) for one in itertools.product(*options)
+        )
+        return [values for values in combinations if draws.allows(arm, values)]
 
 
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
@@ -186,8 +243,7 @@ def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
     The first trials are at the points of the arm.
     """
     rng = numpy_generator(seed, "space", arm.name, index)
-    is_point = index < len(arm.points)
-    return draws.point(arm, index, rng) if is_point else draws.sample(arm, rng)
+    return draws.sample(arm, rng, arm.points[index] if index < len(arm.points) else {})
 
 
 def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
@@ -198,12 +254,7 @@ def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
     """Make the segment that runs a trial of an arm from its start to its end.
 
-    Args:
-        arm: the method and its config.
-        seed: of the replicate.
-        index: number of the trial in the replicate.
-        values: dotted path into the config, or with `data.` into the data, to what the trial has
-            there.
+    Values are what it has at dotted paths into the config, or with `data.` into the data.
     """
     if not draws.allows(arm, values):
         raise ConfigError(
@@ -223,12 +274,8 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
 def stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
-    """Cut the part of a trial between two numbers of passes out of the whole.
+    """Cut a round out of a whole trial, between two numbers of passes.
 
-    Args:
-        whole: the trial from its start to its end.
-        number: of the round.
-        bounds: passes at which the round starts and ends.
-        donor: the trial whose state it starts from, when not its own.
+    It starts from the state of a donor, when not from its own.
     """
     return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

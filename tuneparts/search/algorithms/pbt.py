@@ -3,6 +3,7 @@
 Its two decisions, `exploit` and `explore`, are pure functions below the class that uses them.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from pydantic import Field
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
-from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, stretch, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
 from tuneparts.search.journal import TrialId
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
@@ -43,8 +44,8 @@ class Pbt(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
 
-    def sequential_passes(self, arm: "Arm") -> int:
-        return arm.config.passes
+    def cost(self, arm: "Arm") -> Cost:
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
     def check(self, arm: "Arm") -> None:
         steps = self.num_rounds * arm.config.interval

@@ -1,31 +1,21 @@
 """Any pruner of Optuna as a search algorithm: random trials that are stopped on their way."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.search.algorithms.base import Proposals, Timed, drawn_trials
-from tuneparts.search.algorithms.judged import judged
+from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials
+from tuneparts.search.algorithms.halving import judged
 from tuneparts.search.algorithms.sampler import optuna_part
-from tuneparts.search.space import Dimension
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial, TrialState
 
     from tuneparts.search.arm import Arm
-
-PRUNERS = {
-    "median": "MedianPruner",
-    "percentile": "PercentilePruner",
-    "patient": "PatientPruner",
-    "threshold": "ThresholdPruner",
-    "wilcoxon": "WilcoxonPruner",
-}
-"""Short name -> class in `optuna.pruners`. Its halving and Hyperband are `Asha` and `Hyperband`
-here, which decide the same whichever trial ends first."""
 
 
 class Pruned(Timed):
@@ -60,11 +50,8 @@ class Pruned(Timed):
             self._made()
         return self
 
-    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
-        return self.num_trials
-
-    def sequential_passes(self, arm: "Arm") -> int:
-        return arm.config.passes
+    def cost(self, arm: "Arm") -> Cost:
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
     def check(self, arm: "Arm") -> None:
         if self.every % arm.config.interval:
@@ -84,19 +71,15 @@ class Pruned(Timed):
         yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
     def _made(self) -> "BasePruner":
-        made: BasePruner = optuna_part("pruner", self.pruner, PRUNERS, self.options)
+        made: BasePruner = optuna_part("pruner", self.pruner, self.options)
         return made
 
 
 class _Point:
-    """Judges the trials that arrive at one number of passes, by a study of its own.
+    """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
 
-    Args:
-        pruner: of this point alone.
-        steps: passes of the points up to this one.
-        metric: whose scores are judged.
-        last: index -> a trial as it was when it was last judged, at whichever point.
-        is_free: whether trials arrive in any order.
+    `steps` are the passes of the points up to this one, and `last` has, by index, a trial as it was
+    when it was last judged, at whichever point.
     """
 
     def __init__(

@@ -1,25 +1,32 @@
-"""Any sampler of Optuna as a search algorithm (Akiba et al. 2019), and the Parzen estimator."""
+"""Any sampler of Optuna as a search algorithm (Akiba et al. 2019), and the Parzen estimator.
 
+Optuna is asked define-by-run: conditional dimensions are parameters that exist only in trials where
+their option was chosen, which its samplers are made for. Normal numbers are asked for by their
+quantile.
+"""
+
+import dataclasses
 import inspect
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tuneparts.core import import_path
-from tuneparts.core.errors import UnknownNameError
+from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.core.seeding import derive
-from tuneparts.search.algorithms.base import Proposals, Timed, whole_trial
-from tuneparts.search.algorithms.study_door import StudyDoor
-from tuneparts.search.segment import ANY, Batch
-from tuneparts.search.space import Dimension
+from tuneparts.core.seeding import derive, numpy_generator
+from tuneparts.search import draws
+from tuneparts.search.algorithms.base import Cost, Proposals, Timed, whole_trial
+from tuneparts.search.segment import ANY, Batch, Result
+from tuneparts.search.space import Dimension, Value
 
 if TYPE_CHECKING:
-    from optuna import Trial
+    from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
 
     from tuneparts.search.arm import Arm
@@ -35,6 +42,15 @@ SAMPLERS = {
     "nsgaiii": "NSGAIIISampler",
 }
 """Short name -> class in `optuna.samplers`."""
+PRUNERS = {
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "patient": "PatientPruner",
+    "threshold": "ThresholdPruner",
+    "wilcoxon": "WilcoxonPruner",
+}
+"""Short name -> class in `optuna.pruners`. Its halving and Hyperband are `Asha` and `Hyperband`
+here, which decide the same whichever trial ends first."""
 _OURS: Mapping[str, Mapping[str, Any]] = {
     "tpe": {"multivariate": True, "constant_liar": True},
     "cmaes": {"warn_independent_sampling": False},
@@ -43,13 +59,17 @@ _OURS: Mapping[str, Mapping[str, Any]] = {
 }
 """Options where our default is not Optuna's: dimensions of TPE belong together, and what runs
 counts; without scrambling QMC would try the same points under every seed."""
-USUAL_WINDOW = 8
+_USUAL_WINDOW = 8
 """Trials under way where neither the search nor the run says how many."""
 _WIDER = 2.5
 """Width of a window over that of the machine. With durations that span a factor of 10, a search
 then takes 1.07 times as long as with free timing on 8 slots and 1.2 times on 32; with a window of
 the machine's own width 1.6 and 2.1 times (simulated, 8 trials a slot). What it costs in what is
 found is in docs/decisions/0032."""
+
+
+_MOST_ASKED = 20
+"""Proposals of a sampler that the constraint may refuse in a row; then an allowed one is drawn."""
 
 
 class Sampled(Timed):
@@ -73,14 +93,15 @@ class Sampled(Timed):
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
-        return self.num_trials
-
-    def sequential_passes(self, arm: "Arm") -> int:
-        at_once = self.window or USUAL_WINDOW
-        return math.ceil(self.num_trials / at_once) * arm.config.passes
+    def cost(self, arm: "Arm") -> Cost:
+        rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
+        return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
 
     def for_width(self, width: int) -> Self:
+        """What it is on a machine or cluster that runs so many of its trials at once.
+
+        Asked once, when a run begins.
+        """
         if self.window is not None:
             return self
         # Workers that wait for the oldest trial need others to run, but trials that are asked for
@@ -114,22 +135,22 @@ class Sampled(Timed):
             ],
             sampler=self.make_sampler(arm, seed),
         )
-        door = StudyDoor(study, arm, seed, objectives)
-        room = self.window or USUAL_WINDOW
+        asking = _Asking(study, arm, seed, objectives)
+        window = self.window or _USUAL_WINDOW
         asked: dict[TrialId, Trial] = {}
-        """Trials that were not told, the oldest first."""
+        """Trials whose results Optuna does not have yet, the oldest first."""
         run = []
         for index in range(self.num_trials):
-            trial, values = door.ask()
+            trial, values = asking.ask()
             run.append(whole_trial(arm, seed=seed, index=index, values=values))
             asked[run[-1].trial] = trial
-            if len(asked) < room or index + 1 == self.num_trials:
+            if len(asked) < window or index + 1 == self.num_trials:
                 continue
             oldest = (next(iter(asked)),)
             results = yield Batch(tuple(run), awaits=ANY if self.is_free else oldest)
             run = []
-            for told in sorted(results):
-                door.tell(asked.pop(told), results[told])
+            for one in sorted(results):
+                asking.tell(asked.pop(one), results[one])
         yield Batch(tuple(run))
 
 
@@ -153,7 +174,7 @@ class Optuna(Sampled):
     @model_validator(mode="after")
     def _check_sampler(self) -> Self:
         if self.options or ":" in self.sampler or self.sampler not in SAMPLERS:
-            optuna_maker("sampler", self.sampler, SAMPLERS, self.options)
+            _maker("sampler", self.sampler, self.options)
         return self
 
     def check(self, arm: "Arm") -> None:
@@ -164,9 +185,7 @@ class Optuna(Sampled):
     def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
         own = derive(seed, self.sampler, arm.name) % 2**32
         ours = _OURS.get(self.sampler, {})
-        made: BaseSampler = optuna_part(
-            "sampler", self.sampler, SAMPLERS, self.options, seed=own, ours=ours
-        )
+        made: BaseSampler = optuna_part("sampler", self.sampler, self.options, seed=own, ours=ours)
         return made
 
 
@@ -202,10 +221,92 @@ class Tpe(OptunaSearch):
             )
 
 
+class _Asking:
+    """A study of Optuna about the space of an arm; its points are enqueued first."""
+
+    def __init__(self, study: "Study", arm: "Arm", seed: int, metrics: Sequence[Metric]) -> None:
+        self.study = study
+        self._arm = arm
+        self._seed = seed
+        self._metrics = metrics
+        for point in arm.points:
+            study.enqueue_trial({name: value for name, (value, _) in parameters(arm.space, point)})
+
+    def ask(self) -> tuple["Trial", dict[str, Value]]:
+        """Ask for the values of the next trial; what the constraint does not allow is skipped."""
+        from optuna.trial import TrialState
+
+        for _ in range(_MOST_ASKED):
+            trial, values = self._asked()
+            if draws.allows(self._arm, values):
+                return trial, values
+            self.study.tell(trial, state=TrialState.FAIL)
+        rng = numpy_generator(self._seed, "allowed", self._arm.name, len(self.study.trials))
+        drawn = draws.sample(self._arm, rng)
+        self.study.enqueue_trial({n: value for n, (value, _) in parameters(self._arm.space, drawn)})
+        trial, values = self._asked()
+        if not draws.allows(self._arm, values):
+            raise ConfigError(
+                f"an allowed draw of `{self._arm.name}` is the same in Optuna, but {drawn} became "
+                f"{values}. Let `decoded` of its dimensions undo `encoded`."
+            )
+        return trial, values
+
+    def tell(self, trial: "Trial", result: Result) -> None:
+        """Give the study the scores of a trial; one without finite scores has failed."""
+        from optuna.trial import TrialState
+
+        scores = result.scores(self._metrics)
+        if any(map(math.isnan, scores)):
+            self.study.tell(trial, state=TrialState.FAIL)
+        else:
+            self.study.tell(trial, scores if len(scores) > 1 else scores[0])
+
+    def _asked(self) -> tuple["Trial", dict[str, Value]]:
+        def ask(name: str, distribution: "BaseDistribution") -> Any:
+            return suggested(trial, name, distribution)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about options that Optuna calls experimental
+            trial = self.study.ask()
+            values = {path: dim.suggest(path, ask) for path, dim in self._arm.space.items()}
+        return trial, values
+
+
+def suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> Any:
+    """Draw a parameter from a distribution, within a trial."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    match distribution:
+        case FloatDistribution(low=low, high=high, log=log, step=step):
+            return trial.suggest_float(name, low, high, log=log, step=step)
+        case IntDistribution(low=low, high=high, log=log, step=step):
+            return trial.suggest_int(name, low, high, log=log, step=step)
+        case CategoricalDistribution(choices=choices):
+            return trial.suggest_categorical(name, choices)
+    raise ConfigError(
+        f"a `distribution` is one of Optuna's float, int or categorical ones, but that of `{name}` "
+        f"is {distribution!r:.100}."
+    )
+
+
+def parameters(
+    space: Mapping[str, Dimension], values: Mapping[str, Value]
+) -> Iterator[tuple[str, tuple[Any, "BaseDistribution"]]]:
+    """What values are in Optuna: name -> parameter and its distribution."""
+    for path, value in values.items():
+        for leaf in space[path].leaves(path, value):
+            parameter = leaf.dimension.encoded(leaf.value)
+            yield leaf.name, (parameter, leaf.dimension.distribution())
+
+
 def optuna_part(
     noun: Literal["sampler", "pruner"],
     name: str,
-    known: Mapping[str, str],
     options: Mapping[str, Any],
     *,
     seed: int | None = None,
@@ -213,17 +314,11 @@ def optuna_part(
 ) -> Any:
     """Make a sampler or pruner of Optuna, by its short name or import path.
 
-    Args:
-        noun: what it is.
-        name: short name or import path.
-        known: short name -> class in `optuna.samplers` or `optuna.pruners`.
-        options: its arguments.
-        seed: given to those that take one.
-        ours: options where our default is not Optuna's.
+    A seed is given to those that take one; `ours` are options where our default is not Optuna's.
     """
     import optuna
 
-    maker = optuna_maker(noun, name, known, options)
+    maker = _maker(noun, name, options)
     given = {**(ours or {}), **options}
     if seed is not None and "seed" in inspect.signature(maker).parameters:
         given.setdefault("seed", seed)
@@ -241,10 +336,9 @@ def optuna_part(
     return made
 
 
-def optuna_maker(
-    noun: str, name: str, known: Mapping[str, str], options: Mapping[str, Any]
-) -> Callable[..., Any]:
+def _maker(noun: str, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     """Find what makes a sampler or pruner, and refuse an option that it does not have."""
+    known = SAMPLERS if noun == "sampler" else PRUNERS
     if name not in known and ":" not in name:
         raise UnknownNameError(noun, name, known)
     import optuna

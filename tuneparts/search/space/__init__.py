@@ -3,12 +3,20 @@
 `dimension` says what a dimension is; any subclass of `Dimension` works in an arm.
 """
 
-from tuneparts.search.space.choice import Choice
-from tuneparts.search.space.dimension import Dimension, Leaf, Value
-from tuneparts.search.space.normal import LogNormal, Normal
-from tuneparts.search.space.ranges import Int, Uniform
+from tuneparts.search.space.choice import Choice, plain
+from tuneparts.search.space.dimension import (
+    MOST_IN_GRID,
+    Dimension,
+    Int,
+    Leaf,
+    LogNormal,
+    Normal,
+    Uniform,
+    Value,
+)
 
 __all__ = [
+    "MOST_IN_GRID",
     "Choice",
     "Dimension",
     "Int",
@@ -17,4 +25,5 @@ __all__ = [
     "Normal",
     "Uniform",
     "Value",
+    "plain",
 ]

@@ -7,7 +7,7 @@ Those exist only where the option is chosen: momentum belongs to SGD, betas to A
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,13 +15,12 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from tuneparts.core import import_path
 from tuneparts.core.config import Config
-from tuneparts.search.space.dimension import Ask, Dimension, Leaf, Value
-from tuneparts.search.space.ranges import MOST_IN_GRID, is_number
+from tuneparts.search.space.dimension import MOST_IN_GRID, Ask, Dimension, Leaf, Value, is_number
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-VARY = "vary"
+_VARY = "vary"
 """Key under which JSON has a dimension that stands inside an option."""
 
 
@@ -64,9 +63,9 @@ class Choice(Dimension):
                 f"an option is a value, or a mapping with dimensions inside, but {bare} is a "
                 "dimension by itself; vary the field by it, without a choice around it"
             )
-        labels = [label for label, _ in self._labelled() if isinstance(label, str)]
-        doubled = sorted({label for label in labels if labels.count(label) > 1})
-        if doubled and any(self._has_dimensions(label) for label in doubled):
+        nested = [label for label, option in self._labelled() if _dimensions(option)]
+        doubled = sorted({label for label in nested if nested.count(label) > 1})
+        if doubled:
             raise ValueError(f"options have names of their own, but {doubled} occur twice")
         return self
 
@@ -86,8 +85,8 @@ class Choice(Dimension):
         options, here = self._options(), self.option_of(value)
         if here is None:
             return self.sample(rng)
-        if any(isinstance(part, Dimension) for part in _walk(options[here])):
-            return _perturbed(options[here], plain(value), rng)
+        if _dimensions(options[here]):
+            return _mapped(options[here], lambda dim, _, at: dim.perturb(at, rng), at=plain(value))
         there = here + (1 if rng.random() < 0.5 else -1)
         return _drawn(options[min(max(there, 0), len(options) - 1)], rng)
 
@@ -116,7 +115,7 @@ class Choice(Dimension):
     def suggest(self, name: str, ask: Ask) -> Value:
         label = ask(name, self.distribution())
         option = next(option for known, option in self._labelled() if _same(known, label))
-        return _suggested(option, f"{name}[{label}]", ask)
+        return _mapped(option, lambda dim, inner, _: dim.suggest(inner, ask), f"{name}[{label}]")
 
     def leaves(self, name: str, value: Value) -> Iterator[Leaf]:
         value = plain(value)
@@ -124,14 +123,16 @@ class Choice(Dimension):
         here = self.option_of(value)
         if here is not None:
             label, option = self._labelled()[here]
-            yield from _leaves(option, f"{name}[{label}]", value)
+            found: list[Leaf] = []
+            inner = f"{name}[{label}]"
+            _mapped(option, lambda dim, path, at: found.extend(dim.leaves(path, at)), inner, value)
+            yield from found
 
     def parts(self) -> Iterator[Dimension]:
         yield self
         for option in self._options():
-            for part in _walk(option):
-                if isinstance(part, Dimension):
-                    yield from part.parts()
+            for dimension in _dimensions(option):
+                yield from dimension.parts()
 
     def option_of(self, value: Value) -> int | None:
         """Number of the first option that a value can be of; None if it is of none.
@@ -155,14 +156,6 @@ class Choice(Dimension):
             return list(self.options.items())
         return [(_label(option), option) for option in self.options]
 
-    def _has_dimensions(self, label: str) -> bool:
-        return any(
-            isinstance(part, Dimension)
-            for known, option in self._labelled()
-            if known == label
-            for part in _walk(option)
-        )
-
 
 def plain(value: Any) -> Any:
     """A value as a config's JSON has it, but for lists, which are tuples; dimensions stay.
@@ -175,15 +168,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
-        if set(value) == {VARY}:
-            return Dimension.made_from(value[VARY])
+        if set(value) == {_VARY}:
+            return Dimension.made_from(value[_VARY])
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a value that travels as JSON is finite, but got {value}")
     if value is None or isinstance(value, Dimension | bool | int | float | str):
@@ -198,11 +187,7 @@ def _scalar(value: Any) -> Any:
 
 def _written(tree: Any) -> Any:
     """A tree as JSON has it."""
-    if isinstance(tree, Dimension):
-        return {VARY: tree.model_dump(mode="json")}
-    if isinstance(tree, Mapping):
-        return {key: _written(one) for key, one in tree.items()}
-    return tuple(map(_written, tree)) if isinstance(tree, tuple) else tree
+    return _mapped(tree, lambda dim, *_: {_VARY: dim.model_dump(mode="json")})
 
 
 def _label(option: Any) -> Any:
@@ -217,58 +202,41 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
-def _children(tree: Any) -> Iterator[tuple[str, Any]]:
+def _mapped(
+    tree: Any, change: Callable[[Dimension, str, Any], Any], name: str = "", at: Any = None
+) -> Any:
+    """A tree with something else in the place of each dimension.
+
+    Args:
+        tree: nested mappings and tuples.
+        change: gives it, from the dimension, its path, and what `at` has there.
+        name: what paths begin with.
+        at: a value of the tree's form, if any.
+    """
+    if isinstance(tree, Dimension):
+        return change(tree, name, at)
     if isinstance(tree, Mapping):
-        yield from tree.items()
-    elif isinstance(tree, tuple):
-        yield from ((str(number), one) for number, one in enumerate(tree))
+        return {
+            key: _mapped(one, change, f"{name}.{key}", None if at is None else at[key])
+            for key, one in tree.items()
+        }
+    if isinstance(tree, tuple):
+        return tuple(
+            _mapped(one, change, f"{name}.{number}", None if at is None else at[number])
+            for number, one in enumerate(tree)
+        )
+    return tree
 
 
-def _walk(tree: Any) -> Iterator[Any]:
-    yield tree
-    for _, child in _children(tree):
-        yield from _walk(child)
-
-
-def _rebuilt(tree: Any, values: list[Any]) -> Any:
-    """A tree with other children."""
-    if isinstance(tree, Mapping):
-        return dict(zip(tree, values, strict=True))
-    return tuple(values) if isinstance(tree, tuple) else tree
+def _dimensions(tree: Any) -> list[Dimension]:
+    """The dimensions that stand in a tree, in order."""
+    found: list[Dimension] = []
+    _mapped(tree, lambda dim, *_: found.append(dim))
+    return found
 
 
 def _drawn(tree: Any, rng: np.random.Generator) -> Value:
-    if isinstance(tree, Dimension):
-        return tree.sample(rng)
-    return _rebuilt(tree, [_drawn(child, rng) for _, child in _children(tree)])
-
-
-def _suggested(tree: Any, name: str, ask: Ask) -> Value:
-    if isinstance(tree, Dimension):
-        return tree.suggest(name, ask)
-    return _rebuilt(tree, [_suggested(one, f"{name}.{key}", ask) for key, one in _children(tree)])
-
-
-def _perturbed(tree: Any, value: Value, rng: np.random.Generator) -> Value:
-    if isinstance(tree, Dimension):
-        return tree.perturb(value, rng)
-    pairs = zip(_children(tree), _values(tree, value), strict=True)
-    return _rebuilt(tree, [_perturbed(child, one, rng) for (_, child), one in pairs])
-
-
-def _leaves(tree: Any, name: str, value: Value) -> Iterator[Leaf]:
-    if isinstance(tree, Dimension):
-        yield from tree.leaves(name, value)
-        return
-    for (key, child), one in zip(_children(tree), _values(tree, value), strict=True):
-        yield from _leaves(child, f"{name}.{key}", one)
-
-
-def _values(tree: Any, value: Value) -> list[Value]:
-    """What a value has in the places of a tree's children."""
-    if isinstance(tree, Mapping):
-        return [value[key] for key in tree]
-    return list(value) if isinstance(tree, tuple) else []
+    return _mapped(tree, lambda dim, *_: dim.sample(rng))
 
 
 def _fits(tree: Any, value: Value) -> bool:
@@ -284,13 +252,9 @@ def _fits(tree: Any, value: Value) -> bool:
 
 
 def _grid(tree: Any) -> tuple[Value, ...] | None:
-    if isinstance(tree, Dimension):
-        return tree.grid()
-    grids = [_grid(child) for _, child in _children(tree)]
-    if any(grid is None for grid in grids):
+    grids = [dim.grid() for dim in _dimensions(tree)]
+    known = [grid for grid in grids if grid is not None]
+    if len(known) < len(grids) or math.prod(map(len, known)) > MOST_IN_GRID:
         return None
-    if math.prod(len(grid or ()) for grid in grids) > MOST_IN_GRID:
-        return None
-    return tuple(
-        _rebuilt(tree, list(values)) for values in itertools.product(*(g or () for g in grids))
-    )
+    combinations = map(iter, itertools.product(*known))
+    return tuple(_mapped(tree, lambda *_, left=one: next(left)) for one in combinations)
