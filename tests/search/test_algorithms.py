@@ -10,11 +10,10 @@ import pytest
 from tuneparts.core import schema
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
-from tuneparts.search.replicate import Replicate
+from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Arm, Asha, Fixed, GridSearch, Pbt, RandomSearch, Tpe
-from tuneparts.search.states import States
 from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")

@@ -7,9 +7,9 @@ import pytest
 
 from tuneparts.executors import execute
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.extension import retry_failed
 from tuneparts.search.journal import Journal, TrialId, records
 from tuneparts.search.plan import Plan
-from tuneparts.search.retry import retry_failed
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Asha, RandomSearch, Search, Tpe
 from tuneparts.search.storage import Folder

@@ -7,7 +7,7 @@ import pytest
 from tuneparts.core.errors import DataMissingError
 from tuneparts.executors import execute
 from tuneparts.executors.worker import restore_learner
-from tuneparts.search.cleaner import Cleaner
+from tuneparts.search.checkpoints import Cleaner
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Asha, Pbt, RandomSearch, Search

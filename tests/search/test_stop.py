@@ -18,7 +18,7 @@ from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes
 from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
-from tuneparts.search.journal import Journal, Row, TrialId
+from tuneparts.search.journal import Journal, Row, RunState, TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import RandomSearch, Search, Tpe
 from tuneparts.search.stopping import Stop, _busy_seconds
@@ -136,7 +136,9 @@ def test_hours_are_those_of_the_clock_while_it_runs() -> None:
         Row(b, 1, {"cost/seconds": 10.0}, 115.0),  # 105 to 115, side by side
         Row(a, 2, {"cost/seconds": 14.0}, 1000.0),  # 996 to 1000, by the next driver
     ]
-    assert _busy_seconds(rows) == 19.0
+    state = RunState()
+    assert all(map(state.apply, rows))
+    assert _busy_seconds(state.trials.values()) == 19.0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

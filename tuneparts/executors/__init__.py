@@ -70,7 +70,7 @@ def execute(
         ['none/seed0/00000']
     """
     from tuneparts.search import code
-    from tuneparts.search.cleaner import Cleaner
+    from tuneparts.search.checkpoints import Cleaner
     from tuneparts.search.declared import declared_metrics
     from tuneparts.search.plan import Plan
     from tuneparts.search.runs import default_storage

@@ -11,7 +11,7 @@ from tuneparts.core import redaction, schema
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import data_record, in_words, runs
 from tuneparts.search.declared import declared_metrics
-from tuneparts.search.journal import TrialId, stops
+from tuneparts.search.journal import RunState, TrialId, stops
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.data.config import DataConfig
@@ -22,8 +22,11 @@ FEWEST_TRIALS = 4
 """Trials of a replicate from which on figures of the space say something."""
 
 
-def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
-    """What a report says of a run besides its numbers."""
+def metadata(
+    run: runs.Run, parent_run_id: str = "", state: RunState | None = None
+) -> ReportMetadata:
+    """What a report says of a run besides its numbers; `state` if its journal was read already."""
+    stopped = stops(run.folder / "journal.jsonl") if state is None else state.stops
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -52,7 +55,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         versions=facts["versions"],
         stops=tuple(
             StopMetadata(arm, seed, stop.message, stop.is_all)
-            for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+            for (arm, seed), stop in sorted(stopped.items())
         ),
         history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,

@@ -275,7 +275,7 @@ def execute(
 
 def _retry_failed(made: runs.Run, console: Console) -> None:
     """Let failed trials run again, and say which."""
-    from tuneparts.search.retry import retry_failed
+    from tuneparts.search.extension import retry_failed
 
     with made.code.importable():
         done = retry_failed(made.search, made.folder / "journal.jsonl", made.storage)

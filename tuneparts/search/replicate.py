@@ -8,16 +8,80 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tuneparts.core import pareto
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric
+from tuneparts.core.selection import Best, Selection
 from tuneparts.search.algorithms import Proposals
-from tuneparts.search.journal import ResultTold, TrialId
+from tuneparts.search.journal import ResultTold, TrialEnded, TrialId, TrialRecord
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
 from tuneparts.search.spec import Arm, Search
-from tuneparts.search.states import States
+
+
+class States:
+    """Which trials of a replicate have ended and still need their checkpoints.
+
+    The selected one so far keeps its last state, and a donor keeps its own until it has been
+    copied. One that failed keeps it for a second try, and is not known here.
+    """
+
+    def __init__(self, *objectives: Metric, selection: Selection | None = None) -> None:
+        self._objectives = objectives
+        self._selection = selection or Best()
+        self._donors: Counter[TrialId] = Counter()
+        self._ended: dict[TrialId, tuple[TrialEnded, Mapping[str, float]]] = {}
+
+    def begin(self, segment: Segment) -> None:
+        """Note that a segment may run from now on."""
+        if segment.donor is not None:
+            self._donors[segment.donor] += 1
+
+    def end(self, segment: Segment) -> None:
+        """Note that a segment is over."""
+        if segment.donor is not None:
+            self._donors[segment.donor] -= 1
+
+    def add(self, trial: TrialId, record: TrialRecord) -> None:
+        """Note a trial that ended; others, and those that failed, are left alone."""
+        if record.end is not None and record.end.outcome != "failed":
+            last = record.last
+            self._ended[trial] = record.end, {} if last is None else last.metrics
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def drop(self) -> list[TrialId]:
+        """List the trials whose states are not needed any more, and forget them.
+
+        A trial that neither is selected of those that finished nor in their Pareto front will not
+        be selected later.
+        """
+        finished = {
+            trial.index: metrics
+            for trial, (end, metrics) in self._ended.items()
+            if end.outcome == "finished"
+        }
+        kept = self._selectable(finished)
+        dropped = [
+            trial for trial in self._ended if trial.index not in kept and not self._donors[trial]
+        ]
+        for trial in dropped:
+            del self._ended[trial]
+        return dropped
+
+    def _selectable(self, finished: Mapping[int, Mapping[str, float]]) -> set[int | None]:
+        if not self._selection.is_lasting:
+            return set(finished)
+        chosen = {self._selection.choose(finished, self._objectives)}
+        if len(self._objectives) == 1:
+            return chosen
+        indices = sorted(finished)
+        points = [Result(finished[i]).scores(self._objectives) for i in indices]
+        on_front = pareto.front(pareto.oriented(points, self._objectives))
+        return chosen | {i for i, is_on in zip(indices, on_front, strict=True) if is_on}
 
 
 @dataclass(frozen=True)
@@ -64,9 +128,8 @@ class Replicate:
         return (trial.arm, trial.seed) == (self.arm.name, self.seed)
 
     def repeat(self, told: Iterable[ResultTold]) -> None:
-        """Take over from a journal in which order results were told."""
-        own = [event for event in told if self.owns(event.trial)]
-        self._order = {(event.trial, event.passes): place for place, event in enumerate(own)}
+        """Take over from a journal in which order the algorithm got results."""
+        self._order = {(event.trial, event.passes): place for place, event in enumerate(told)}
 
     def start(self, search: Search, metric: Metric) -> Proposals:
         """Make the generator of its algorithm.

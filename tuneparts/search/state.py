@@ -55,7 +55,7 @@ class TrialRecord:
     worked_until: float | None = None
     """When it ended; unlike the time in `end`, that of a trial that was voided later stays."""
     is_retried: bool = False
-    """Whether it failed, is to be tried again, and has reported nothing since."""
+    """Whether it failed, is to be tried again, and no worker is known to have it since."""
     _first_report: float | None = None
 
     def add(self, event: TrialEvent, *, keep_rows: bool = True) -> bool:
@@ -65,7 +65,7 @@ class TrialRecord:
         if self._knows(event):
             return False
         if isinstance(event, TrialRunning):
-            self.running = event.time
+            self.running, self.is_retried = event.time, False
         elif isinstance(event, Row):
             self._add_row(event, keep_rows=keep_rows)
         elif isinstance(event, RoundFailed):
@@ -74,6 +74,7 @@ class TrialRecord:
             self.told.add(event.passes)
         elif isinstance(event, TrialRetried):
             self.end, self.worked_until, self.is_retried = None, None, True
+            self._first_report = self._first_report if self.rows else None
             newest = max(self.failed_rounds, default=-1)
             if newest >= max(self.starts, default=0):  # else the trial went on as a copy
                 self.failed_rounds.pop(newest, None)
