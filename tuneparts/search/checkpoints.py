@@ -54,13 +54,9 @@ class CheckpointStore:
         self._storage = storage
 
     def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
-        """Keep the state of a trial, and delete those that it makes superfluous.
+        """Keep the state of a trial after so many passes, and delete those that are superfluous.
 
-        Args:
-            segment: what is running.
-            passes: of the learner so far.
-            state: tensors and plain values.
-            last: whether the segment ends here.
+        `last` says that the segment ends here.
         """
         folder = self._folder(segment.trial)
         before = _written(folder)
@@ -76,10 +72,7 @@ class CheckpointStore:
     def note_hang(self, segment: Segment, passes: int, *, of: str = "") -> None:
         """Record that the interval after so many passes was ended because it took too long.
 
-        Args:
-            segment: what was running.
-            passes: of the learner before the interval.
-            of: what the segment was part of, if it may not be what hung.
+        `of` names what the segment was part of, if it may not be what hung.
         """
         self._folder(segment.trial).write(_hang(segment, passes, of), b"")
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -156,12 +156,6 @@ class Observer(Protocol):
     def on_event(self, event: Event) -> None:
         """Take one event; must return at once."""
         ...
-
-
-def tell(observers: Iterable[Observer], event: Event) -> None:
-    """Pass an event on to all observers."""
-    for observer in observers:
-        observer.on_event(event)
 
 
 _KINDS: dict[str, type[Any]] = {

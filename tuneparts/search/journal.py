@@ -32,9 +32,7 @@ from tuneparts.search.events import (
     TrialVoided,
     decode,
     encode,
-    is_header,
     read,
-    tell,
 )
 from tuneparts.search.state import RunState, TrialRecord
 
@@ -49,7 +47,6 @@ __all__ = [
     "RoundFailed",
     "Row",
     "RunState",
-    "Stops",
     "TrialEnded",
     "TrialId",
     "TrialRecord",
@@ -58,12 +55,9 @@ __all__ = [
     "TrialStarted",
     "TrialVoided",
     "decode",
-    "encode",
-    "is_header",
     "read",
     "records",
     "stops",
-    "tell",
 ]
 
 _SECONDS_BETWEEN_SYNCS = 1.0
@@ -128,11 +122,8 @@ class Journal:
     def sync(self) -> None:
         """Wait until all events are on the disk, where a power cut does not take them.
 
-        Called before anything is done that cannot be undone should they be lost: a round that
-        builds on them is started, or checkpoints that could report them again are removed.
-
-        Raises:
-            StorageError: As of `append`.
+        Called before what cannot be undone should they be lost: a round that builds on them is
+        started, or checkpoints that could report them again are removed.
         """
         if self._is_synced:
             return

@@ -33,7 +33,6 @@ from tuneparts.search.journal import (
     TrialRunning,
     TrialStarted,
     TrialVoided,
-    tell,
 )
 from tuneparts.search.queue import Queue, Waiting
 from tuneparts.search.replicate import Replicate, States
@@ -47,9 +46,9 @@ SEE_LOG = "; what it said last is in the trial's log."
 class Plan:
     """The segments of a search in the order in which they should run, and how they ended.
 
-    An executor takes segments with `next`, says with `started` when a worker has one, runs them
-    anywhere and in any order, and says with `report` and `complete` what came of them. Every event
-    is in the journal before observers hear of it.
+    An executor takes segments with `next`, calls `started` when a worker has one, runs them
+    anywhere and in any order, and calls `report` and `complete` with what came of them. Every event
+    is in the journal before observers get it.
 
     Example:
         >>> import tempfile
@@ -74,11 +73,11 @@ class Plan:
         forget: Callable[[TrialId], None] | None = None,
         folder: Path | None = None,
     ) -> None:
-        """Replay a journal.
+        """Replay a journal, and continue from there.
 
         Args:
             search: what is run.
-            journal: what has happened so far; continued from there.
+            journal: what has happened so far.
             observers: get every event, past ones first.
             forget: called with each trial whose checkpoints are not needed any more.
             folder: of the run, where other processes leave requests to stop it.
@@ -103,7 +102,7 @@ class Plan:
         for key, replicate in self._replicates.items():
             replicate.repeat(journal.state.told.get(key, ()))
         for event in journal.events:
-            tell(observers, event)
+            self._pass_on(event)
         for replicate in self._replicates.values():
             self._repeat_stop(replicate)
         self._start_replicates()
@@ -120,11 +119,7 @@ class Plan:
         return all(replicate.done for replicate in self._replicates.values())
 
     def next(self, arms: Container[str] | None = None) -> Segment | None:
-        """Take the next segment to run; None while all that remains waits for running ones.
-
-        Args:
-            arms: only segments of these are taken, if given.
-        """
+        """Take the next segment to run, of these arms only if given; None if none can run now."""
         return self._queue.take(arms)
 
     def waiting(self) -> list[Waiting]:
@@ -163,12 +158,8 @@ class Plan:
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
         """Record that a segment has ended, and queue what may run now.
 
-        One that ends without a finite score has failed, whatever its worker says.
-
-        Args:
-            segment: what ended.
-            finished: whether its trial has spent its whole budget.
-            failure: why the trial cannot go on, if it cannot.
+        One that ends without a finite score has failed, whatever its worker says. `finished` says
+        that its trial has spent its whole budget, `failure` why the trial cannot go on.
         """
         if self.is_over(segment):
             return
@@ -189,15 +180,8 @@ class Plan:
         """Record that a segment ended through no fault of its trial, and queue it again.
 
         If that happened more often than the `max_failures` of its arm allows, without a new row in
-        between, the trial has failed.
-
-        Args:
-            segment: what was running.
-            what: what happened, in words that a number of times can follow.
-            why: what else to tell of a trial that has failed.
-
-        Returns:
-            Whether the segment is queued again.
+        between, the trial has failed, with the message `{what} 4 times{why}`. Returns whether the
+        segment is queued again.
         """
         if self.is_over(segment):
             return False
@@ -369,9 +353,8 @@ class Plan:
                 self._fail(segment, failure)
             elif segment.until >= segment.config["passes"]:
                 self._end(segment.trial, "finished")
-        if segment.start in record.failed_rounds:
-            return True
-        return is_reached or record.end is not None
+        is_failed = segment.start in record.failed_rounds
+        return is_failed or is_reached or record.end is not None
 
     def _seconds_before(self, segment: Segment) -> float:
         """Seconds that the trial took in the rounds before this segment."""
@@ -437,8 +420,12 @@ class Plan:
         """Write an event to the journal, then pass it on to observers; returns if it was news."""
         is_news = self.journal.append(event)
         if is_news:
-            tell(self._observers, event)
+            self._pass_on(event)
         return is_news
+
+    def _pass_on(self, event: Event) -> None:
+        for observer in self._observers:
+            observer.on_event(event)
 
     def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
         self._record(TrialEnded(trial, outcome, time.time(), message))

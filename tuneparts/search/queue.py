@@ -34,11 +34,7 @@ class Waiting:
 
 
 class Queue:
-    """Segments that wait for a worker, and the limits of how many run at once.
-
-    Args:
-        search: its `at_once`, and that of each arm, are kept.
-    """
+    """Segments that wait for a worker, and how many may run at once, in the search and per arm."""
 
     def __init__(self, search: Search) -> None:
         self._after = _passes_after(search)
@@ -50,12 +46,7 @@ class Queue:
         self._arrivals = itertools.count()
 
     def add(self, segment: Segment, *, chain: int) -> None:
-        """Add a segment.
-
-        Args:
-            segment: what may run.
-            chain: passes that run one after another from its start to the end of its replicate.
-        """
+        """Add a segment; `chain` is the passes in a row from its start to its replicate's end."""
         arm = segment.trial.arm
         is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
         arrival = next(self._arrivals)
@@ -86,7 +77,7 @@ class Queue:
         heapq.heapify(heap)
 
     def end(self, segment: Segment) -> None:
-        """Hear that a segment that was taken runs no more."""
+        """Note that a segment that was taken runs no more."""
         self._running[segment.trial.arm] -= 1
 
     def at_work(self) -> dict[str, int]:

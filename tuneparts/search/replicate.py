@@ -1,7 +1,6 @@
-"""A replicate under way: what its algorithm has asked for, waits for and was told.
+"""A replicate under way: what its algorithm has asked for, waits for and has got.
 
-No journal, no queue: the plan moves results in here as they come, and asks what the algorithm is to
-hear next.
+No journal, no queue: the plan moves results in here as they come, and asks what is next.
 """
 
 import heapq
@@ -132,12 +131,7 @@ class Replicate:
         self._order = {(event.trial, event.passes): place for place, event in enumerate(told)}
 
     def start(self, search: Search, metric: Metric) -> Proposals:
-        """Make the generator of its algorithm.
-
-        Args:
-            search: it may have several objectives.
-            metric: what selects.
-        """
+        """Make the generator of its algorithm, for one metric or several objectives."""
         algorithm = self.arm.algorithm
         proposals: object = (
             algorithm.front_proposals(self.arm, self.seed, search.all_objectives)
@@ -154,9 +148,8 @@ class Replicate:
     def begin(self, batch: Batch) -> dict[TrialId, int]:
         """Take over what the algorithm asks for.
 
-        Returns:
-            For each trial that is to run: the passes that run one after another from there to the
-            end of the replicate, by which the queue goes.
+        Returns for each trial that is to run the passes that run one after another from there to
+        the end of the replicate, by which the queue goes.
         """
         left = 1 - self._asked / self.arm.algorithm.expected_passes(self.arm)
         longest = max((one.until - one.start for one in batch.run), default=0)
@@ -173,7 +166,7 @@ class Replicate:
         return {one.trial: self._chain_at_barrier if one.start else chain for one in batch.run}
 
     def end(self, segment: Segment, result: Result) -> None:
-        """Hear how a segment ended."""
+        """Note how a segment ended."""
         trial = segment.trial
         self.running.pop(trial)
         self.states.end(segment)
@@ -230,14 +223,11 @@ class Replicate:
             )
         under_way = {*trials, *self.running, *self._ended}
         awaited = () if isinstance(batch.awaits, Await) else batch.awaits
-        if (batch.awaits is not ALL and not under_way) or batch.awaits == ():
-            raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits none.")
-        idle = [trial for trial in awaited if trial not in under_way]
-        if idle:
-            raise ConfigError(
-                f"an algorithm awaits trials that run, but `{owner}` awaits "
-                f"{', '.join(map(str, idle))}."
-            )
+        has_none = (batch.awaits is not ALL and not under_way) or batch.awaits == ()
+        idle = [str(trial) for trial in awaited if trial not in under_way]
+        if has_none or idle:
+            named = ", ".join(idle) or "none"
+            raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits {named}.")
         return batch
 
     def _place(self, segment: Segment) -> float:

@@ -86,7 +86,9 @@ class Run:
         try:
             return float(self.card["created"])
         except (TunepartsError, KeyError, TypeError, ValueError):
-            return _named_time(self.name)
+            match = _RUN.fullmatch(self.name)
+            named = match and calendar.timegm(time.strptime(match[1], _STAMP))
+            return float(named or 0.0)
 
     @property
     def has_begun(self) -> bool:
@@ -146,16 +148,10 @@ def default_storage(folder: Path) -> str:
 
 
 def create(root: Path, search: "Search", **facts: Any) -> Run:
-    """Make the folder of a new run, and write its card.
+    """Make the folder of a new run in the results folder, and write its card.
 
-    Args:
-        root: the results folder.
-        search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage. Several runs may
-            share a storage: each has a folder of its name there.
-
-    Raises:
-        StorageError: The folder cannot be made.
+    `facts` is what else the card says: command, commit, versions, storage. Several runs may share a
+    storage: each has a folder of its name there.
     """
     try:
         run, now = _new_folder(root, search)
@@ -178,18 +174,10 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
 
 
 def extend(run: Run, search: "Search", news: Sequence[str], **facts: Any) -> Run:
-    """Write down that a run has grown; whoever holds its lock then runs what is new.
+    """Write down that a run has grown; the caller holds its lock.
 
-    The card keeps what was asked for before, and when.
-
-    Args:
-        run: as it was.
-        search: as it has grown.
-        news: what is new, in words.
-        facts: who asked for it: command, commit, versions.
-
-    Raises:
-        StorageError: The card cannot be written.
+    The card keeps what was asked for before, and when. `news` says what is new in words, `facts`
+    who asked for it: command, commit, versions.
     """
     step = {
         "time": time.time(),
@@ -293,11 +281,3 @@ _UNTOLD: dict[str, Any] = {
     "address": None,
 }
 """Facts that a card may lack."""
-
-
-def _named_time(name: str) -> float:
-    """When a run began by its name."""
-    match = _RUN.fullmatch(name)
-    if match is None:
-        return 0.0
-    return float(calendar.timegm(time.strptime(match[1], _STAMP)))

@@ -26,7 +26,7 @@ from typing import Any
 from tuneparts.core import atomic
 from tuneparts.core.errors import SecurityError
 from tuneparts.core.redaction import redact
-from tuneparts.search import journal
+from tuneparts.search import events
 from tuneparts.search.journal import ReplicateStopped, RunState, TrialId, TrialRecord
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
@@ -216,9 +216,9 @@ class Replay:
 
     def _take(self, line: str, *, is_sent: bool = False) -> None:
         """Add a line to the state of the search, and to what waits unless it was sent before."""
-        if journal.is_header(line):
+        if events.is_header(line):
             return
-        event = journal.decode(line)
+        event = events.decode(line)
         if not self._state.apply(event) or isinstance(event, ReplicateStopped):
             return  # the ends of a replicate's trials say what there is to show
         self._tally.take(event, self._state)
@@ -370,7 +370,7 @@ class Replay:
     def _find_start(self) -> float:
         """When the search began; the first event says so where nothing was tracked yet."""
         if self._record.start is None and self._journal.exists():
-            for event in journal.read(self._journal):
+            for event in events.read(self._journal):
                 return event.time
         return self._record.start or time.time()
 
