@@ -155,21 +155,16 @@ def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
     assert "Extended" in " ".join(tuneparts.Results(run(made)).data.tables[0].notes)
 
 
-def test_asking_again_changes_nothing(search, tmp_path) -> None:
+def test_a_dry_run_and_asking_again_change_nothing(search, tmp_path) -> None:
     """After a crash the same command may be given again."""
     made = begin(tmp_path, search(RANDOM))
+    before = (made.folder / "run.json").read_bytes()
+    assert grow(made, LOCAL, trials=4, dry_run=True)[1]
+    assert (made.folder / "run.json").read_bytes() == before
     once, _ = grow(made, LOCAL, trials=4, seeds=[1], arms=[NONE])
     again, news = grow(once, LOCAL, trials=4, seeds=[1], arms=[NONE])
     assert news == ()
     assert again.card == once.card
-
-
-def test_a_dry_run_writes_nothing(search, tmp_path) -> None:
-    made = begin(tmp_path, search(RANDOM))
-    before = (made.folder / "run.json").read_bytes()
-    _, news = grow(made, LOCAL, trials=4, dry_run=True)
-    assert news
-    assert (made.folder / "run.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("stop", [None, Stop(target=0.75), Stop(target=0.9)])

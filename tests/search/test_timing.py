@@ -82,12 +82,6 @@ def test_a_journal_that_lost_its_end_is_decided_anew_from_there(searches, tmp_pa
         assert ends == {"finished", "stopped"}
 
 
-def test_timing_is_part_of_a_searchs_digest(searches) -> None:
-    exact, free = searches("exact"), searches("free")
-    assert exact.digest != free.digest
-    assert Search.model_validate(free.model_dump(mode="json")) == free
-
-
 def test_trials_that_go_on_run_before_those_that_wait_for_their_first_turn(
     searches, tmp_path
 ) -> None:
