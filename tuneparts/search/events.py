@@ -178,31 +178,22 @@ def encode(event: Event) -> str:
     return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
 
 
-def is_header(line: str) -> bool:
-    """Whether a line is the first of a file, which names the version of the format.
+def decode(line: str) -> Event | None:
+    """Read one line of a journal as its event; None for the header, which names the version.
 
     Raises:
-        DataError: The version is not that of this code.
-    """
-    if not line.startswith('{"kind": "version"'):
-        return False
-    version = json.loads(line)["version"]
-    if version != VERSION:
-        raise DataError(
-            f"journal format {version}: another version of tuneparts wrote it, and this one reads "
-            f"format {VERSION}. Read it with that version."
-        )
-    return True
-
-
-def decode(line: str) -> Event:
-    """Read one line of a journal, other than the header, as its event.
-
-    It raises a builtin error for anything else.
+        DataError: The version is not that of this code. Other damage is a builtin error.
     """
     values = json.loads(line)
-    cls = _KINDS[values.pop("kind")]
-    event: Event = cls(**{**values, "trial": TrialId.parse(values["trial"])})
+    kind = values.pop("kind")
+    if kind == "version" and values["version"] != VERSION:
+        raise DataError(
+            f"journal format {values['version']}: another version of tuneparts wrote it, and this "
+            f"one reads format {VERSION}. Read it with that version."
+        )
+    if kind == "version":
+        return None
+    event: Event = _KINDS[kind](**{**values, "trial": TrialId.parse(values["trial"])})
     return event
 
 
@@ -217,9 +208,9 @@ def read(path: Path) -> Iterator[Event]:
             if not raw.endswith(b"\n"):
                 return
             try:
-                line = raw.decode()
-                if not is_header(line):
-                    yield decode(line)
+                event = decode(raw.decode())
+                if event is not None:
+                    yield event
             except DataError as error:
                 raise DataError(f"{path}: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

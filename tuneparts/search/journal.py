@@ -192,5 +192,7 @@ def stops(path: Path) -> Stops:
         with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
             for line in lines:
                 if line.startswith('{"kind": "stop"') and line.endswith("\n"):
-                    state.apply(decode(line))
+                    event = decode(line)
+                    assert event is not None
+                    state.apply(event)
     return state.stops

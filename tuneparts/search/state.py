@@ -64,6 +64,8 @@ class TrialRecord:
             return self._add_start(event)
         if self._knows(event):
             return False
+        if self._first_report is None and isinstance(event, Row | TrialEnded | TrialVoided):
+            self._first_report = event.time
         if isinstance(event, TrialRunning):
             self.running, self.is_retried = event.time, False
         elif isinstance(event, Row):
@@ -116,17 +118,12 @@ class TrialRecord:
         self.rows[event.step] = event
         self.last = event if is_newest else self.last
         self.is_retried = False
-        self._note_report(event.time)
 
     def _add_end(self, event: TrialEnded | TrialVoided) -> None:
         if isinstance(event, TrialVoided):
             event = TrialEnded(event.trial, "stopped", event.time, event.message)
         self.end = event
         self.worked_until = event.time if self.worked_until is None else self.worked_until
-        self._note_report(event.time)
-
-    def _note_report(self, time: float) -> None:
-        self._first_report = time if self._first_report is None else self._first_report
 
     @property
     def start(self) -> float | None:

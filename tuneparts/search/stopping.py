@@ -41,13 +41,7 @@ class Stop(Config):
 
 
 class Limits:
-    """Compares a search that runs with its limits.
-
-    Args:
-        stop: the limits; None for none.
-        metric: that trials are selected by.
-        state: of the search; what it holds now is of earlier drivers of the run.
-    """
+    """Compares a search that runs with its limits; `state` holds what earlier drivers did."""
 
     def __init__(self, stop: Stop | None, metric: Metric, state: RunState) -> None:
         self._stop = stop or Stop()
@@ -81,11 +75,9 @@ class Limits:
 
 
 def request(folder: Path, message: str) -> Path:
-    """Ask the driver of a run to stop it; returns a file that goes when it has done so.
+    """Ask the driver of a run, on any machine, to stop it; returns a file that goes when it has.
 
-    Args:
-        folder: of the run, which need not lie on the driver's machine.
-        message: who asks; the reason in the journal.
+    `message` says who asks, and is the reason in the journal.
     """
     path = folder / _REQUEST
     try:
@@ -111,6 +103,15 @@ def answer(folder: Path) -> None:
     (folder / _REQUEST).unlink(missing_ok=True)
 
 
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds that lie in at least one of the spans from begin to end."""
+    total, reach = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reach))
+        reach = max(reach, end)
+    return total
+
+
 def _busy_seconds(trials: Iterable[TrialRecord]) -> float:
     """Seconds by the clock in which some trial ran; the time between two drivers is left out."""
     spans = []
@@ -120,8 +121,4 @@ def _busy_seconds(trials: Iterable[TrialRecord]) -> float:
             seconds = row.metrics.get("cost/seconds", 0.0)
             spans.append((row.time - max(0.0, seconds - before), row.time))
             before = seconds
-    total, reach = 0.0, -math.inf
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, reach))
-        reach = max(reach, end)
-    return total
+    return covered(spans)

@@ -63,12 +63,12 @@ class Replay:
         """Prepare; no call is made yet.
 
         Args:
-            client: Client of the store.
+            client: Of the store.
             uri: The store, as `store.resolve` returns it.
             card: What the parent run shows.
             record: What the run's folder remembers of MLflow.
             is_resumed: Whether the store may have runs of the folder.
-            on_progress: Told how many bytes of the journal have arrived.
+            on_progress: Gets how many bytes of the journal have arrived.
             read_log: Gives the log of a trial; one that failed gets it as an artifact.
         """
         self.calls = store.Calls(client)
@@ -216,10 +216,8 @@ class Replay:
 
     def _take(self, line: str, *, is_sent: bool = False) -> None:
         """Add a line to the state of the search, and to what waits unless it was sent before."""
-        if events.is_header(line):
-            return
         event = events.decode(line)
-        if not self._state.apply(event) or isinstance(event, ReplicateStopped):
+        if event is None or not self._state.apply(event) or isinstance(event, ReplicateStopped):
             return  # the ends of a replicate's trials say what there is to show
         self._tally.take(event, self._state)
         run = self._run(event.trial)
