@@ -140,7 +140,8 @@ class LiveView:
 
     def _share(self, name: str) -> float:
         """Share of an arm's passes that is over."""
-        arm, stopped = self._arms[name], [seed for one, seed in self._state.stops if one == name]
+        arm = self._arms[name]
+        stopped = [seed for seed in arm.seeds if (name, seed) in self._state.stops]
         counts = [self._state.counts[name, seed] for seed in arm.seeds if seed not in stopped]
         ended = sum(count[outcome] for count in counts for outcome in OUTCOMES)
         ended += len(stopped) * arm.total // len(arm.seeds)

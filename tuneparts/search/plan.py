@@ -242,7 +242,7 @@ class Plan:
             self._queue.remove(segment)
         replicate.running.clear()
         replicate.done = True
-        for trial, record in self.journal.state.replicate(*key).items():
+        for trial, record in list(self.journal.state.replicate(*key).items()):
             if record.end is None and record.start is not None:
                 self._end(trial, "stopped", stop.message)
             elif record.end is not None and trial.index >= stop.trial.index:

@@ -184,6 +184,7 @@ class RunState:
         """Arm and seed of a replicate -> the order in which its algorithm got results."""
         self.counts: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
         """Arm and seed of a replicate -> status -> number of its trials."""
+        self._replicates: dict[tuple[str, int], dict[TrialId, TrialRecord]] = defaultdict(dict)
         self._keep_rows = keep_rows
 
     @classmethod
@@ -196,26 +197,22 @@ class RunState:
 
     def apply(self, event: Event) -> bool:
         """Take one event; returns whether it was news."""
-        replicate = event.trial.arm, event.trial.seed
+        key = event.trial.arm, event.trial.seed
         if isinstance(event, ReplicateStopped):
-            return self.stops.setdefault(replicate, event) is event
-        is_new = event.trial not in self.trials
+            return self.stops.setdefault(key, event) is event
         record = self.trials.setdefault(event.trial, TrialRecord())
-        before = record.status
+        before, counts = record.status, self.counts[key]
+        if event.trial not in self._replicates[key]:
+            self._replicates[key][event.trial] = record
+            counts[before] += 1
         if not record.add(event, keep_rows=self._keep_rows):
             return False
-        counts, after = self.counts[replicate], record.status
-        if is_new or after != before:
-            counts[before] -= not is_new
-            counts[after] += 1
+        counts[before] -= 1
+        counts[record.status] += 1
         if isinstance(event, ResultTold):
-            self.told[replicate].append(event)
+            self.told[key].append(event)
         return True
 
-    def replicate(self, arm: str, seed: int) -> dict[TrialId, TrialRecord]:
+    def replicate(self, arm: str, seed: int) -> Mapping[TrialId, TrialRecord]:
         """The trials of one seed of an arm, in the order in which the journal names them first."""
-        return {
-            trial: record
-            for trial, record in self.trials.items()
-            if (trial.arm, trial.seed) == (arm, seed)
-        }
+        return self._replicates.get((arm, seed), {})
