@@ -4,15 +4,13 @@ Tables, figures and verdicts are made from these frames. The journal has every n
 so they do not depend on MLflow: it may be away, or have got only a part so far.
 
 Example:
-    >>> from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
-    >>> path, trial = Path("journal.jsonl"), TrialId(arm="random", seed=0, index=0)
-    >>> journal = Journal(path)
-    >>> journal.append(TrialStarted(trial, config={"method": "standard"}, time=1.0))
+    >>> from tuneparts.search.events import Row, TrialStarted
+    >>> state, trial = RunState(), TrialId(arm="random", seed=0, index=0)
+    >>> state.apply(TrialStarted(trial, config={"method": "standard"}, time=1.0))
     True
-    >>> journal.append(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
+    >>> state.apply(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
     True
-    >>> journal.close()
-    >>> trials(path).groupby("arm")["val/accuracy"].max().to_dict()
+    >>> trials(state).groupby("arm")["val/accuracy"].max().to_dict()
     {'random': 0.75}
 """
 
@@ -58,11 +56,27 @@ def trials(source: Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.D
     """
     redactor = redaction.of_process()
     state = _state(source)
-    rows = [
-        _trial_row(trial, record, (run_ids or {}).get(trial, ""), redactor)
-        | ({"outcome": NOT_STARTED} if _is_left_out(state, trial, record) else {})
-        for trial, record in sorted(state.trials.items())
-    ]
+    rows = []
+    for trial, record in sorted(state.trials.items()):
+        is_stopped = (trial.arm, trial.seed) in state.stops
+        waiting = NOT_STARTED if is_stopped else QUEUED
+        outcome = waiting if record.start is None else RUNNING
+        leaves = flat(redactor.tree(record.config))
+        rows.append(
+            {
+                "run_id": (run_ids or {}).get(trial, ""),
+                "trial": str(trial),
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "index": trial.index,
+                "outcome": record.end.outcome if record.end else outcome,
+                "error": redactor.text(record.end.message) if record.end else "",
+                "start": record.start,
+                "end": record.end.time if record.end else None,
+                **{f"param.{path}": leaf for path, leaf in leaves.items()},
+                **{name: float(x) for name, x in record.latest.items() if _is_known(name)},
+            }
+        )
     params = sorted({name for row in rows for name in row if name.startswith("param.")})
     metrics = sorted({name for row in rows for name in row} - {*TRIAL_COLUMNS, *params})
     frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *params, *metrics])
@@ -196,30 +210,6 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _state(source: Source) -> RunState:
     return source if isinstance(source, RunState) else RunState.read(source)
-
-
-def _is_left_out(state: RunState, trial: TrialId, record: TrialRecord) -> bool:
-    is_stopped = (trial.arm, trial.seed) in state.stops
-    return is_stopped and record.end is None and record.start is None
-
-
-def _trial_row(
-    trial: TrialId, record: TrialRecord, run_id: str, redactor: redaction.Redactor
-) -> dict[str, Any]:
-    unended = QUEUED if record.start is None else RUNNING
-    return {
-        "run_id": run_id,
-        "trial": str(trial),
-        "arm": trial.arm,
-        "seed": trial.seed,
-        "index": trial.index,
-        "outcome": record.end.outcome if record.end else unended,
-        "error": redactor.text(record.end.message) if record.end else "",
-        "start": record.start,
-        "end": record.end.time if record.end else None,
-        **{f"param.{path}": leaf for path, leaf in flat(redactor.tree(record.config)).items()},
-        **{name: float(value) for name, value in record.latest.items() if _is_known(name)},
-    }
 
 
 def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":

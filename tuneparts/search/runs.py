@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuneparts.core import atomic
 from tuneparts.core.config import parse
-from tuneparts.core.errors import (
-    ConfigError,
-    DataMissingError,
-    StorageError,
-    TunepartsError,
-)
+from tuneparts.core.errors import ConfigError, DataMissingError, StorageError, TunepartsError
 from tuneparts.search import code, journal
 from tuneparts.search.code import Code
 
@@ -39,11 +34,7 @@ _MOST_AT_ONCE = 60
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a search, and the folder that holds everything of it.
-
-    Its card, `run.json`, is written at the start and when the run is extended, so it is read and
-    parsed once too; `extend` gives a new object.
-    """
+    """One run of a search, and its folder. Its card is read once; `extend` gives a new object."""
 
     root: Path
     """The results folder."""
@@ -239,13 +230,14 @@ def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
 
     Args:
         root: the results folder.
-        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run.
-        begun: take runs of which no trial ever ran by their full names only: whoever reads or
-            continues the newest does not mean a start that failed.
+        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run; it
+            cannot lead out of the results folder.
+        begun: take runs of which no trial ever ran by their full names only: the newest to read or
+            continue is not a start that failed.
 
     Raises:
         DataMissingError: There is no run at all.
-        ConfigError: No run has this name; a name cannot lead out of the results folder.
+        ConfigError: No run has this name.
     """
     runs = listing(root)
     if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
