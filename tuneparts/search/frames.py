@@ -29,7 +29,7 @@ from tuneparts.search.state import RunState, TrialRecord
 if TYPE_CHECKING:
     from tuneparts.search.spec import Search
 
-Source: TypeAlias = RunState | Path
+_Source: TypeAlias = RunState | Path
 """The state of a run, or the file `journal.jsonl` that it is read from."""
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
 SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
@@ -43,7 +43,7 @@ RUNNING = "running"
 """Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
 
 
-def trials(source: Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
+def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
     """One row per trial, sorted by arm, seed and index.
 
     Besides `TRIAL_COLUMNS` there is a column `param.<path>` for each value of the config, and a
@@ -83,7 +83,7 @@ def trials(source: Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.D
     return frame.assign(start=_times(frame["start"]), end=_times(frame["end"]))
 
 
-def steps(source: Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them.
 
     A number of the config that changed during the trial, as populations do it, is a metric too:
@@ -106,7 +106,7 @@ def steps(source: Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     return frame.assign(time=_times(frame["time"])).sort_values(order, ignore_index=True)
 
 
-def schedules(source: Source) -> pd.DataFrame:
+def schedules(source: _Source) -> pd.DataFrame:
     """The values under which the weights of each trial were trained, where they changed.
 
     A trial that copied another's state was trained under the other's values before that. One row
@@ -131,7 +131,7 @@ def schedules(source: Source) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEDULE_COLUMNS)
 
 
-def drawn(search: "Search", source: Source) -> pd.DataFrame:
+def drawn(search: "Search", source: _Source) -> pd.DataFrame:
     """One row per trial and thing that was decided when its values were drawn.
 
     A dimension that exists only under an option, `optimiser[sgd].momentum`, has no row in trials of
@@ -208,7 +208,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _state(source: Source) -> RunState:
+def _state(source: _Source) -> RunState:
     return source if isinstance(source, RunState) else RunState.read(source)
 
 

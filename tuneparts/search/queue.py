@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
-Rank: TypeAlias = tuple[bool, int, int, int]
+_Rank: TypeAlias = tuple[bool, int, int, int]
 """Whether nobody waits for it, minus the passes that hang on it, minus those that its trial has
 spent, order of arrival."""
 
@@ -27,7 +27,7 @@ _MOST = 2**62
 class Waiting:
     """Segments of one arm that may be taken now."""
 
-    rank: Rank
+    rank: _Rank
     """Of the first of them; a smaller one goes first."""
     arm: str = field(compare=False)
     count: int = field(compare=False)
@@ -41,7 +41,7 @@ class Queue:
         self._is_adaptive = {arm.name: arm.algorithm.is_adaptive for arm in search.arms}
         self._most = search.at_once
         self._most_of = {arm.name: arm.at_once for arm in search.arms}
-        self._heaps: dict[str, list[tuple[Rank, Segment]]] = defaultdict(list)
+        self._heaps: dict[str, list[tuple[_Rank, Segment]]] = defaultdict(list)
         self._running: Counter[str] = Counter()
         self._arrivals = itertools.count()
 

@@ -84,7 +84,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class News:
+class _News:
     """What an algorithm is told next."""
 
     results: dict[TrialId, Result]
@@ -173,7 +173,7 @@ class Replicate:
         self._ended[trial] = segment, result
         heapq.heappush(self._heap, (self._place(segment), next(self._arrivals), trial))
 
-    def next_news(self) -> News | None:
+    def next_news(self) -> _News | None:
         """Take what the algorithm is to be told now; None while it has to wait."""
         if self.is_exhausted or self.proposals is None:
             return None
@@ -183,13 +183,13 @@ class Replicate:
             results = {trial: result for trial, (_, result) in self._ended.items()}
             self._ended.clear()
             self._heap.clear()
-            return News(results)
+            return _News(results)
         trial = self._first_awaited()
         if trial is None:
             return None
         segment, result = self._ended.pop(trial)
         is_open = isinstance(self._awaits, Await) or len(self._awaits) > 1
-        return News({trial: result}, segment if is_open else None)
+        return _News({trial: result}, segment if is_open else None)
 
     def gives_up(self, keep: Iterable[Segment] = ()) -> dict[TrialId, str]:
         """Take the trials that failed and that the algorithm, which knows, does not go on with."""
