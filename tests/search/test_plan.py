@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.search.playing import facts, play
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
@@ -49,21 +50,6 @@ class Executor:
             if is_last:
                 raise KilledError  # the driver knows the row, and not that the segment ended
         plan.complete(segment, finished=report.finished, failure=report.failure)
-
-
-def facts(journal: Journal) -> dict[str, Any]:
-    """All that could reach a table, without times."""
-    return {
-        str(trial): (
-            dict(record.config),
-            {
-                step: {k: v for k, v in row.metrics.items() if k != "cost/seconds"}
-                for step, row in sorted(record.rows.items())
-            },
-            record.end and (record.end.outcome, record.end.message),
-        )
-        for trial, record in sorted(journal.trials.items())
-    }
 
 
 def execute(
@@ -196,13 +182,7 @@ def test_failures_are_counted_since_the_last_row_by_the_limit_of_the_arm(
 
 def run_with(search: Search, path: Path, metrics: dict[str, float]) -> dict[str, Any]:
     """Every segment ends with these metrics."""
-    plan = Plan(search, Journal(path))
-    while (segment := plan.next()) is not None:
-        plan.report(segment, [{**metrics, "cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 8)
-    assert plan.done
-    plan.journal.close()
-    return facts(plan.journal)
+    return facts(play(search, path, lambda _: metrics))
 
 
 @pytest.mark.parametrize(
@@ -243,22 +223,17 @@ def test_a_member_that_raises_goes_on_as_a_copy_of_a_good_one(
 ) -> None:
     search = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
 
-    def run_until(path: Path, most: int) -> dict[str, Any]:
-        plan = Plan(search, Journal(path))
-        for _ in range(most):
-            segment = plan.next()
-            if segment is None:
-                break
-            if (segment.trial.index, segment.round) == (1, 1):
-                plan.complete(segment, finished=False, failure="ValueError: odd")
-                continue
-            row = {"val/accuracy": segment.config["x"], "cost/passes": segment.until}
-            plan.report(segment, [row])
-            plan.complete(segment, finished=segment.until == 8)
-        plan.journal.close()
-        return facts(plan.journal)
+    def run_until(path: Path, most: int | None = None) -> dict[str, Any]:
+        journal = play(
+            search,
+            path,
+            lambda segment: {"val/accuracy": segment.config["x"]},
+            fails=lambda segment: (segment.trial.index, segment.round) == (1, 1),
+            most=most,
+        )
+        return facts(journal)
 
-    whole = run_until(tmp_path / "whole.jsonl", 100)
+    whole = run_until(tmp_path / "whole.jsonl")
     assert {end[0] for _, _, end in whole.values()} == {"finished"}
     record = records(tmp_path / "whole.jsonl")[TrialId("pbt", 0, 1)]
     assert record.failed_rounds == {2: "ValueError: odd"}
@@ -269,7 +244,7 @@ def test_a_member_that_raises_goes_on_as_a_copy_of_a_good_one(
     assert donor.index == best
     for most in (5, 6, 7, 10):
         run_until(tmp_path / f"{most}.jsonl", most)
-        assert run_until(tmp_path / f"{most}.jsonl", 100) == whole
+        assert run_until(tmp_path / f"{most}.jsonl") == whole
 
 
 def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, tmp_path) -> None:
@@ -310,24 +285,16 @@ def test_trials_without_a_finite_score_have_failed_and_are_resumed_alike(
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
     )
 
-    def run_until(path: Path, most: int) -> dict[str, Any]:
-        journal = Journal(path)
-        plan = Plan(search, journal)
-        for _ in range(most):
-            segment = plan.next()
-            if segment is None:
-                break
-            score = float("nan") if segment.trial.index == 0 else segment.config["x"]
-            plan.report(segment, [{"val/accuracy": score, "cost/passes": segment.until}])
-            plan.complete(segment, finished=segment.until == 8)
-        assert most < 100 or plan.done
-        journal.close()
-        return facts(journal)
+    def score(segment: Segment) -> dict[str, float]:
+        return {"val/accuracy": segment.config["x"] if segment.trial.index else float("nan")}
 
-    whole = run_until(tmp_path / "whole.jsonl", 100)
+    def run_until(path: Path, most: int | None = None) -> dict[str, Any]:
+        return facts(play(search, path, score, most=most))
+
+    whole = run_until(tmp_path / "whole.jsonl")
     for most in (3, 9, 14):
         run_until(tmp_path / f"{most}.jsonl", most)
-        again = run_until(tmp_path / f"{most}.jsonl", 100)
+        again = run_until(tmp_path / f"{most}.jsonl")
         assert again.keys() == whole.keys()
         assert all(again[trial][0::2] == whole[trial][0::2] for trial in whole)
     outcomes = {trial: end[0] for trial, (_, _, end) in whole.items()}
