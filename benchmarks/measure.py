@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import Event
+from tuneparts.search.events import Event
 from tuneparts.search.spec import Scale, Search
 from tuneparts.training.learner import Context
 from tuneparts.training.process import keep_freed_memory

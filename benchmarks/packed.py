@@ -23,7 +23,7 @@ from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import Row as Interval
+from tuneparts.search.events import Row as Interval
 from tuneparts.search.space import Uniform
 
 _BATCH = 50

@@ -29,8 +29,9 @@ from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors import execute
 from tuneparts.search.algorithms import RandomSearch
-from tuneparts.search.journal import Row as Interval
-from tuneparts.search.journal import TrialEnded, read
+from tuneparts.search.events import Row as Interval
+from tuneparts.search.events import TrialEnded
+from tuneparts.search.journal import read
 from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard

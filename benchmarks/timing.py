@@ -21,8 +21,8 @@ from benchmarks.stock_trials import began, trainable
 from tuneparts.executors import execute
 from tuneparts.executors.ray import cluster
 from tuneparts.search.algorithms import Algorithm
-from tuneparts.search.journal import Event
-from tuneparts.search.journal import Row as Interval
+from tuneparts.search.events import Event
+from tuneparts.search.events import Row as Interval
 
 Kind: TypeAlias = Literal["asha", "halving", "tpe"]
 Timing: TypeAlias = Literal["free", "exact"]

@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 from benchmarks.measure import interleave, spread
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.search.journal import Event, Journal, TrialEnded, TrialId, TrialStarted
-from tuneparts.search.journal import Row as Point
+from tuneparts.search.events import Event, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row as Point
+from tuneparts.search.journal import Journal
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

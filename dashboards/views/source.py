@@ -20,7 +20,7 @@ from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames
 from tuneparts.search import runs as folders
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import card, record, store
 from tuneparts.tracking import frames as store_frames

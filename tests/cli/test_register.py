@@ -13,7 +13,8 @@ from tuneparts.core import settings
 from tuneparts.core.errors import DataMissingError, UnknownNameError
 from tuneparts.results.describing import tracking_card
 from tuneparts.search import load, runs
-from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.search.spec import Search
 from tuneparts.tracking.models import _store, logged
 from tuneparts.tracking.tracker import Tracker

@@ -10,7 +10,8 @@ from tuneparts.cli.main import app
 from tuneparts.core.errors import BusyError
 from tuneparts.executors import lock
 from tuneparts.search import load, runs
-from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.tracking import frames, store, tracker
 
 pytestmark = pytest.mark.mlflow

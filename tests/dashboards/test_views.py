@@ -13,7 +13,8 @@ from tuneparts.core import settings
 from tuneparts.executors.logs import TrialLog
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load, runs
-from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.tracker import Tracker

@@ -12,7 +12,8 @@ from tuneparts.executors import execute
 from tuneparts.results.figures.hypers import hypers
 from tuneparts.search import load, runs
 from tuneparts.search.code import importable
-from tuneparts.search.journal import TrialId, records
+from tuneparts.search.events import TrialId
+from tuneparts.search.journal import records
 from tuneparts.testing import HyperContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_hyper.py"

@@ -12,7 +12,8 @@ from tuneparts.executors import execute
 from tuneparts.methods import catalog
 from tuneparts.search import load, runs
 from tuneparts.search.code import Code
-from tuneparts.search.journal import Event, Row, TrialId, records
+from tuneparts.search.events import Event, Row, TrialId
+from tuneparts.search.journal import records
 from tuneparts.search.spec import Search
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"

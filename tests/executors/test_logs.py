@@ -8,7 +8,7 @@ import pytest
 
 from tuneparts.executors import logs
 from tuneparts.executors.logs import TrialLog
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 
 TRIAL = TrialId("arm", 0, 3)

@@ -24,8 +24,9 @@ from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
+from tuneparts.search.events import TrialId
 from tuneparts.search.groups import Group, Groups
-from tuneparts.search.journal import Journal, TrialId, records
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Scale, Search

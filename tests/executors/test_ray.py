@@ -12,8 +12,9 @@ from tuneparts.data.task import Task
 from tuneparts.executors.ray import executor
 from tuneparts.executors.worker import Report, TrialSetting
 from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.events import TrialId
 from tuneparts.search.groups import Group, Groups
-from tuneparts.search.journal import Journal, TrialId
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 

@@ -7,7 +7,8 @@ import pytest
 from tuneparts.executors import execute, logs, stragglers
 from tuneparts.executors.stragglers import FLOOR, overdue
 from tuneparts.search.algorithms.base import GridSearch
-from tuneparts.search.journal import Journal, Row, TrialId, records
+from tuneparts.search.events import Row, TrialId
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice
 from tuneparts.search.storage import Folder

@@ -21,7 +21,8 @@ from tuneparts.executors.worker import (
     restore_learner,
 )
 from tuneparts.search.checkpoints import CheckpointStore
-from tuneparts.search.journal import Journal, TrialId
+from tuneparts.search.events import TrialId
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder

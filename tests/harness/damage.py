@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.harness.scene import Process, Scene, wait_until
 from tests.harness.stage import Absent, Stage
-from tuneparts.search.journal import TrialRecord
+from tuneparts.search.state import TrialRecord
 
 _LOSSES = 5
 """How often a node goes under one trial: more often than a trial without progress survives."""

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.harness import postgres
-from tuneparts.search.journal import Journal, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -9,7 +9,8 @@ import pytest
 from tuneparts.core.errors import PlacementError, StorageError
 from tuneparts.executors import execute, lock, logs
 from tuneparts.search import load
-from tuneparts.search.journal import Event, Row, TrialId, records
+from tuneparts.search.events import Event, Row, TrialId
+from tuneparts.search.journal import records
 from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder

@@ -6,15 +6,8 @@ import pytest
 
 from tuneparts.core import schema
 from tuneparts.search import frames
-from tuneparts.search.journal import (
-    Event,
-    Journal,
-    Row,
-    TrialEnded,
-    TrialId,
-    TrialRunning,
-    TrialStarted,
-)
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.journal import Journal
 
 FIRST, SECOND = TrialId("random", 0, 0), TrialId("random", 0, 1)
 CONFIG = {"method": "standard", "net": {"name": "mlp", "widths": [8, 8]}, "mask": None, "empty": {}}

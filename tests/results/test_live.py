@@ -9,7 +9,7 @@ from tuneparts.results.live import LiveView
 from tuneparts.search import load
 from tuneparts.search.algorithms import Asha
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import (
+from tuneparts.search.events import (
     Row,
     TrialEnded,
     TrialId,
@@ -123,17 +123,12 @@ def test_what_matters_is_seen_with_many_arms_on_a_small_terminal(many: Search, w
     assert any("retrained_random_20" in line and "50 %" in line for line in shown)
     assert re.match(r"and \d+ more arms, 3 of them done", shown[-1])
     assert not any("…" in line for line in shown)
-
-
-def test_arms_keep_their_order_where_all_fit(many: Search) -> None:
-    console = Console(file=io.StringIO(), width=100, height=60)
-    names = re.findall(r"retrained_random_\d\d", text_of(LiveView(many, console), console))
-    assert names == [arm.name for arm in many.arms]
-
-
-def text_of(view: LiveView, console: Console) -> str:
-    lines = console.render_lines(view.render())
-    return "\n".join("".join(part.text for part in line) for line in lines)
+    roomy = Console(file=io.StringIO(), width=100, height=60)
+    lines = roomy.render_lines(LiveView(many, roomy).render())
+    names = re.findall(
+        r"retrained_random_\d\d", "".join(one.text for line in lines for one in line)
+    )
+    assert names == [arm.name for arm in many.arms]  # in their order where all fit
 
 
 def test_a_resumed_run_counts_time_left_from_what_it_had(view: LiveView) -> None:

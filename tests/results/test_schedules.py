@@ -13,7 +13,8 @@ from tuneparts.results.results import Results
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialId, TrialStarted
+from tuneparts.search.journal import Journal
 
 A, B = TrialId("pbt", 0, 0), TrialId("pbt", 0, 1)
 

@@ -15,10 +15,9 @@ from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
-from tuneparts.search.replicate import Replicate
+from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
-from tuneparts.search.states import States
 from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")

@@ -4,7 +4,7 @@ import pytest
 
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.checkpoints import CheckpointStore
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 

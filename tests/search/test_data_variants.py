@@ -19,7 +19,8 @@ from tuneparts.search import frames, runs
 from tuneparts.search.algorithms.base import GridSearch, RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
-from tuneparts.search.journal import TrialId, records
+from tuneparts.search.events import TrialId
+from tuneparts.search.journal import records
 from tuneparts.search.space import Choice, Int, Uniform
 from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig, NullLearner

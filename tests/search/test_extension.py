@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import tuneparts
+from tests.search.playing import play
 from tuneparts import executors
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors.choice import Place
@@ -25,10 +26,11 @@ from tuneparts.search.algorithms import (
 )
 from tuneparts.search.algorithms.base import draw, whole_trial
 from tuneparts.search.arm import Arm
+from tuneparts.search.events import TrialId
 from tuneparts.search.extension import check_journal, extended
-from tuneparts.search.journal import Journal, TrialId, records
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Batch
+from tuneparts.search.segment import Batch, Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Search
 from tuneparts.search.stopping import Stop
@@ -156,21 +158,16 @@ def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
     assert "Extended" in " ".join(tuneparts.Results(run(made)).data.tables[0].notes)
 
 
-def test_asking_again_changes_nothing(search, tmp_path) -> None:
+def test_a_dry_run_and_asking_again_change_nothing(search, tmp_path) -> None:
     """After a crash the same command may be given again."""
     made = begin(tmp_path, search(RANDOM))
+    before = (made.folder / "run.json").read_bytes()
+    assert grow(made, LOCAL, trials=4, dry_run=True)[1]
+    assert (made.folder / "run.json").read_bytes() == before
     once, _ = grow(made, LOCAL, trials=4, seeds=[1], arms=[NONE])
     again, news = grow(once, LOCAL, trials=4, seeds=[1], arms=[NONE])
     assert news == ()
     assert again.card == once.card
-
-
-def test_a_dry_run_writes_nothing(search, tmp_path) -> None:
-    made = begin(tmp_path, search(RANDOM))
-    before = (made.folder / "run.json").read_bytes()
-    _, news = grow(made, LOCAL, trials=4, dry_run=True)
-    assert news
-    assert (made.folder / "run.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("stop", [None, Stop(target=0.75), Stop(target=0.9)])
@@ -179,26 +176,15 @@ def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int,
     """The leader grows, so its follower trains again; whenever the driver dies."""
     small = search(RANDOM, FOLLOWER, stop=stop)
     path = tmp_path / "journal.jsonl"
-    play(small, path)
+    play(small, path, row)
     grown = extended(small, trials=6)[0]
-    play(grown, path, die_after=die_after)
-    assert facts(play(grown, path)) == facts(play(grown, tmp_path / "at_once.jsonl"))
+    play(grown, path, row, most=die_after)
+    assert facts(play(grown, path, row)) == facts(play(grown, tmp_path / "at_once.jsonl", row))
 
 
-def play(search: Search, path: Path, die_after: int | None = None) -> Journal:
-    """Run all that is left without a learner; perhaps not to the end."""
-    journal = Journal(path)
-    plan, count = Plan(search, journal), 0
-    while (segment := plan.next()) is not None and count != die_after:
-        score = 1 - abs(segment.config["x"] - 0.7)
-        row = {"val/accuracy": score, "hyper/rotation": segment.config["x"]}
-        plan.started(segment)
-        plan.report(segment, [row | {"cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 4)
-        count += 1
-    journal.close()
-    assert plan.done or die_after is not None
-    return journal
+def row(segment: Segment) -> dict[str, float]:
+    x = segment.config["x"]
+    return {"val/accuracy": 1 - abs(x - 0.7), "hyper/rotation": x}
 
 
 def facts(journal: Journal) -> dict[str, Any]:
@@ -213,26 +199,26 @@ def facts(journal: Journal) -> dict[str, Any]:
 def test_a_follower_whose_leader_found_better_trains_again(search, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     small = search(RANDOM, FOLLOWER)
-    play(small, path)
+    play(small, path, row)
     former = TrialId("follower", 0, 0)
     assert records(path)[former].end.outcome == "finished"
     plan = Plan(small, Journal(path))
     best = plan.selected("random", 0)
     grown = extended(small, trials=20)[0]
-    journal = play(grown, path)
+    journal = play(grown, path, row)
     assert Plan(grown, journal).selected("random", 0) != best
     assert journal.trials[former].end.outcome == "stopped"
     assert "another one of them is selected" in journal.trials[former].end.message
     newest = journal.trials[TrialId("follower", 0, 1)]
     assert newest.end.outcome == "finished"
-    again = play(grown, path)
+    again = play(grown, path, row)
     assert len(again.trials) == len(journal.trials)
 
 
 def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
     small = search(RANDOM, FOLLOWER)
-    play(small, path)
+    play(small, path, row)
     journal = Journal(path)
     plan = Plan(extended(small, trials=4)[0], journal)
     segment = plan.next()
@@ -288,7 +274,7 @@ class Spread(Algorithm):
 
 def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> None:
     small = search(arm("spread", algorithm=Spread(num_trials=2)))
-    play(small, tmp_path / "journal.jsonl")
+    play(small, tmp_path / "journal.jsonl", row)
     before = (tmp_path / "journal.jsonl").read_bytes()
     grown = extended(small, trials=4)[0]
     with pytest.raises(ConfigError, match=r"spread/seed0/00001 would have had another config"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.search.playing import facts, play
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
 from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
@@ -13,7 +14,8 @@ from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
-from tuneparts.search.journal import Journal, TrialEnded, TrialId, read, records
+from tuneparts.search.events import TrialEnded, TrialId
+from tuneparts.search.journal import Journal, read, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
@@ -53,21 +55,6 @@ class Executor:
             if is_last:
                 raise KilledError  # the driver knows the row, and not that the segment ended
         plan.complete(segment, finished=report.finished, failure=report.failure)
-
-
-def facts(journal: Journal) -> dict[str, Any]:
-    """All that could reach a table, without times."""
-    return {
-        str(trial): (
-            dict(record.config),
-            {
-                step: {k: v for k, v in row.metrics.items() if k != "cost/seconds"}
-                for step, row in sorted(record.rows.items())
-            },
-            record.end and (record.end.outcome, record.end.message),
-        )
-        for trial, record in sorted(journal.trials.items())
-    }
 
 
 def execute(
@@ -117,19 +104,24 @@ def test_every_trial_ends_once_with_its_true_outcome(everything, tmp_path) -> No
     assert outcomes["after_broken/seed0/00000"] == "failed"
     assert {o for t, o in outcomes.items() if t.startswith("asha")} == {"stopped", "finished"}
     assert all(o == "finished" for t, o in outcomes.items() if t.startswith(("tpe", "pbt")))
+    steps = [sorted(r.rows) for trial, r in records(path).items() if trial.arm == "pbt"]
+    assert steps == [[2, 4, 6, 8]] * 8  # a copy takes over weights
+    journal = Journal(path)
+    plan = Plan(everything, journal)
+    assert plan.done
+    assert plan.next() is None
+    journal.close()
 
 
-@pytest.mark.parametrize("die_after", [1, 2, 3, 10, 25, 50, 80, 120])
-def test_a_driver_that_dies_and_resumes_gives_the_same_answer(
-    everything, tmp_path, die_after: int
-) -> None:
+def test_a_driver_that_dies_and_resumes_gives_the_same_answer(everything, tmp_path) -> None:
     undisturbed = execute(everything, tmp_path / "whole.jsonl", order=0)
-    path = tmp_path / "torn.jsonl"
-    with pytest.raises(KilledError):
-        execute(everything, path, order=1, die_after=die_after)
-    with path.open("a") as file:
-        file.write('{"kind": "row", "trial": "rand')  # the line it was writing
-    assert execute(everything, path, order=2) == undisturbed
+    for die_after in (1, 2, 3, 10, 25, 50, 80, 120):
+        path = tmp_path / f"{die_after}.jsonl"
+        with pytest.raises(KilledError):
+            execute(everything, path, order=1, die_after=die_after)
+        with path.open("a") as file:
+            file.write('{"kind": "row", "trial": "rand')  # the line it was writing
+        assert execute(everything, path, order=2) == undisturbed
 
 
 @pytest.mark.parametrize("left", [0, 3, 9])
@@ -195,13 +187,7 @@ def test_failures_are_counted_since_the_last_row_by_the_limit_of_the_arm(
 
 def run_with(search: Search, path: Path, metrics: dict[str, float]) -> dict[str, Any]:
     """Every segment ends with these metrics."""
-    plan = Plan(search, Journal(path))
-    while (segment := plan.next()) is not None:
-        plan.report(segment, [{**metrics, "cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 8)
-    assert plan.done
-    plan.journal.close()
-    return facts(plan.journal)
+    return facts(play(search, path, lambda _: metrics))
 
 
 @pytest.mark.parametrize(
@@ -242,22 +228,17 @@ def test_a_member_that_raises_goes_on_as_a_copy_of_a_good_one(
 ) -> None:
     search = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
 
-    def run_until(path: Path, most: int) -> dict[str, Any]:
-        plan = Plan(search, Journal(path))
-        for _ in range(most):
-            segment = plan.next()
-            if segment is None:
-                break
-            if (segment.trial.index, segment.round) == (1, 1):
-                plan.complete(segment, finished=False, failure="ValueError: odd")
-                continue
-            row = {"val/accuracy": segment.config["x"], "cost/passes": segment.until}
-            plan.report(segment, [row])
-            plan.complete(segment, finished=segment.until == 8)
-        plan.journal.close()
-        return facts(plan.journal)
+    def run_until(path: Path, most: int | None = None) -> dict[str, Any]:
+        journal = play(
+            search,
+            path,
+            lambda segment: {"val/accuracy": segment.config["x"]},
+            fails=lambda segment: (segment.trial.index, segment.round) == (1, 1),
+            most=most,
+        )
+        return facts(journal)
 
-    whole = run_until(tmp_path / "whole.jsonl", 100)
+    whole = run_until(tmp_path / "whole.jsonl")
     assert {end[0] for _, _, end in whole.values()} == {"finished"}
     record = records(tmp_path / "whole.jsonl")[TrialId("pbt", 0, 1)]
     assert record.failed_rounds == {2: "ValueError: odd"}
@@ -268,17 +249,7 @@ def test_a_member_that_raises_goes_on_as_a_copy_of_a_good_one(
     assert donor.index == best
     for most in (5, 6, 7, 10):
         run_until(tmp_path / f"{most}.jsonl", most)
-        assert run_until(tmp_path / f"{most}.jsonl", 100) == whole
-
-
-def test_a_done_journal_runs_nothing(everything, tmp_path) -> None:
-    path = tmp_path / "journal.jsonl"
-    execute(everything, path, order=0)
-    journal = Journal(path)
-    plan = Plan(everything, journal)
-    assert plan.done
-    assert plan.next() is None
-    journal.close()
+        assert run_until(tmp_path / f"{most}.jsonl") == whole
 
 
 def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, tmp_path) -> None:
@@ -294,13 +265,6 @@ def test_a_follower_trains_at_the_hypers_of_the_best_by_validation(everything, t
         assert follower.config["hypers"]["affine"]["rotation"] == pytest.approx(best.config["x"])
 
 
-def test_a_copy_takes_over_weights(everything, tmp_path) -> None:
-    path = tmp_path / "journal.jsonl"
-    execute(everything, path, order=0)
-    steps = [sorted(r.rows) for trial, r in records(path).items() if trial.arm == "pbt"]
-    assert steps == [[2, 4, 6, 8]] * 8
-
-
 def test_seconds_of_a_trial_are_those_of_all_its_rounds(null_search, null_arm, tmp_path) -> None:
     population = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
     plan = Plan(population, Journal(tmp_path / "journal.jsonl"))
@@ -312,14 +276,6 @@ def test_seconds_of_a_trial_are_those_of_all_its_rounds(null_search, null_arm, t
     for record in plan.journal.trials.values():
         seconds = [record.rows[step].metrics["cost/seconds"] for step in (2, 4, 6, 8)]
         assert seconds == [1.5, 3.0, 4.5, 6.0]
-
-
-def test_random_draws_do_not_shift_when_more_are_asked_for(null_search, null_arm, tmp_path) -> None:
-    few = null_search(null_arm("random", algorithm=RandomSearch(num_trials=3)))
-    many = null_search(null_arm("random", algorithm=RandomSearch(num_trials=6)))
-    a = execute(few, tmp_path / "a.jsonl", order=0)
-    b = execute(many, tmp_path / "b.jsonl", order=0)
-    assert all(b[trial] == found for trial, found in a.items())
 
 
 def test_trials_without_a_finite_score_have_failed_and_are_resumed_alike(
@@ -334,24 +290,16 @@ def test_trials_without_a_finite_score_have_failed_and_are_resumed_alike(
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
     )
 
-    def run_until(path: Path, most: int) -> dict[str, Any]:
-        journal = Journal(path)
-        plan = Plan(search, journal)
-        for _ in range(most):
-            segment = plan.next()
-            if segment is None:
-                break
-            score = float("nan") if segment.trial.index == 0 else segment.config["x"]
-            plan.report(segment, [{"val/accuracy": score, "cost/passes": segment.until}])
-            plan.complete(segment, finished=segment.until == 8)
-        assert most < 100 or plan.done
-        journal.close()
-        return facts(journal)
+    def score(segment: Segment) -> dict[str, float]:
+        return {"val/accuracy": segment.config["x"] if segment.trial.index else float("nan")}
 
-    whole = run_until(tmp_path / "whole.jsonl", 100)
+    def run_until(path: Path, most: int | None = None) -> dict[str, Any]:
+        return facts(play(search, path, score, most=most))
+
+    whole = run_until(tmp_path / "whole.jsonl")
     for most in (3, 9, 14):
         run_until(tmp_path / f"{most}.jsonl", most)
-        again = run_until(tmp_path / f"{most}.jsonl", 100)
+        again = run_until(tmp_path / f"{most}.jsonl")
         assert again.keys() == whole.keys()
         assert all(again[trial][0::2] == whole[trial][0::2] for trial in whole)
     outcomes = {trial: end[0] for trial, (_, _, end) in whole.items()}

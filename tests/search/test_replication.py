@@ -18,8 +18,9 @@ from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.arm import Arm
+from tuneparts.search.events import TrialId
 from tuneparts.search.extension import extended
-from tuneparts.search.journal import TrialId, records
+from tuneparts.search.journal import records
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
 

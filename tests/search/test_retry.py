@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
+from tests.search.playing import play
 from tuneparts.executors import execute
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.checkpoints import CheckpointStore
-from tuneparts.search.journal import Journal, TrialId, records
-from tuneparts.search.plan import Plan
-from tuneparts.search.retry import retry_failed
+from tuneparts.search.events import TrialId
+from tuneparts.search.extension import retry_failed
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
@@ -22,19 +23,12 @@ def fails(index: int, *, until: int = 8) -> Any:
     return lambda segment: segment.trial.index == index and segment.until == until
 
 
-def run(search: Search, path: Path, is_failing: Any = lambda segment: False) -> Journal:
-    """Run all that is left; segments fail where they are told to."""
-    plan = Plan(search, Journal(path))
-    while (segment := plan.next()) is not None:
-        row = {"val/accuracy": segment.config["x"], "hyper/rotation": 0.25}
-        if is_failing(segment):
-            plan.complete(segment, finished=False, failure="the disk burnt")
-            continue
-        plan.report(segment, [row | {"cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 8)
-    plan.journal.close()
-    assert plan.done
-    return plan.journal
+def run(search: Search, path: Path, fails: Any = lambda _: False) -> Journal:
+    return play(search, path, row, fails=fails)
+
+
+def row(segment: Segment) -> dict[str, float]:
+    return {"val/accuracy": segment.config["x"], "hyper/rotation": 0.25}
 
 
 def outcomes(journal: Journal) -> dict[str, str]:

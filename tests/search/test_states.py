@@ -10,7 +10,7 @@ from tuneparts.executors.worker import restore_learner
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.cleaner import Cleaner
+from tuneparts.search.checkpoints import Cleaner
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
@@ -120,7 +120,7 @@ def test_ends_are_on_the_disk_before_states_are_removed(null_search, null_arm, t
 
 def test_a_storage_that_fails_keeps_nobody_waiting(tmp_path, caplog, monkeypatch) -> None:
     from tuneparts.search.checkpoints import CheckpointStore
-    from tuneparts.search.journal import TrialId
+    from tuneparts.search.events import TrialId
 
     def away(*_: object) -> None:
         raise OSError("away")

@@ -1,13 +1,13 @@
 """A search that stops: at the same place in any order of arrival and after any crash."""
 
 import os
-import random
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.search.playing import play
 from tuneparts import executors
 from tuneparts.cli import running as verb
 from tuneparts.core.errors import ConfigError
@@ -20,39 +20,20 @@ from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
-from tuneparts.search.journal import Journal, Row, TrialId
+from tuneparts.search.events import Row, TrialId
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
+from tuneparts.search.state import RunState
 from tuneparts.search.stopping import Stop, _busy_seconds
 
 SCORES = [0.2, 0.5, 0.4, 0.1, 0.3, 0.9, 0.6, 0.7, 0.95, 0.8]
 
 
-def play(
-    search: Search, path: Path, *, order: int = 0, width: int = 3, stop_after: int | None = None
-) -> Journal:
-    """Run what is left with so many workers, which are fast and slow at random."""
-    rng, journal = random.Random(order), Journal(path)
-    plan, running, count = Plan(search, journal), [], 0
-    while True:
-        while len(running) < width and (segment := plan.next()) is not None:
-            plan.started(segment)
-            running.append(segment)
-        if not running:
-            break
-        segment = running.pop(rng.randrange(len(running)))
-        count += 1
-        if count == stop_after:
-            plan.stop("asked for by me")
-        if plan.is_over(segment):
-            continue
-        score = SCORES[segment.trial.index % len(SCORES)]
-        row = {"val/accuracy": score, "hyper/rotation": 0.5, "cost/seconds": 900.0}
-        plan.report(segment, [row | {"cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == 8)
-    journal.close()
-    assert plan.done
-    return journal
+def row(segment: Segment) -> dict[str, float]:
+    score = SCORES[segment.trial.index % len(SCORES)]
+    return {"val/accuracy": score, "hyper/rotation": 0.5, "cost/seconds": 900.0}
 
 
 def finished(journal: Journal, *arms: str) -> list[int]:
@@ -78,14 +59,14 @@ def test_a_replicate_stops_at_the_first_trial_at_the_target_in_any_order(
     last = next((i for i, score in enumerate(SCORES) if score >= target), None)
     for order, width in [(0, 1), (1, 3), (2, 8)]:
         path = tmp_path / f"{order}.jsonl"
-        journal = play(search, path, order=order, width=width)
+        journal = play(search, path, row, order=order, width=width)
         assert finished(journal) == list(range(10 if last is None else last + 1))
         if last is not None:
             found = journal.stops["arm", 0]
             assert found.message == f"trial {last} has reached val/accuracy {target}"
             assert (found.trial, found.is_all) == (TrialId("arm", 0, last + 1), False)
         before = path.read_bytes()
-        play(search, path)
+        play(search, path, row, width=3)
         assert path.read_bytes() == before  # a resumed search has nothing to do
 
 
@@ -95,12 +76,12 @@ def test_a_crash_after_any_event_does_not_move_a_stop(null_search, null_arm, tmp
         null_arm("after", follows="random"),
     ]
     search = null_search(*arms, stop=Stop(target=0.9))
-    play(search, tmp_path / "whole.jsonl")
+    play(search, tmp_path / "whole.jsonl", row, width=3)
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
     for count in range(len(lines)):
         path = tmp_path / "torn.jsonl"
         path.write_text("".join(lines[:count]))
-        journal = play(search, path, order=count)
+        journal = play(search, path, row, order=count, width=3)
         assert finished(journal, "random") == [0, 1, 2, 3, 4, 5]
         assert finished(journal, "after") == [0]
 
@@ -114,7 +95,7 @@ def test_a_whole_search_stops_also_if_a_crash_comes_in_between(
         null_arm("other", algorithm=RandomSearch(num_trials=9)),
     )
     path = tmp_path / "whole.jsonl"
-    play(search, path, width=2, stop_after=6)
+    play(search, path, row, width=2, stop_after=6)
     expected = outcomes(path)
     assert [set(expected[arm]) for arm in ("random", "after", "other")] == [
         {"finished"}, {"not started"}, {"finished", "stopped", "not started"},
@@ -124,7 +105,7 @@ def test_a_whole_search_stops_also_if_a_crash_comes_in_between(
     for count in range(first + 1, len(lines) + 1):
         torn = tmp_path / "torn.jsonl"
         torn.write_text("".join(lines[:count]))
-        journal = play(search, torn)
+        journal = play(search, torn, row, width=3)
         assert outcomes(torn) == expected
         assert {(stop.message, stop.is_all) for stop in journal.stops.values()} == {
             ("asked for by me", True)
@@ -138,7 +119,9 @@ def test_hours_are_those_of_the_clock_while_it_runs() -> None:
         Row(b, 1, {"cost/seconds": 10.0}, 115.0),  # 105 to 115, side by side
         Row(a, 2, {"cost/seconds": 14.0}, 1000.0),  # 996 to 1000, by the next driver
     ]
-    assert _busy_seconds(rows) == 19.0
+    state = RunState()
+    assert all(map(state.apply, rows))
+    assert _busy_seconds(state.trials.values()) == 19.0
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -184,11 +167,7 @@ def test_whatever_a_request_holds_the_run_stays_readable(
     assert Plan(search, Journal(tmp_path / "journal.jsonl"), folder=tmp_path).done
     assert Journal(tmp_path / "journal.jsonl").stops["a", 0].message == message
     assert not (tmp_path / "stop.txt").exists()
-
-
-def test_what_is_no_plain_file_is_no_request(tmp_path) -> None:
-    (tmp_path / "secret").write_text("not to be read")
-    (tmp_path / "stop.txt").symlink_to(tmp_path / "secret")
+    (tmp_path / "stop.txt").symlink_to(tmp_path / "journal.jsonl")  # no plain file, no request
     assert stopping.requested(tmp_path) is None
     (tmp_path / "stop.txt").unlink()
     os.mkfifo(tmp_path / "stop.txt")
@@ -220,7 +199,7 @@ def test_the_report_says_what_stopped_and_what_never_started(
     )
     facts = {"command": "", "commit": "", "versions": {}, "storage": None}
     made = runs.create(tmp_path, search, **facts)
-    play(search, made.folder / "journal.jsonl", width=1)
+    play(search, made.folder / "journal.jsonl", row)
     told = metadata(made)
     assert stop_notes(told) == [
         "random was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",
@@ -255,15 +234,15 @@ def test_segments_of_a_stopped_replicate_are_ignored(null_search, null_arm, tmp_
     arm = null_arm("a", algorithm=RandomSearch(num_trials=4))
     plan = Plan(null_search(arm, stop=Stop(target=0.1)), Journal(tmp_path / "journal.jsonl"))
     first, second = plan.next(), plan.next()
-    row = {"val/accuracy": 0.5, "cost/passes": 8.0}
+    scored = {"val/accuracy": 0.5, "cost/passes": 8.0}
     plan.started(first)
     plan.started(second)
-    plan.report(first, [row])
+    plan.report(first, [scored])
     plan.complete(first, finished=True)
     assert plan.done
     assert plan.is_over(second)
     assert plan.next() is None
-    plan.report(second, [row])
+    plan.report(second, [scored])
     plan.complete(second, finished=True)
     assert not plan.lost(second)
     record = plan.journal.trials[second.trial]

@@ -1,34 +1,27 @@
 """Exact and free timing of a search that runs, dies and goes on."""
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.search.playing import facts, play
 from tests.search.test_plan import facts
 from tuneparts.search.algorithms.halving import Asha
-from tuneparts.search.journal import Journal, ResultTold, TrialStarted
+from tuneparts.search.events import ResultTold, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
 
-def run_until(search: Search, path: Path, order: int, most: int = 10_000) -> dict[str, Any]:
+def run_until(search: Search, path: Path, order: int, most: int | None = None) -> dict[str, Any]:
     """Complete so many segments in this order of trials, and leave the rest."""
-    plan, rng, running = Plan(search, Journal(path)), random.Random(order), list[Segment]()
-    for _ in range(most):
-        while (segment := plan.next()) is not None:
-            running.append(segment)
-        if not running:
-            break
-        one = running.pop(rng.randrange(len(running)))
-        score = (37 * one.trial.index + 11 * one.until) % 101
-        plan.report(one, [{"val/accuracy": float(score), "cost/passes": one.until}])
-        plan.complete(one, finished=one.until == 8)
-    assert plan.done or most < 10_000
-    plan.journal.close()
-    return facts(plan.journal)
+
+    def row(one: Segment) -> dict[str, float]:
+        return {"val/accuracy": float((37 * one.trial.index + 11 * one.until) % 101)}
+
+    return facts(play(search, path, row, width=100, order=order, most=most))
 
 
 def told(path: Path) -> list[tuple[str, int]]:

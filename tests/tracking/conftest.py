@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.search.journal import (
-    Event,
-    Journal,
-    Row,
-    TrialEnded,
-    TrialId,
-    TrialRunning,
-    TrialStarted,
-)
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker
 

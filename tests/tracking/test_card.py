@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.tracking.card import LONGEST_VALUE, SearchCard, decode, encode, flatten, view_state
 
 JSON = st.recursive(

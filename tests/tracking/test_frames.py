@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tuneparts.core.errors import DataMissingError
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tuneparts.search.code import importable
-from tuneparts.search.journal import Event, TrialId
+from tuneparts.search.events import Event, TrialId
 from tuneparts.tracking import frames, models
 from tuneparts.tracking.tracker import Tracker
 from tuneparts.training.loop import FinalModule

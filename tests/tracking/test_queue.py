@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tuneparts.core.schema import lookup
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker, sync

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.core.errors import DataError
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.tracking import record
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.core.errors import SecurityError
-from tuneparts.search.journal import Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.storage import Folder, refuse_keys
 from tuneparts.tracking import frames
 from tuneparts.tracking.card import SearchCard

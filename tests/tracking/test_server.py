@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialStarted
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -11,7 +11,7 @@ from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.search.journal import TrialId, TrialRunning
+from tuneparts.search.events import TrialId, TrialRunning
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tuneparts.search import journal
-from tuneparts.search.journal import Event, TrialId, TrialStarted
+from tuneparts.search.events import Event, TrialId, TrialStarted
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import NOTE_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker, sync

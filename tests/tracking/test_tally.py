@@ -1,7 +1,8 @@
 import math
 
 from tuneparts.core.schema import lookup
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRetried
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
+from tuneparts.search.state import RunState
 from tuneparts.tracking.tally import Tally
 
 
@@ -15,10 +16,11 @@ def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finishe
     ]
 
 
-def folded(*events: Event) -> Tally:
-    tally = Tally(lookup("val/nll"))
+def folded(*events: Event, tally: Tally | None = None) -> Tally:
+    tally, state = tally or Tally(lookup("val/nll")), RunState(keep_rows=False)
     for event in events:
-        tally.fold(event)
+        assert state.apply(event)
+        tally.take(event, state)
     return tally
 
 
@@ -53,9 +55,8 @@ def test_points_tell_of_changes_alone_and_count_ended_trials() -> None:
 
 
 def test_without_a_metric_there_are_counts_and_costs() -> None:
-    tally = Tally()
-    for event in [*trial("a", 0, 0, 0.5), TrialEnded(TrialId("a", 0, 1), "failed", 4.0)]:
-        tally.fold(event)
+    failed = TrialEnded(TrialId("a", 0, 1), "failed", 4.0)
+    tally = folded(*trial("a", 0, 0, 0.5), failed, tally=Tally())
     assert set(tally.numbers) == {
         "trials/finished",
         "trials/failed",
@@ -65,13 +66,14 @@ def test_without_a_metric_there_are_counts_and_costs() -> None:
 
 
 def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
-    tally = folded(*trial("random", 0, 0, 0.5, "failed"))
-    assert tally.numbers["trials/failed"] == 1.0
-    tally.fold(TrialRetried(TrialId("random", 0, 0), 4.0))
+    events = trial("random", 0, 0, 0.5, "failed")
+    assert folded(*events).numbers["trials/failed"] == 1.0
+    events += [TrialRetried(TrialId("random", 0, 0), 4.0)]
+    tally = folded(*events)
     assert ("trials/failed", 0.0, 4000, 1) in tally.points
     assert tally.numbers["cost/passes"] == 0.0
-    tally.fold(TrialEnded(TrialId("random", 0, 0), "finished", 5.0))
-    assert tally.numbers == {
+    events += [TrialEnded(TrialId("random", 0, 0), "finished", 5.0)]
+    assert folded(*events).numbers == {
         "trials/failed": 0.0,
         "trials/finished": 1.0,
         "cost/passes": 10.0,
@@ -79,3 +81,19 @@ def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
         "arm/random/val/nll": 0.5,
         "best/val/nll": 0.5,
     }
+
+
+def test_a_voided_trial_counts_as_stopped_and_its_cost_stays() -> None:
+    void = TrialVoided(TrialId("random", 0, 0), 9.0, "why")
+    events = [*trial("random", 0, 0, 0.25), *trial("random", 0, 1, 0.5)]
+    assert folded(*events, void).numbers == {
+        "trials/finished": 1.0,
+        "trials/stopped": 1.0,
+        "cost/passes": 20.0,
+        "cost/seconds": 5.0,
+        "arm/random/val/nll": 0.5,
+        "best/val/nll": 0.5,
+    }
+    again = [TrialRetried(TrialId("a", 0, 0), 4.0), TrialVoided(TrialId("a", 0, 0), 5.0, "why")]
+    found = folded(*trial("a", 0, 0, 0.5, "failed"), *again).numbers
+    assert (found["trials/failed"], found["trials/stopped"], found["cost/passes"]) == (0, 1, 10)

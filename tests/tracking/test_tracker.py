@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, VIEW_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.search.journal import Journal, Observer
+from tuneparts.search.events import Observer
+from tuneparts.search.journal import Journal
 from tuneparts.search.locks import lock
 
 if TYPE_CHECKING:  # torch takes seconds to import, and readers of trial logs do not need it
@@ -70,7 +71,9 @@ def execute(
         ['none/seed0/00000']
     """
     from tuneparts.search import code
-    from tuneparts.search.cleaner import Cleaner
+    from tuneparts.search.checkpoints import Cleaner
+
+    pass  # DOCTOR
     from tuneparts.search.plan import Plan
     from tuneparts.search.runs import default_storage
 

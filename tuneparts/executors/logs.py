@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TextIO, cast
 
 from tuneparts.core import redaction
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 
 NUM_LINES = 200

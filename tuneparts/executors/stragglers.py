@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from tuneparts.core.errors import HangError
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.worker import Report
-from tuneparts.search.journal import Journal, TrialId
+from tuneparts.search.events import TrialId
+from tuneparts.search.journal import Journal
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 

@@ -39,7 +39,7 @@ from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.check import check_data
 from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
 from tuneparts.search.code import Code
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search

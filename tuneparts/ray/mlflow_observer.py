@@ -26,9 +26,8 @@ from tuneparts.core import provenance, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.search.journal import (
+from tuneparts.search.events import (
     Event,
-    Journal,
     Row,
     TrialEnded,
     TrialId,
@@ -36,6 +35,7 @@ from tuneparts.search.journal import (
     TrialRunning,
     TrialStarted,
 )
+from tuneparts.search.journal import Journal
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.tracker import Tracker

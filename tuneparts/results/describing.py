@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from tuneparts.core import redaction, schema
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata, StopMetadata
 from tuneparts.search import data_record, in_words, runs
-from tuneparts.search.journal import TrialId, stops
+from tuneparts.search.events import TrialId
+from tuneparts.search.journal import stops
+from tuneparts.search.state import RunState
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from tuneparts.data.config import DataConfig
@@ -21,8 +23,11 @@ FEWEST_TRIALS = 4
 """Trials of a replicate from which on figures of the space say something."""
 
 
-def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
-    """What a report says of a run besides its numbers."""
+def metadata(
+    run: runs.Run, parent_run_id: str = "", state: RunState | None = None
+) -> ReportMetadata:
+    """What a report says of a run besides its numbers; `state` if its journal was read already."""
+    stopped = stops(run.folder / "journal.jsonl") if state is None else state.stops
     facts, search, redactor = run.card, run.search, redaction.of_process()
     return ReportMetadata(
         name=search.name,
@@ -51,7 +56,7 @@ def metadata(run: runs.Run, parent_run_id: str = "") -> ReportMetadata:
         versions=facts["versions"],
         stops=tuple(
             StopMetadata(arm, seed, stop.message, stop.is_all)
-            for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+            for (arm, seed), stop in sorted(stopped.items())
         ),
         history=tuple(_told(step) for step in facts.get("history", [])),
         parent_run_id=parent_run_id,

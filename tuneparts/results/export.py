@@ -11,8 +11,10 @@ import pandas as pd
 from tuneparts.core import atomic, schema
 from tuneparts.core.errors import StorageError, UnknownNameError
 from tuneparts.core.redaction import of_process
+from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
-from tuneparts.search.journal import TrialId, TrialRecord, records
+from tuneparts.search.journal import records
+from tuneparts.search.state import TrialRecord
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -15,17 +14,9 @@ from rich.text import Text
 from tuneparts.core.schema import lookup
 from tuneparts.results.progress import clock, share
 from tuneparts.results.rendering import Cell, Table, to_rich
-from tuneparts.search.journal import (
-    Event,
-    ReplicateStopped,
-    Row,
-    TrialEnded,
-    TrialId,
-    TrialRetried,
-    TrialRunning,
-    TrialStarted,
-    TrialVoided,
-)
+from tuneparts.results.select import OUTCOMES
+from tuneparts.search.events import Event, Row, TrialId, TrialRunning
+from tuneparts.search.state import RunState
 
 _ROOMY = 110
 """Characters of a terminal that has room for a long bar of progress."""
@@ -34,62 +25,18 @@ _TENTHS = 10
 
 
 @dataclass
-class _ArmState:
-    """What is known of an arm; its fraction is kept as sums, for it is asked at every event."""
+class _Arm:
+    """An arm on the screen; `spent` is kept as a sum, for the fraction is asked at every event."""
 
     total: int
     budget: int
-    num_seeds: int
-    passes: dict[TrialId, int] = field(default_factory=dict)
+    seeds: Sequence[int]
     spent: int = 0
     """Passes of the trials that have not ended, at most the budget of each."""
-    queued: set[TrialId] = field(default_factory=set)
-    """Trials with a config that no worker has taken up."""
-    running: set[TrialId] = field(default_factory=set)
-    ended: dict[TrialId, str] = field(default_factory=dict)
-    num_ended: Counter[int] = field(default_factory=Counter)
-    """By seed."""
+    has_rows: bool = False
     best: float | None = None
     last: dict[str, float] = field(default_factory=dict)
     """The newest value of every metric."""
-    stopped: set[int] = field(default_factory=set)
-    """Seeds under which nothing more runs."""
-
-    @property
-    def fraction(self) -> float:
-        """Share of the arm's passes that is over."""
-        ended = sum(count for seed, count in self.num_ended.items() if seed not in self.stopped)
-        ended += len(self.stopped) * self.total // self.num_seeds
-        begun = self.spent / self.budget if self.budget else 0.0
-        return share((), ended + begun, total=self.total, budget=self.budget)
-
-    def count(self, outcome: str) -> int:
-        return sum(1 for one in self.ended.values() if one == outcome)
-
-    def run(self, trial: TrialId) -> None:
-        self.queued.discard(trial)
-        self.running.add(trial)
-
-    def advance(self, trial: TrialId, passes: int) -> None:
-        self.run(trial)
-        before = min(self.passes.get(trial, 0), self.budget)
-        if trial not in self.ended:
-            self.spent += min(passes, self.budget) - before
-        self.passes[trial] = passes
-
-    def end(self, trial: TrialId, outcome: str) -> None:
-        self.queued.discard(trial)
-        self.running.discard(trial)
-        if trial not in self.ended:
-            self.spent -= min(self.passes.get(trial, 0), self.budget)
-            self.num_ended[trial.seed] += 1
-        self.ended[trial] = outcome
-
-    def reopen(self, trial: TrialId) -> None:
-        if self.ended.pop(trial, None) is not None:
-            self.spent += min(self.passes.get(trial, 0), self.budget)
-            self.num_ended[trial.seed] -= 1
-            self.queued.add(trial)
 
 
 class LiveView:
@@ -114,11 +61,12 @@ class LiveView:
         self._fraction_at_start: float | None = None
         self._tenth = 0
         self._at_work: Callable[[], Mapping[str, int]] | None = None
+        self._state = RunState(keep_rows=False)
         self._arms = {
-            arm.name: _ArmState(
+            arm.name: _Arm(
                 arm.trials_per_seed * len(search.seeds_of(arm)),
                 budget=arm.config.passes,
-                num_seeds=len(search.seeds_of(arm)),
+                seeds=search.seeds_of(arm),
             )
             for arm in search.arms
         }
@@ -168,37 +116,44 @@ class LiveView:
                 self._print(", ".join(self._lines()))
 
     def _take(self, event: Event) -> None:
-        arm, trial = self._arms[event.trial.arm], event.trial
-        if isinstance(event, TrialStarted):
-            if trial not in arm.running and trial not in arm.ended:
-                arm.queued.add(trial)
-        elif isinstance(event, TrialRunning):
-            arm.run(trial)
-        elif isinstance(event, Row):
-            arm.advance(trial, event.step)
-            self._take_scores(arm, event.metrics)
-        elif isinstance(event, TrialEnded):
-            arm.end(trial, event.outcome)
-        elif isinstance(event, TrialVoided):
-            arm.end(trial, "stopped")
-        elif isinstance(event, TrialRetried):
-            arm.reopen(trial)
-        elif isinstance(event, ReplicateStopped):
-            arm.stopped.add(trial.seed)
+        arm = self._arms[event.trial.arm]
+        arm.spent -= self._open_passes(event.trial)
+        self._state.apply(event)
+        arm.spent += self._open_passes(event.trial)
+        if isinstance(event, Row):
+            arm.has_rows = True
+            arm.last |= event.metrics
+            score = event.metrics.get(self._metric.name, math.nan)
+            if math.isfinite(score) and (arm.best is None or self._metric.better(score, arm.best)):
+                arm.best = score
 
-    def _take_scores(self, arm: _ArmState, metrics: Mapping[str, float]) -> None:
-        arm.last |= metrics
-        score = metrics.get(self._metric.name)
-        if score is None or not math.isfinite(score):
-            return
-        if arm.best is None or self._metric.better(score, arm.best):
-            arm.best = score
+    def _open_passes(self, trial: TrialId) -> int:
+        """Passes of a trial that has not ended, at most its budget."""
+        record = self._state.trials.get(trial)
+        if record is None or record.end is not None or record.last is None:
+            return 0
+        return min(record.last.step, self._arms[trial.arm].budget)
+
+    def _count(self, name: str, *statuses: str) -> int:
+        """How many trials of an arm have one of these statuses."""
+        counts = [self._state.counts[name, seed] for seed in self._arms[name].seeds]
+        return sum(count[status] for count in counts for status in statuses)
+
+    def _share(self, name: str) -> float:
+        """Share of an arm's passes that is over."""
+        arm = self._arms[name]
+        stopped = [seed for seed in arm.seeds if (name, seed) in self._state.stops]
+        counts = [self._state.counts[name, seed] for seed in arm.seeds if seed not in stopped]
+        ended = sum(count[outcome] for count in counts for outcome in OUTCOMES)
+        ended += len(stopped) * arm.total // len(arm.seeds)
+        begun = arm.spent / arm.budget if arm.budget else 0.0
+        return share((), ended + begun, total=arm.total, budget=arm.budget)
 
     @property
     def fraction(self) -> float:
         """Share of all passes that is over."""
-        whole = sum(arm.total * arm.budget for arm in self._arms.values())
-        return sum(a.fraction * a.total * a.budget for a in self._arms.values()) / whole
+        weights = {name: arm.total * arm.budget for name, arm in self._arms.items()}
+        return sum(self._share(name) * weights[name] for name in weights) / sum(weights.values())
 
     def render(self) -> Group:
         """The sums first, then a line per arm, as many as the terminal has room for."""
@@ -209,8 +164,8 @@ class LiveView:
         names = sorted(self._arms, key=self._place)
         around = self._height(Group(sums, to_rich(self._table(names[:1]), self._console.width))) - 1
         count = max(1, self._room - around - 1)
-        hidden = [self._arms[name] for name in names[count:]]
-        done = sum(1 for arm in hidden if len(arm.ended) >= arm.total)
+        hidden = names[count:]
+        done = sum(map(self._is_done, hidden))
         rest = f"and {len(hidden)} more arms, {done} of them done"
         return Group(sums, to_rich(self._table(names[:count]), self._console.width), Text(rest))
 
@@ -221,34 +176,34 @@ class LiveView:
     def _height(self, what: Group) -> int:
         return len(self._console.render_lines(what, pad=False))
 
+    def _is_done(self, name: str) -> bool:
+        return self._count(name, *OUTCOMES) >= self._arms[name].total
+
     def _place(self, name: str) -> tuple[bool, bool, bool]:
         """Order of arms where not all are shown: at work, begun, waiting, done."""
-        arm = self._arms[name]
-        return len(arm.ended) >= arm.total, self._running(name) == 0, not arm.passes
+        return self._is_done(name), self._running(name) == 0, not self._arms[name].has_rows
 
     def _running(self, name: str) -> int:
-        arm = self._arms[name]
-        begun = len(arm.running)
+        begun = self._count(name, "running")
         return begun if self._at_work is None else min(begun, self._at_work().get(name, 0))
 
     def _waiting(self, name: str) -> int:
-        arm = self._arms[name]
-        return len(arm.queued) + len(arm.running) - self._running(name)
+        return self._count(name, "queued", "running") - self._running(name)
 
     def _table(self, names: list[str]) -> Table:
         rows = []
         room = _BAR if self._console.width >= _ROOMY else _BAR // 3
         for name in names:
-            arm = self._arms[name]
-            failed, done = arm.count("failed"), round(room * arm.fraction)
+            arm, part = self._arms[name], self._share(name)
+            failed, done = self._count(name, "failed"), round(room * part)
             rows.append(
                 [
                     name,
-                    f"{'━' * done}{'─' * (room - done)} {_percent(arm.fraction)}",
+                    f"{'━' * done}{'─' * (room - done)} {_percent(part)}",
                     self._running(name) or "",
                     self._waiting(name) or "",
-                    f"{arm.count('finished')}/{arm.total}",
-                    arm.count("stopped") or "",
+                    f"{self._count(name, 'finished')}/{arm.total}",
+                    self._count(name, "stopped") or "",
                     Cell(str(failed or ""), is_bold=True),
                     self._score(arm),
                 ]
@@ -258,7 +213,7 @@ class LiveView:
         details = {"stopped": 5, "waiting": 4, "running": 3, "failed": 2, "done": 1, headers[-1]: 1}
         return Table.of_rows(headers, rows, numbers=headers[2:], details=details)
 
-    def _score(self, arm: _ArmState) -> str:
+    def _score(self, arm: _Arm) -> str:
         """The best selection score; of an arm without validation data the newest other, named."""
         if arm.best is not None:
             return f"{arm.best:.{self._metric.decimals}f}"
@@ -274,10 +229,10 @@ class LiveView:
         counts = {
             "running": sum(map(self._running, arms)),
             "waiting": sum(map(self._waiting, arms)),
-            "stopped": sum(arm.count("stopped") for arm in arms.values()),
-            "failed": sum(arm.count("failed") for arm in arms.values()),
+            "stopped": sum(self._count(name, "stopped") for name in arms),
+            "failed": sum(self._count(name, "failed") for name in arms),
         }
-        done = sum(arm.count("finished") for arm in arms.values())
+        done = sum(self._count(name, "finished") for name in arms)
         total = sum(arm.total for arm in arms.values())
         said = [f"{done} of {total} trials done"]
         said += [f"{count} {what}" for what, count in counts.items() if count]

@@ -9,6 +9,7 @@ from tuneparts.core import schema
 from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.select import OUTCOMES, column
 from tuneparts.search.frames import NOT_STARTED
+from tuneparts.search.stopping import covered
 
 COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 
@@ -16,11 +17,8 @@ COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 def share(open_passes: Iterable[float], num_ended: float, *, total: int, budget: int) -> float:
     """Return which share of an arm's passes is done; a trial that ended early counts as whole.
 
-    Args:
-        open_passes: passes so far of the trials that have not ended.
-        num_ended: how many have.
-        total: trials of the arm.
-        budget: passes of one trial; 0 where it varies, and then only ended trials count.
+    `open_passes` are those so far of trials that have not ended. With a budget of 0, where it
+    varies from trial to trial, only ended trials count.
     """
     begun = sum(min(passes, budget) / budget for passes in open_passes) if budget else 0.0
     return min(1.0, (num_ended + begun) / total)
@@ -65,18 +63,11 @@ def fraction(metadata: ReportMetadata, of_arms: pd.DataFrame) -> float:
 
 def seconds_spent(trials: pd.DataFrame, now: datetime) -> float:
     """Return the seconds in which a trial ran; time between stop and resume is left out."""
-    spans = sorted(
-        (start, end if isinstance(end, datetime) and not pd.isna(end) else now)
+    return covered(
+        (start.timestamp(), (now if pd.isna(end) else end).timestamp())
         for start, end in zip(trials["start"], trials["end"], strict=True)
         if not pd.isna(start)
     )
-    total, reach = 0.0, None
-    for start, end in spans:
-        begin = start if reach is None or start > reach else reach
-        if end > begin:
-            total += (end - begin).total_seconds()
-            reach = end
-    return total
 
 
 def seconds_left(part: float, spent: float) -> float | None:

@@ -24,8 +24,7 @@ from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.results import Results
 from tuneparts.search import runs
-from tuneparts.search.drawn import DRAWN_COLUMNS
-from tuneparts.search.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
+from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from tuneparts.results.run_data import RunData

@@ -12,7 +12,8 @@ from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
 from tuneparts.results.describing import metadata
 from tuneparts.search import frames, runs
-from tuneparts.search.journal import TrialId, TrialRecord, records
+from tuneparts.search.events import TrialId
+from tuneparts.search.state import RunState, TrialRecord
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
@@ -89,7 +90,7 @@ class Results:
 
     @property
     def drawn(self) -> pd.DataFrame:
-        """What each trial drew from its arm's space; see `search.drawn`."""
+        """What each trial drew from its arm's space; see `frames.drawn`."""
         return self.data.drawn
 
     @property
@@ -128,21 +129,25 @@ class Results:
         return ("", {}) if known is None else (known.parent or "", known.trials)
 
     @cached_property
+    def _state(self) -> RunState:
+        """What the journal says, parsed once for all that is made from it."""
+        return RunState.read(self.run.folder / "journal.jsonl")
+
+    @cached_property
     def data(self) -> "RunData":
         """Everything that tables, figures and the page are made from."""
         from tuneparts.results import sample_grid
         from tuneparts.results.run_data import RunData
         from tuneparts.search.artifacts import ArtifactStore
-        from tuneparts.search.drawn import drawn
         from tuneparts.search.storage import Folder
 
-        journal = self.run.folder / "journal.jsonl"
+        state = self._state
         data = RunData(
-            metadata(self.run, self.parent_run_id),
-            frames.trials(journal, self.run_ids),
-            frames.steps(journal),
-            schedules=frames.schedules(journal),
-            drawn=drawn(self.search, journal),
+            metadata(self.run, self.parent_run_id, state),
+            frames.trials(state, self.run_ids),
+            frames.steps(state),
+            schedules=frames.schedules(state),
+            drawn=frames.drawn(self.search, state),
             find=ArtifactStore(Folder(self.run.storage)).find,
         )
         if "samples" not in data.metadata.figures:
@@ -327,7 +332,7 @@ class Results:
             return restore_learner(self.search, self.run.storage, trial, config)
 
     def _record(self, trial: TrialId) -> TrialRecord:
-        record = records(self.run.folder / "journal.jsonl").get(trial)
+        record = self._state.trials.get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."

@@ -15,8 +15,7 @@ from tuneparts.results.rendering import Table
 from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.results.select import select, summarise
 from tuneparts.results.verdict import Verdict, judge
-from tuneparts.search.drawn import DRAWN_COLUMNS
-from tuneparts.search.frames import SCHEDULE_COLUMNS, STEP_COLUMNS
+from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
@@ -47,7 +46,7 @@ class RunData:
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
     """Values that changed on the way of each trial; see `frames.schedules`."""
     drawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DRAWN_COLUMNS))
-    """What each trial drew from its arm's space; see `search.drawn`."""
+    """What each trial drew from its arm's space; see `frames.drawn`."""
     find: ArtifactReader | None = None
     """Reads the tables that trials left; None where they are out of reach."""
 

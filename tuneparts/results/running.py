@@ -21,7 +21,7 @@ from tuneparts.results.live import LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.storage import refuse_keys
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def execute(
 
 def _retry_failed(made: runs.Run, console: Console) -> None:
     """Let failed trials run again, and say which."""
-    from tuneparts.search.retry import retry_failed
+    from tuneparts.search.extension import retry_failed
 
     with made.code.importable():
         done = retry_failed(made.search, made.folder / "journal.jsonl", made.storage)

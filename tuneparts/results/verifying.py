@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from tuneparts.core.errors import DataMissingError
 from tuneparts.search import runs
-from tuneparts.search.journal import Row, TrialId, TrialRecord, records
+from tuneparts.search.events import Row, TrialId
+from tuneparts.search.journal import records
+from tuneparts.search.state import TrialRecord
 
 if TYPE_CHECKING:  # brings torch
     from tuneparts.executors.worker import TrialSetting

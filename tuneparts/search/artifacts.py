@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 from tuneparts.training.learner import Columns, to_csv
 

@@ -6,13 +6,15 @@ for this trial or for one that copies it.
 """
 
 import logging
+import queue
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuneparts.core.errors import CheckpointError
-from tuneparts.search.journal import TrialId
+from tuneparts.core.errors import CheckpointError, TunepartsError
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 from tuneparts.training import checkpoint
@@ -21,6 +23,8 @@ _NAME = re.compile(r"^r(\d{3})-p(\d{9})\.pt$")
 _HANG = "hang-"
 _OURS = re.compile(rf"^({_HANG}(pack-)?)?r\d{{3}}-p\d{{9}}(\.pt)?$")
 """The files that are written here; others in the folder of a trial are never deleted."""
+_PATIENCE = 60.0
+"""Seconds after the end of a search that removing states may take."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,13 +54,9 @@ class CheckpointStore:
         self._storage = storage
 
     def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
-        """Keep the state of a trial, and delete those that it makes superfluous.
+        """Keep the state of a trial after so many passes, and delete those that are superfluous.
 
-        Args:
-            segment: what is running.
-            passes: of the learner so far.
-            state: tensors and plain values.
-            last: whether the segment ends here.
+        `last` says that the segment ends here.
         """
         folder = self._folder(segment.trial)
         before = _written(folder)
@@ -72,10 +72,7 @@ class CheckpointStore:
     def note_hang(self, segment: Segment, passes: int, *, of: str = "") -> None:
         """Record that the interval after so many passes was ended because it took too long.
 
-        Args:
-            segment: what was running.
-            passes: of the learner before the interval.
-            of: what the segment was part of, if it may not be what hung.
+        `of` names what the segment was part of, if it may not be what hung.
         """
         self._folder(segment.trial).write(_hang(segment, passes, of), b"")
 
@@ -161,3 +158,38 @@ def _hang(segment: Segment, passes: int, of: str) -> str:
 def _parse(name: str) -> tuple[int, int]:
     match = _NAME.match(name)
     return (int(match[1]), int(match[2])) if match else (-1, -1)
+
+
+class Cleaner:
+    """A thread that removes the states of trials, since storage may be slow to answer.
+
+    Which ones the plan decides; logs and artifacts stay.
+
+    Example:
+        >>> import tempfile
+        >>> cleaner = Cleaner(tempfile.mkdtemp())
+        >>> cleaner.forget(TrialId("none", 0, 0))
+        >>> cleaner.close()
+    """
+
+    def __init__(self, storage: str) -> None:
+        self._store = CheckpointStore(Folder(storage))
+        self._trials: queue.SimpleQueue[TrialId | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def forget(self, trial: TrialId) -> None:
+        """Remove the checkpoints of a trial some time soon."""
+        self._trials.put(trial)
+
+    def close(self) -> None:
+        """Finish what was asked for; what a silent storage keeps goes when the run is resumed."""
+        self._trials.put(None)
+        self._thread.join(_PATIENCE)
+
+    def _work(self) -> None:
+        while (trial := self._trials.get()) is not None:
+            try:
+                self._store.remove(trial)
+            except (OSError, TunepartsError) as error:  # a state too many does no harm
+                _log.warning("the checkpoints of %s could not be removed: %s", trial, error)

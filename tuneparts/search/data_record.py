@@ -31,7 +31,6 @@ def keep(
 
     Raises:
         DataError: The data is not what the run began with.
-        StorageError: The record cannot be written.
     """
     now = _with_variants(task, variants or {})
     if draws:

@@ -1,12 +1,14 @@
-"""Searches that grow: more trials, seeds and arms for a run that is there.
+"""Runs that are changed: more trials, seeds and arms, and a second try for trials that failed.
 
 An extension adds and never changes, so the table is that of one search of the final size. Whether
 more trials leave the first ones alone is up to the algorithm (`Algorithm.keeps_first_trials`).
 """
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,9 +16,12 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import Journal, TrialStarted
+from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.events import TrialId, TrialRetried, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
+from tuneparts.search.storage import Folder
 
 _SAME = ("config", "space", "follows", "resources", "fresh_seed", "adopts")
 """What an arm that is named again must share with the one that the run has."""
@@ -90,6 +95,37 @@ def check_journal(search: Search, journal: Path) -> None:
                 f"{event.trial} would have had another config: the algorithm of its arm draws "
                 "others when there are more. Add seeds or arms, or start a new run."
             )
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What became of the failed trials of a run."""
+
+    retried: tuple[TrialId, ...]
+    """They will run again, from their last checkpoint."""
+    decided: tuple[TrialId, ...]
+    """The search has already gone on from their failure, so they stay as they are."""
+
+
+def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
+    """Void the ends of the trials that failed, so that they run when the run goes on.
+
+    The caller holds the lock of the run, whose file `journal.jsonl` and storage of checkpoints are
+    given.
+    """
+    opened = Journal(journal)
+    try:
+        plan = Plan(search, opened)
+        ends = {trial: record.end for trial, record in opened.trials.items()}
+        failed = [t for t, end in ends.items() if end is not None and end.outcome == "failed"]
+        retried = tuple(trial for trial in failed if not plan.has_used(trial))
+        store = CheckpointStore(Folder(storage))
+        for trial in retried:
+            store.forget_hangs(trial)
+            opened.append(TrialRetried(trial, time.time()))
+    finally:
+        opened.close()
+    return Retry(retried, tuple(trial for trial in failed if trial not in retried))
 
 
 def _resized(arm: Arm, trials: int | Mapping[str, int] | None, *, is_new: bool) -> Algorithm:

@@ -1,33 +1,39 @@
-"""The journal of a run as two data frames: one row per trial, one row per step.
+"""The journal of a run as data frames: one row per trial, one row per step, what trials drew.
 
 Tables, figures and verdicts are made from these frames. The journal has every number of the run,
 so they do not depend on MLflow: it may be away, or have got only a part so far.
 
 Example:
-    >>> from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
-    >>> path, trial = Path("journal.jsonl"), TrialId(arm="random", seed=0, index=0)
-    >>> journal = Journal(path)
-    >>> journal.append(TrialStarted(trial, config={"method": "standard"}, time=1.0))
+    >>> from tuneparts.search.events import Row, TrialStarted
+    >>> state, trial = RunState(), TrialId(arm="random", seed=0, index=0)
+    >>> state.apply(TrialStarted(trial, config={"method": "standard"}, time=1.0))
     True
-    >>> journal.append(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
+    >>> state.apply(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
     True
-    >>> journal.close()
-    >>> trials(path).groupby("arm")["val/accuracy"].max().to_dict()
+    >>> trials(state).groupby("arm")["val/accuracy"].max().to_dict()
     {'random': 0.75}
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
 from tuneparts.core import redaction, schema
-from tuneparts.search.journal import Stops, TrialId, TrialRecord, records, stops
+from tuneparts.search.draws import at
+from tuneparts.search.events import TrialId
+from tuneparts.search.state import RunState, TrialRecord
 
+if TYPE_CHECKING:
+    from tuneparts.search.spec import Search
+
+_Source: TypeAlias = RunState | Path
+"""The state of a run, or the file `journal.jsonl` that it is read from."""
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
 SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
+DRAWN_COLUMNS = ["trial", "arm", "seed", "index", "place", "name", "value", "is_log"]
 STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
 QUEUED = "queued"
 """Outcome of a trial that waits for its first worker."""
@@ -37,7 +43,7 @@ RUNNING = "running"
 """Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
 
 
-def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
+def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
     """One row per trial, sorted by arm, seed and index.
 
     Besides `TRIAL_COLUMNS` there is a column `param.<path>` for each value of the config, and a
@@ -45,35 +51,52 @@ def trials(journal: Path, run_ids: Mapping[TrialId, str] | None = None) -> pd.Da
     Secrets in configs are masked: frames are written to files that people share.
 
     Args:
-        journal: The file `journal.jsonl` of a run.
+        source: The run.
         run_ids: The MLflow run of each trial; the column `run_id` is empty for the others.
     """
     redactor = redaction.of_process()
-    stopped = stops(journal)
-    rows = [
-        _trial_row(trial, record, (run_ids or {}).get(trial, ""), redactor, stopped)
-        for trial, record in _sorted(journal)
-    ]
+    state = _state(source)
+    rows = []
+    for trial, record in sorted(state.trials.items()):
+        is_stopped = (trial.arm, trial.seed) in state.stops
+        waiting = NOT_STARTED if is_stopped else QUEUED
+        outcome = waiting if record.start is None else RUNNING
+        leaves = flat(redactor.tree(record.config))
+        rows.append(
+            {
+                "run_id": (run_ids or {}).get(trial, ""),
+                "trial": str(trial),
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "index": trial.index,
+                "outcome": record.end.outcome if record.end else outcome,
+                "error": redactor.text(record.end.message) if record.end else "",
+                "start": record.start,
+                "end": record.end.time if record.end else None,
+                **{f"param.{path}": leaf for path, leaf in leaves.items()},
+                **{name: float(x) for name, x in record.latest.items() if _is_known(name)},
+            }
+        )
     params = sorted({name for row in rows for name in row if name.startswith("param.")})
     metrics = sorted({name for row in rows for name in row} - {*TRIAL_COLUMNS, *params})
     frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *params, *metrics])
     return frame.assign(start=_times(frame["start"]), end=_times(frame["end"]))
 
 
-def steps(journal: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them.
 
     A number of the config that changed during the trial, as populations do it, is a metric too:
     `config/optimiser.lr`, with the value under which each step was made.
 
     Args:
-        journal: The file `journal.jsonl` of a run.
+        source: The run.
         metrics: Schema names to read; all when None.
     """
     wanted = None if metrics is None else set(metrics)
     rows = [
         (str(trial), trial.arm, trial.seed, trial.index, name, row.step, row.time, float(value))
-        for trial, record in _sorted(journal)
+        for trial, record in sorted(_state(source).trials.items())
         for row in record.rows.values()
         for name, value in {**row.metrics, **_changed_numbers(record, row.step)}.items()
         if _is_known(name) and (wanted is None or name in wanted)
@@ -83,17 +106,14 @@ def steps(journal: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     return frame.assign(time=_times(frame["time"])).sort_values(order, ignore_index=True)
 
 
-def schedules(journal: Path) -> pd.DataFrame:
+def schedules(source: _Source) -> pd.DataFrame:
     """The values under which the weights of each trial were trained, where they changed.
 
     A trial that copied another's state was trained under the other's values before that. One row
     per trial, stretch of passes and value; `passes` is where the stretch begins, and `trained_as`
     the trial that its weights belonged to then.
-
-    Args:
-        journal: The file `journal.jsonl` of a run.
     """
-    found = dict(_sorted(journal))
+    found = dict(sorted(_state(source).trials.items()))
     redactor = redaction.of_process()
     changed: dict[str, list[str]] = {}
     for trial, record in found.items():
@@ -109,6 +129,30 @@ def schedules(journal: Path) -> pd.DataFrame:
         if path in leaves
     ]
     return pd.DataFrame(rows, columns=SCHEDULE_COLUMNS)
+
+
+def drawn(search: "Search", source: _Source) -> pd.DataFrame:
+    """One row per trial and thing that was decided when its values were drawn.
+
+    A dimension that exists only under an option, `optimiser[sgd].momentum`, has no row in trials of
+    other options. `place` is that of the field in the space. A choice is shown by the name of the
+    option. Of a population, what a member has now is shown. Secrets are masked.
+    """
+    redactor = redaction.of_process()
+    rows: list[tuple[Any, ...]] = []
+    spaces = {arm.name: arm.space for arm in search.arms}
+    for trial, record in sorted(_state(source).trials.items()):
+        config = redactor.tree(record.config)
+        for place, (field, dim) in enumerate(spaces.get(trial.arm, {}).items()):
+            value = at(config, field)
+            if not dim.contains(value):
+                continue  # masked, or changed by the config itself
+            for leaf in dim.leaves(field, value):
+                shown = leaf.dimension.shown(leaf.value)
+                is_log = leaf.dimension.is_log
+                where = (str(trial), trial.arm, trial.seed, trial.index)
+                rows.append((*where, place, leaf.name, shown, is_log))
+    return pd.DataFrame(rows, columns=DRAWN_COLUMNS)
 
 
 def _lineage(
@@ -164,43 +208,8 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _sorted(journal: Path) -> list[tuple[TrialId, TrialRecord]]:
-    """A run that has just been created has no journal yet, and so no trials."""
-    return sorted(records(journal).items()) if journal.exists() else []
-
-
-def _trial_row(
-    trial: TrialId,
-    record: TrialRecord,
-    run_id: str,
-    redactor: redaction.Redactor,
-    stopped: Stops,
-) -> dict[str, Any]:
-    last: dict[str, float] = {}
-    # A metric need not be in every row (test scores come at the end), so the newest of each.
-    for step in sorted(record.rows):
-        last |= record.rows[step].metrics
-    return {
-        "run_id": run_id,
-        "trial": str(trial),
-        "arm": trial.arm,
-        "seed": trial.seed,
-        "index": trial.index,
-        "outcome": _outcome(record, is_stopped=(trial.arm, trial.seed) in stopped),
-        "error": redactor.text(record.end.message) if record.end else "",
-        "start": record.start,
-        "end": record.end.time if record.end else None,
-        **{f"param.{path}": leaf for path, leaf in flat(redactor.tree(record.config)).items()},
-        **{name: float(value) for name, value in last.items() if _is_known(name)},
-    }
-
-
-def _outcome(record: TrialRecord, *, is_stopped: bool) -> str:
-    if record.end is not None:
-        return record.end.outcome
-    if record.start is not None:
-        return RUNNING
-    return NOT_STARTED if is_stopped else QUEUED
+def _state(source: _Source) -> RunState:
+    return source if isinstance(source, RunState) else RunState.read(source)
 
 
 def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":

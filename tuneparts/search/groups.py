@@ -11,7 +11,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from tuneparts.search.arm import DATA_KEY, method_config
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
 from tuneparts.training.config import SupervisedConfig

@@ -6,33 +6,38 @@ batch once what it waits for has ended. What the journal already holds is not ru
 made from a journal continues where the driver died.
 """
 
+import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import selection_metric
-from tuneparts.search import following, stopping
-from tuneparts.search.journal import (
-    Journal,
+from tuneparts.search import stopping
+from tuneparts.search.algorithms import Proposals, whole_trial
+from tuneparts.search.draws import at
+from tuneparts.search.events import (
+    Event,
     Observer,
+    Outcome,
     ReplicateStopped,
     ResultTold,
     RoundFailed,
     Row,
+    TrialEnded,
     TrialId,
     TrialRunning,
     TrialStarted,
     TrialVoided,
-    tell,
 )
-from tuneparts.search.ledger import Ledger
+from tuneparts.search.journal import Journal
 from tuneparts.search.queue import Queue, Waiting
-from tuneparts.search.replicate import Replicate
-from tuneparts.search.scored import unscored
+from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
-from tuneparts.search.states import States
 
 WORKER_DIED = "the worker process died"
 SEE_LOG = "; what it said last is in the trial's log."
@@ -41,9 +46,9 @@ SEE_LOG = "; what it said last is in the trial's log."
 class Plan:
     """The segments of a search in the order in which they should run, and how they ended.
 
-    An executor takes segments with `next`, says with `started` when a worker has one, runs them
-    anywhere and in any order, and says with `report` and `complete` what came of them. Every event
-    is in the journal before observers hear of it.
+    An executor takes segments with `next`, calls `started` when a worker has one, runs them
+    anywhere and in any order, and calls `report` and `complete` with what came of them. Every event
+    is in the journal before observers get it.
 
     Example:
         >>> import tempfile
@@ -68,18 +73,18 @@ class Plan:
         forget: Callable[[TrialId], None] | None = None,
         folder: Path | None = None,
     ) -> None:
-        """Replay a journal.
+        """Replay a journal, and continue from there.
 
         Args:
             search: what is run.
-            journal: what has happened so far; continued from there.
-            observers: told of every event, past ones first.
-            forget: told of each trial whose checkpoints nobody will need.
+            journal: what has happened so far.
+            observers: get every event, past ones first.
+            forget: called with each trial whose checkpoints are not needed any more.
             folder: of the run, where other processes leave requests to stop it.
         """
         self.search = search
         self.journal = journal
-        self._ledger = Ledger(journal, observers)
+        self._observers = observers
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
         self._losses: Counter[TrialId] = Counter()
@@ -93,13 +98,11 @@ class Plan:
         }
         self._forget = forget
         self._folder = folder
-        rows = [event for event in journal.events if isinstance(event, Row)]
-        self._limits = stopping.Limits(search.stop, self._metric, rows)
-        told = [event for event in journal.events if isinstance(event, ResultTold)]
-        for replicate in self._replicates.values():
-            replicate.repeat(told)
+        self._limits = stopping.Limits(search.stop, self._metric, journal.state)
+        for key, replicate in self._replicates.items():
+            replicate.repeat(journal.state.told.get(key, ()))
         for event in journal.events:
-            tell(observers, event)
+            self._pass_on(event)
         for replicate in self._replicates.values():
             self._repeat_stop(replicate)
         self._start_replicates()
@@ -116,11 +119,7 @@ class Plan:
         return all(replicate.done for replicate in self._replicates.values())
 
     def next(self, arms: Container[str] | None = None) -> Segment | None:
-        """Take the next segment to run; None while all that remains waits for running ones.
-
-        Args:
-            arms: only segments of these are taken, if given.
-        """
+        """Take the next segment to run, of these arms only if given; None if none can run now."""
         return self._queue.take(arms)
 
     def waiting(self) -> list[Waiting]:
@@ -138,7 +137,7 @@ class Plan:
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
         if not self.is_over(segment):
-            self._ledger.record(TrialRunning(segment.trial, time.time()))
+            self._record(TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -153,18 +152,14 @@ class Plan:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
             made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
-            if self._ledger.record(made):
+            if self._record(made):
                 del self._losses[segment.trial]
 
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
         """Record that a segment has ended, and queue what may run now.
 
-        One that ends without a finite score has failed, whatever its worker says.
-
-        Args:
-            segment: what ended.
-            finished: whether its trial has spent its whole budget.
-            failure: why the trial cannot go on, if it cannot.
+        One that ends without a finite score has failed, whatever its worker says. `finished` says
+        that its trial has spent its whole budget, `failure` why the trial cannot go on.
         """
         if self.is_over(segment):
             return
@@ -172,7 +167,7 @@ class Plan:
         if failure is not None:
             self._fail(segment, failure)
         elif finished:
-            self._ledger.end(segment.trial, "finished")
+            self._end(segment.trial, "finished")
         self._queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
@@ -185,15 +180,8 @@ class Plan:
         """Record that a segment ended through no fault of its trial, and queue it again.
 
         If that happened more often than the `max_failures` of its arm allows, without a new row in
-        between, the trial has failed.
-
-        Args:
-            segment: what was running.
-            what: what happened, in words that a number of times can follow.
-            why: what else to tell of a trial that has failed.
-
-        Returns:
-            Whether the segment is queued again.
+        between, the trial has failed, with the message `{what} 4 times{why}`. Returns whether the
+        segment is queued again.
         """
         if self.is_over(segment):
             return False
@@ -219,7 +207,7 @@ class Plan:
         """Stop all that has not ended."""
         for (arm, seed), replicate in self._replicates.items():
             if not replicate.done:
-                known = [trial.index for trial in self.journal.trials if replicate.owns(trial)]
+                known = [trial.index for trial in self.journal.state.replicate(arm, seed)]
                 first = TrialId(arm, seed, max(known, default=-1) + 1)
                 self._stop(replicate, message, first, is_all=True)
 
@@ -232,39 +220,44 @@ class Plan:
         self, replicate: Replicate, message: str, first: TrialId, *, is_all: bool = False
     ) -> None:
         """Stop a replicate for good; its trials from the given one on do not count."""
-        self._ledger.record(ReplicateStopped(first, time.time(), message, is_all))
+        self._record(ReplicateStopped(first, time.time(), message, is_all))
         self._repeat_stop(replicate)
         self._release_states(replicate)
 
     def _is_done(self, replicate: Replicate) -> bool:
         """Whether a replicate runs nothing more; stops it if a trial has reached the target."""
         arm, seed = replicate.arm, replicate.seed
-        end = None if replicate.done else self._limits.reached(arm.name, seed, self.journal.trials)
+        end = None if replicate.done else self._limits.reached(arm.name, seed)
         if end is not None and end[0] < arm.trials_per_seed:  # else there is nothing to stop
             self._stop(replicate, end[1], TrialId(arm.name, seed, end[0]))
         return replicate.done
 
     def _repeat_stop(self, replicate: Replicate) -> None:
         """Do what follows from a stop that the journal holds, also if a crash came in between."""
-        stop = self.journal.stops.get((replicate.arm.name, replicate.seed))
+        key = replicate.arm.name, replicate.seed
+        stop = self.journal.stops.get(key)
         if stop is None:
             return
         for segment in replicate.running.values():
             self._queue.remove(segment)
         replicate.running.clear()
         replicate.done = True
-        for trial, record in list(self.journal.trials.items()):
-            if not replicate.owns(trial):
-                continue
+        for trial, record in list(self.journal.state.replicate(*key).items()):
             if record.end is None and record.start is not None:
-                self._ledger.end(trial, "stopped", stop.message)
+                self._end(trial, "stopped", stop.message)
             elif record.end is not None and trial.index >= stop.trial.index:
-                self._ledger.record(TrialVoided(trial, time.time(), stop.message))
+                self._record(TrialVoided(trial, time.time(), stop.message))
             replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
         """The trial of a replicate that selection chooses, among those that finished."""
-        return following.selected(self.search, self.journal, arm, seed)
+        finished = {
+            trial.index: record.last.metrics
+            for trial, record in self.journal.state.replicate(arm, seed).items()
+            if record.status == "finished" and record.last is not None
+        }
+        index = self.search.selection.choose(finished, self.search.all_objectives)
+        return None if index is None else TrialId(arm, seed, index)
 
     def has_used(self, trial: TrialId) -> bool:
         """Whether something was decided by how a trial ended.
@@ -273,14 +266,13 @@ class Plan:
         was found.
         """
         replicate = self._replicates[trial.arm, trial.seed]
-        followers = [arm.name for arm in self.search.arms if arm.follows == trial.arm]
-        records = [
-            record
-            for other, record in self.journal.trials.items()
-            if other.arm in followers and other.seed == trial.seed
-        ]
-        return (replicate.arm.algorithm.is_adaptive and trial in replicate.used) or any(
-            record.rows for record in records
+        if replicate.arm.algorithm.is_adaptive and trial in replicate.used:
+            return True
+        return any(
+            record.rows
+            for arm in self.search.arms
+            if arm.follows == trial.arm
+            for record in self.journal.state.replicate(arm.name, trial.seed).values()
         )
 
     def _start_replicates(self) -> None:
@@ -294,8 +286,7 @@ class Plan:
             if leader is None:
                 replicate.proposals = replicate.start(self.search, self._metric)
             elif self._replicates[leader, replicate.seed].done:
-                found = following.follow(replicate, leader, self.search, self._ledger)
-                replicate.proposals = found
+                replicate.proposals = self._follow(replicate, leader)
             else:
                 continue
             self._queue_batch(replicate, next(replicate.proposals, None))
@@ -308,7 +299,7 @@ class Plan:
         """
         while not self._is_done(replicate) and (news := replicate.next_news()) is not None:
             if news.told is not None:
-                self._ledger.record(ResultTold(news.told.trial, news.told.until, time.time()))
+                self._record(ResultTold(news.told.trial, news.told.until, time.time()))
             assert replicate.proposals is not None
             try:
                 batch = replicate.proposals.send(news.results)
@@ -319,7 +310,7 @@ class Plan:
             self._queue_batch(replicate, batch)
         if replicate.is_exhausted and not replicate.running and not replicate.done:
             for trial, message in replicate.gives_up().items():
-                self._ledger.end(trial, "failed", message)
+                self._end(trial, "failed", message)
             replicate.done = True
 
     def _queue_batch(self, replicate: Replicate, batch: Batch | None) -> None:
@@ -333,10 +324,10 @@ class Plan:
             replicate.check(batch)
         batch = batch or Batch(())
         for trial in batch.stop:
-            self._ledger.end(trial, "stopped")
+            self._end(trial, "stopped")
             replicate.states.add(trial, self.journal.trials[trial])
         for trial, message in replicate.gives_up(keep=batch.run).items():
-            self._ledger.end(trial, "failed", message)
+            self._end(trial, "failed", message)
         if batch.run or batch.stop:
             # What was decided on must not be lost once workers build on it.
             self.journal.sync()
@@ -344,7 +335,7 @@ class Plan:
         for segment in batch.run:
             donor = None if segment.donor is None else str(segment.donor)
             start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
-            self._ledger.record(start)
+            self._record(start)
         for segment in batch.run:
             if self._has_ended(segment):
                 self._collect_result(segment)
@@ -361,10 +352,9 @@ class Plan:
             if failure is not None:
                 self._fail(segment, failure)
             elif segment.until >= segment.config["passes"]:
-                self._ledger.end(segment.trial, "finished")
-        if segment.start in record.failed_rounds:
-            return True
-        return is_reached or record.end is not None
+                self._end(segment.trial, "finished")
+        is_failed = segment.start in record.failed_rounds
+        return is_failed or is_reached or record.end is not None
 
     def _seconds_before(self, segment: Segment) -> float:
         """Seconds that the trial took in the rounds before this segment."""
@@ -405,9 +395,92 @@ class Plan:
         """End a trial, or only its round where its algorithm may go on from another's state."""
         is_last = segment.until >= segment.config["passes"]
         if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
-            self._ledger.record(RoundFailed(segment.trial, segment.start, failure, time.time()))
+            self._record(RoundFailed(segment.trial, segment.start, failure, time.time()))
         else:
-            self._ledger.end(segment.trial, "failed", failure)
+            self._end(segment.trial, "failed", failure)
 
     def _unscored(self, segment: Segment) -> str | None:
-        return unscored(self.search, segment, self.journal.trials[segment.trial])
+        """Why the row that a segment ended with cannot be compared with others, if it cannot."""
+        metric, record = self.search.metric, self.journal.trials[segment.trial]
+        row = record.at(segment.until) or record.last
+        score = None if row is None else row.metrics.get(metric)
+        if score is not None and not math.isfinite(score):
+            return f"a score is a finite number, but {metric} is {score}."
+        # An arm that runs a single trial has nothing to choose, and needs no score.
+        is_compared = self.search.arm(segment.trial.arm).trials_per_seed > 1
+        if score is None and row is not None and is_compared:
+            return (
+                f"trials of `{segment.trial.arm}` are compared by {metric}, but its row after "
+                f"{row.step} passes has only {', '.join(sorted(row.metrics))}. Hold out "
+                "validation data, or select by another metric."
+            )
+        return None
+
+    def _record(self, event: Event) -> bool:
+        """Write an event to the journal, then pass it on to observers; returns if it was news."""
+        is_news = self.journal.append(event)
+        if is_news:
+            self._pass_on(event)
+        return is_news
+
+    def _pass_on(self, event: Event) -> None:
+        for observer in self._observers:
+            observer.on_event(event)
+
+    def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
+        self._record(TrialEnded(trial, outcome, time.time(), message))
+
+    # Arms that follow another: one trial at what the selected trial of the other found.
+
+    def _follow(self, replicate: Replicate, leader: str) -> Proposals:
+        """Propose one trial at what the leader's selected trial has; none if it has none."""
+        found = self.selected(leader, replicate.seed)
+        if found is None:
+            config = replicate.arm.config.model_dump(mode="json")
+            trial = self._follower(replicate, config, leader)
+            self._record(TrialStarted(trial, config, time.time()))
+            message = f"no trial of `{leader}` finished, so there is no hyper."
+            self._end(trial, "failed", message)
+            return
+        values = self._adopted(replicate, leader, found)
+        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values=values)
+        trial = self._follower(replicate, whole.config, leader)
+        yield Batch((dataclasses.replace(whole, trial=trial),))
+
+    def _adopted(self, replicate: Replicate, leader: str, found: TrialId) -> dict[str, Any]:
+        """What a follower takes over from the leader's selected trial: path -> value."""
+        record, led = self.journal.trials[found], self.search.arm(leader)
+        if replicate.arm.adopts == "config":
+            return {path: at(record.config, path) for path in led.space}
+        hypers = getattr(replicate.arm.config, "hypers", None)
+        if hypers is None:
+            raise ConfigError(
+                f"an arm that follows another takes over its hypers, but the method of "
+                f"`{replicate.arm.name}` has none."
+            )
+        assert record.last is not None
+        values = {
+            name.removeprefix("hyper/"): value
+            for name, value in record.last.metrics.items()
+            if name.startswith("hyper/")
+        }
+        joined = hypers.joined(getattr(led.config, "hypers", hypers))
+        return {"hypers": joined.at(values).model_dump()}
+
+    def _follower(self, replicate: Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
+        """The trial of a follower that has this config: one that is there, or the next one.
+
+        A leader that got more trials may have selected another one since. What the follower
+        trained at the former one no longer counts, and it trains again.
+        """
+        arm, seed = replicate.arm.name, replicate.seed
+        own = sorted(self.journal.state.replicate(arm, seed).items())
+        for trial, record in own:
+            is_void = record.end is not None and record.end.outcome == "stopped"
+            has_nothing = record.end is None and not record.rows
+            if has_nothing or (not is_void and record.config == config):
+                return trial
+            message = f"`{leader}` has more trials now, and another one of them is selected."
+            self._record(TrialVoided(trial, time.time(), message))
+            replicate.states.add(trial, record)
+        return TrialId(arm, seed, own[-1][0].index + 1 if own else 0)

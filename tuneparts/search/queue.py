@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
-Rank: TypeAlias = tuple[bool, int, int, int]
+_Rank: TypeAlias = tuple[bool, int, int, int]
 """Whether nobody waits for it, minus the passes that hang on it, minus those that its trial has
 spent, order of arrival."""
 
@@ -27,35 +27,26 @@ _MOST = 2**62
 class Waiting:
     """Segments of one arm that may be taken now."""
 
-    rank: Rank
+    rank: _Rank
     """Of the first of them; a smaller one goes first."""
     arm: str = field(compare=False)
     count: int = field(compare=False)
 
 
 class Queue:
-    """Segments that wait for a worker, and the limits of how many run at once.
-
-    Args:
-        search: its `at_once`, and that of each arm, are kept.
-    """
+    """Segments that wait for a worker, and how many may run at once, in the search and per arm."""
 
     def __init__(self, search: Search) -> None:
         self._after = _passes_after(search)
         self._is_adaptive = {arm.name: arm.algorithm.is_adaptive for arm in search.arms}
         self._most = search.at_once
         self._most_of = {arm.name: arm.at_once for arm in search.arms}
-        self._heaps: dict[str, list[tuple[Rank, Segment]]] = defaultdict(list)
+        self._heaps: dict[str, list[tuple[_Rank, Segment]]] = defaultdict(list)
         self._running: Counter[str] = Counter()
         self._arrivals = itertools.count()
 
     def add(self, segment: Segment, *, chain: int) -> None:
-        """Add a segment.
-
-        Args:
-            segment: what may run.
-            chain: passes that run one after another from its start to the end of its replicate.
-        """
+        """Add a segment; `chain` is the passes in a row from its start to its replicate's end."""
         arm = segment.trial.arm
         is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
         arrival = next(self._arrivals)
@@ -86,7 +77,7 @@ class Queue:
         heapq.heapify(heap)
 
     def end(self, segment: Segment) -> None:
-        """Hear that a segment that was taken runs no more."""
+        """Note that a segment that was taken runs no more."""
         self._running[segment.trial.arm] -= 1
 
     def at_work(self) -> dict[str, int]:

@@ -1,28 +1,92 @@
-"""A replicate under way: what its algorithm has asked for, waits for and was told.
+"""A replicate under way: what its algorithm has asked for, waits for and has got.
 
-No journal, no queue: the plan moves results in here as they come, and asks what the algorithm is to
-hear next.
+No journal, no queue: the plan moves results in here as they come, and asks what is next.
 """
 
 import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tuneparts.core import pareto
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric
+from tuneparts.core.selection import Best, Selection
 from tuneparts.search.algorithms import Proposals
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import ResultTold, TrialId
+from tuneparts.search.events import ResultTold, TrialEnded, TrialId
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
 from tuneparts.search.spec import Search
-from tuneparts.search.states import States
+from tuneparts.search.state import TrialRecord
+
+
+class States:
+    """Which trials of a replicate have ended and still need their checkpoints.
+
+    The selected one so far keeps its last state, and a donor keeps its own until it has been
+    copied. One that failed keeps it for a second try, and is not known here.
+    """
+
+    def __init__(self, *objectives: Metric, selection: Selection | None = None) -> None:
+        self._objectives = objectives
+        self._selection = selection or Best()
+        self._donors: Counter[TrialId] = Counter()
+        self._ended: dict[TrialId, tuple[TrialEnded, Mapping[str, float]]] = {}
+
+    def begin(self, segment: Segment) -> None:
+        """Note that a segment may run from now on."""
+        if segment.donor is not None:
+            self._donors[segment.donor] += 1
+
+    def end(self, segment: Segment) -> None:
+        """Note that a segment is over."""
+        if segment.donor is not None:
+            self._donors[segment.donor] -= 1
+
+    def add(self, trial: TrialId, record: TrialRecord) -> None:
+        """Note a trial that ended; others, and those that failed, are left alone."""
+        if record.end is not None and record.end.outcome != "failed":
+            last = record.last
+            self._ended[trial] = record.end, {} if last is None else last.metrics
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def drop(self) -> list[TrialId]:
+        """List the trials whose states are not needed any more, and forget them.
+
+        A trial that neither is selected of those that finished nor in their Pareto front will not
+        be selected later.
+        """
+        finished = {
+            trial.index: metrics
+            for trial, (end, metrics) in self._ended.items()
+            if end.outcome == "finished"
+        }
+        kept = self._selectable(finished)
+        dropped = [
+            trial for trial in self._ended if trial.index not in kept and not self._donors[trial]
+        ]
+        for trial in dropped:
+            del self._ended[trial]
+        return dropped
+
+    def _selectable(self, finished: Mapping[int, Mapping[str, float]]) -> set[int | None]:
+        if not self._selection.is_lasting:
+            return set(finished)
+        chosen = {self._selection.choose(finished, self._objectives)}
+        if len(self._objectives) == 1:
+            return chosen
+        indices = sorted(finished)
+        points = [Result(finished[i]).scores(self._objectives) for i in indices]
+        on_front = pareto.front(pareto.oriented(points, self._objectives))
+        return chosen | {i for i, is_on in zip(indices, on_front, strict=True) if is_on}
 
 
 @dataclass(frozen=True)
-class News:
+class _News:
     """What an algorithm is told next."""
 
     results: dict[TrialId, Result]
@@ -65,17 +129,11 @@ class Replicate:
         return (trial.arm, trial.seed) == (self.arm.name, self.seed)
 
     def repeat(self, told: Iterable[ResultTold]) -> None:
-        """Take over from a journal in which order results were told."""
-        own = [event for event in told if self.owns(event.trial)]
-        self._order = {(event.trial, event.passes): place for place, event in enumerate(own)}
+        """Take over from a journal in which order the algorithm got results."""
+        self._order = {(event.trial, event.passes): place for place, event in enumerate(told)}
 
     def start(self, search: Search, metric: Metric) -> Proposals:
-        """Make the generator of its algorithm.
-
-        Args:
-            search: it may have several objectives.
-            metric: what selects.
-        """
+        """Make the generator of its algorithm, for one metric or several objectives."""
         algorithm = self.arm.algorithm
         proposals: object = (
             algorithm.front_proposals(self.arm, self.seed, search.all_objectives)
@@ -92,9 +150,8 @@ class Replicate:
     def begin(self, batch: Batch) -> dict[TrialId, int]:
         """Take over what the algorithm asks for.
 
-        Returns:
-            For each trial that is to run: the passes that run one after another from there to the
-            end of the replicate, by which the queue goes.
+        Returns for each trial that is to run the passes that run one after another from there to
+        the end of the replicate, by which the queue goes.
         """
         left = 1 - self._asked / self.arm.cost.expected
         longest = max((one.until - one.start for one in batch.run), default=0)
@@ -111,14 +168,14 @@ class Replicate:
         return {one.trial: self._chain_at_barrier if one.start else chain for one in batch.run}
 
     def end(self, segment: Segment, result: Result) -> None:
-        """Hear how a segment ended."""
+        """Note how a segment ended."""
         trial = segment.trial
         self.running.pop(trial)
         self.states.end(segment)
         self._ended[trial] = segment, result
         heapq.heappush(self._heap, (self._place(segment), next(self._arrivals), trial))
 
-    def next_news(self) -> News | None:
+    def next_news(self) -> _News | None:
         """Take what the algorithm is to be told now; None while it has to wait."""
         if self.is_exhausted or self.proposals is None:
             return None
@@ -128,13 +185,13 @@ class Replicate:
             results = {trial: result for trial, (_, result) in self._ended.items()}
             self._ended.clear()
             self._heap.clear()
-            return News(results)
+            return _News(results)
         trial = self._first_awaited()
         if trial is None:
             return None
         segment, result = self._ended.pop(trial)
         is_open = isinstance(self._awaits, Await) or len(self._awaits) > 1
-        return News({trial: result}, segment if is_open else None)
+        return _News({trial: result}, segment if is_open else None)
 
     def gives_up(self, keep: Iterable[Segment] = ()) -> dict[TrialId, str]:
         """Take the trials that failed and that the algorithm, which knows, does not go on with."""
@@ -168,14 +225,11 @@ class Replicate:
             )
         under_way = {*trials, *self.running, *self._ended}
         awaited = () if isinstance(batch.awaits, Await) else batch.awaits
-        if (batch.awaits is not ALL and not under_way) or batch.awaits == ():
-            raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits none.")
-        idle = [trial for trial in awaited if trial not in under_way]
-        if idle:
-            raise ConfigError(
-                f"an algorithm awaits trials that run, but `{owner}` awaits "
-                f"{', '.join(map(str, idle))}."
-            )
+        has_none = (batch.awaits is not ALL and not under_way) or batch.awaits == ()
+        idle = [str(trial) for trial in awaited if trial not in under_way]
+        if has_none or idle:
+            named = ", ".join(idle) or "none"
+            raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits {named}.")
         return batch
 
     def _place(self, segment: Segment) -> float:

@@ -34,11 +34,7 @@ _MOST_AT_ONCE = 60
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a search, and the folder that holds everything of it.
-
-    Its card, `run.json`, is written at the start and when the run is extended, so it is read and
-    parsed once too; `extend` gives a new object.
-    """
+    """One run of a search, and its folder. Its card is read once; `extend` gives a new object."""
 
     root: Path
     """The results folder."""
@@ -81,7 +77,9 @@ class Run:
         try:
             return float(self.card["created"])
         except (TunepartsError, KeyError, TypeError, ValueError):
-            return _named_time(self.name)
+            match = _RUN.fullmatch(self.name)
+            named = match and calendar.timegm(time.strptime(match[1], _STAMP))
+            return float(named or 0.0)
 
     @property
     def has_begun(self) -> bool:
@@ -141,16 +139,10 @@ def default_storage(folder: Path) -> str:
 
 
 def create(root: Path, search: "Search", **facts: Any) -> Run:
-    """Make the folder of a new run, and write its card.
+    """Make the folder of a new run in the results folder, and write its card.
 
-    Args:
-        root: the results folder.
-        search: the resolved search.
-        facts: what else the card says: command, commit, versions, storage. Several runs may
-            share a storage: each has a folder of its name there.
-
-    Raises:
-        StorageError: The folder cannot be made.
+    `facts` is what else the card says: command, commit, versions, storage. Several runs may share a
+    storage: each has a folder of its name there.
     """
     try:
         run, now = _new_folder(root, search)
@@ -173,18 +165,10 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
 
 
 def extend(run: Run, search: "Search", news: Sequence[str], **facts: Any) -> Run:
-    """Write down that a run has grown; whoever holds its lock then runs what is new.
+    """Write down that a run has grown; the caller holds its lock.
 
-    The card keeps what was asked for before, and when.
-
-    Args:
-        run: as it was.
-        search: as it has grown.
-        news: what is new, in words.
-        facts: who asked for it: command, commit, versions.
-
-    Raises:
-        StorageError: The card cannot be written.
+    The card keeps what was asked for before, and when. `news` says what is new in words, `facts`
+    who asked for it: command, commit, versions.
     """
     step = {
         "time": time.time(),
@@ -246,13 +230,14 @@ def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
 
     Args:
         root: the results folder.
-        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run.
-        begun: take runs of which no trial ever ran by their full names only: whoever reads or
-            continues the newest does not mean a start that failed.
+        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run; it
+            cannot lead out of the results folder.
+        begun: take runs of which no trial ever ran by their full names only: the newest to read or
+            continue is not a start that failed.
 
     Raises:
         DataMissingError: There is no run at all.
-        ConfigError: No run has this name; a name cannot lead out of the results folder.
+        ConfigError: No run has this name.
     """
     runs = listing(root)
     if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
@@ -288,11 +273,3 @@ _UNTOLD: dict[str, Any] = {
     "address": None,
 }
 """Facts that a card may lack."""
-
-
-def _named_time(name: str) -> float:
-    """When a run began by its name."""
-    match = _RUN.fullmatch(name)
-    if match is None:
-        return 0.0
-    return float(calendar.timegm(time.strptime(match[1], _STAMP)))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tuneparts.core.schema import Metric
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 
 
 @dataclass(frozen=True)
@@ -29,29 +29,16 @@ class Segment:
 
     def to_json(self) -> str:
         """Write it as one line of text, which any executor can carry to a worker."""
-        return json.dumps(
-            {
-                "trial": str(self.trial),
-                "config": self.config,
-                "until": self.until,
-                "start": self.start,
-                "round": self.round,
-                "donor": None if self.donor is None else str(self.donor),
-            }
-        )
+        donor = None if self.donor is None else str(self.donor)
+        return json.dumps({**vars(self), "trial": str(self.trial), "donor": donor})
 
     @classmethod
     def from_json(cls, text: str) -> "Segment":
         """Read what `to_json` wrote."""
         values = json.loads(text)
-        return cls(
-            trial=TrialId.parse(values["trial"]),
-            config=values["config"],
-            until=values["until"],
-            start=values["start"],
-            round=values["round"],
-            donor=None if values["donor"] is None else TrialId.parse(values["donor"]),
-        )
+        trial, donor = TrialId.parse(values["trial"]), values["donor"]
+        donor = None if donor is None else TrialId.parse(donor)
+        return cls(**{**values, "trial": trial, "donor": donor})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from tuneparts.core import atomic
 from tuneparts.core.config import Config
 from tuneparts.core.errors import StorageError
 from tuneparts.core.schema import Metric
-from tuneparts.search.journal import Row, TrialId, TrialRecord
+from tuneparts.search.events import TrialId
+from tuneparts.search.state import RunState, TrialRecord
 
 _HOUR = 3600.0
 _REQUEST = "stop.txt"
@@ -40,18 +41,13 @@ class Stop(Config):
 
 
 class Limits:
-    """Compares a search that runs with its limits.
+    """Compares a search that runs with its limits; `state` holds what earlier drivers did."""
 
-    Args:
-        stop: the limits; None for none.
-        metric: that trials are selected by.
-        rows: what earlier drivers of the run have recorded.
-    """
-
-    def __init__(self, stop: Stop | None, metric: Metric, rows: Iterable[Row]) -> None:
+    def __init__(self, stop: Stop | None, metric: Metric, state: RunState) -> None:
         self._stop = stop or Stop()
         self._metric = metric
-        self._begin = time.monotonic() - _busy_seconds(rows)
+        self._trials = state.trials
+        self._begin = time.monotonic() - _busy_seconds(state.trials.values())
         self._num_below: Counter[tuple[str, int]] = Counter()
         """First trials of each replicate that ended without reaching the target."""
 
@@ -62,14 +58,12 @@ class Limits:
             return None
         return f"the search has run for {hours:g} hours"
 
-    def reached(
-        self, arm: str, seed: int, trials: Mapping[TrialId, TrialRecord]
-    ) -> tuple[int, str] | None:
+    def reached(self, arm: str, seed: int) -> tuple[int, str] | None:
         """How many first trials of a replicate count, and why; None while it is to go on."""
         target, name = self._stop.target, self._metric.name
         while target is not None:
             index = self._num_below[arm, seed]
-            record = trials.get(TrialId(arm, seed, index))
+            record = self._trials.get(TrialId(arm, seed, index))
             if record is None or record.end is None:
                 return None
             last = record.last if record.end.outcome == "finished" else None
@@ -81,11 +75,9 @@ class Limits:
 
 
 def request(folder: Path, message: str) -> Path:
-    """Ask the driver of a run to stop it; returns a file that goes when it has done so.
+    """Ask the driver of a run, on any machine, to stop it; returns a file that goes when it has.
 
-    Args:
-        folder: of the run, which need not lie on the driver's machine.
-        message: who asks; the reason in the journal.
+    `message` says who asks, and is the reason in the journal.
     """
     path = folder / _REQUEST
     try:
@@ -111,16 +103,22 @@ def answer(folder: Path) -> None:
     (folder / _REQUEST).unlink(missing_ok=True)
 
 
-def _busy_seconds(rows: Iterable[Row]) -> float:
-    """Seconds by the clock in which some trial ran; the time between two drivers is left out."""
-    before: dict[TrialId, float] = {}
-    spans = []
-    for row in sorted(rows, key=lambda one: (one.trial, one.step)):
-        seconds = row.metrics.get("cost/seconds", 0.0)
-        spans.append((row.time - max(0.0, seconds - before.get(row.trial, 0.0)), row.time))
-        before[row.trial] = seconds
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds that lie in at least one of the spans from begin to end."""
     total, reach = 0.0, -math.inf
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reach))
         reach = max(reach, end)
     return total
+
+
+def _busy_seconds(trials: Iterable[TrialRecord]) -> float:
+    """Seconds by the clock in which some trial ran; the time between two drivers is left out."""
+    spans = []
+    for record in trials:
+        before = 0.0
+        for _, row in sorted(record.rows.items()):
+            seconds = row.metrics.get("cost/seconds", 0.0)
+            spans.append((row.time - max(0.0, seconds - before), row.time))
+            before = seconds
+    return covered(spans)

@@ -12,11 +12,10 @@ from tuneparts.core.config import parse
 from tuneparts.core.schema import selection_metric
 from tuneparts.search.algorithms import Algorithm, Fixed, whole_trial
 from tuneparts.search.arm import Arm
-from tuneparts.search.journal import ResultTold, TrialId
-from tuneparts.search.replicate import Replicate
+from tuneparts.search.events import ResultTold, TrialId
+from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
-from tuneparts.search.states import States
 from tuneparts.testing.null import NullConfig
 from tuneparts.training.config import MethodConfig
 

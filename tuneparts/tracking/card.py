@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tuneparts.core.schema import Metric
+from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
-from tuneparts.search.journal import TrialId
 
 KEY_TAG = "tuneparts.key"
 """Tag with the key of the run folder, on the parent run and on every trial."""

@@ -27,9 +27,9 @@ from typing import Any
 import pandas as pd
 
 from tuneparts.core.errors import DataMissingError
+from tuneparts.search.events import TrialId
 from tuneparts.search.frames import STEP_COLUMNS
 from tuneparts.search.frames import TRIAL_COLUMNS as FROM_JOURNAL
-from tuneparts.search.journal import TrialId
 from tuneparts.tracking import store
 from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
 

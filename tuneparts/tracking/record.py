@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from tuneparts.core import atomic, redaction
 from tuneparts.core.errors import DataError
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 
 FILE = "tracking.json"
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]

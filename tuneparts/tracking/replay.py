@@ -26,8 +26,9 @@ from typing import Any
 from tuneparts.core import atomic
 from tuneparts.core.errors import SecurityError
 from tuneparts.core.redaction import redact
-from tuneparts.search import journal
-from tuneparts.search.journal import ReplicateStopped, TrialId
+from tuneparts.search import events
+from tuneparts.search.events import ReplicateStopped, TrialId
+from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Record, Status
@@ -63,12 +64,12 @@ class Replay:
         """Prepare; no call is made yet.
 
         Args:
-            client: Client of the store.
+            client: Of the store.
             uri: The store, as `store.resolve` returns it.
             card: What the parent run shows.
             record: What the run's folder remembers of MLflow.
             is_resumed: Whether the store may have runs of the folder.
-            on_progress: Told how many bytes of the journal have arrived.
+            on_progress: Gets how many bytes of the journal have arrived.
             read_log: Gives the log of a trial; one that failed gets it as an artifact.
         """
         self.calls = store.Calls(client)
@@ -92,6 +93,7 @@ class Replay:
         """Params that the parent run has from a former process."""
         self._has_data = False
         self._experiment_id: str | None = None
+        self._state = RunState(keep_rows=False)
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
         self._offset = self._checked_position()
@@ -207,22 +209,29 @@ class Replay:
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
             try:
-                text = line.decode("utf-8")
-                if journal.is_header(text):
-                    continue
-                event = journal.decode(text)
-                if isinstance(event, ReplicateStopped):
-                    continue  # the ends of its trials say what there is to show
-                run = self._runs.setdefault(event.trial, TrialRun(event.trial))
-                run.fold(event, self.calls.problems, is_open=self._card.is_open)
-                self._tally.fold(event)
+                self._take(line.decode("utf-8"))
             except Exception as error:  # one odd line must not end the replay
                 self.calls.problems.add("event not understood", f"{line[:200]!r}: {error}")
-                continue
-            self._dirty[event.trial] = run
-            self._last_time = max(self._last_time, event.time)
         self._offset += len(whole)
         return bool(whole)
+
+    def _take(self, line: str, *, is_sent: bool = False) -> None:
+        """Add a line to the state of the search, and to what waits unless it was sent before."""
+        event = events.decode(line)
+        if event is None or not self._state.apply(event) or isinstance(event, ReplicateStopped):
+            return  # the ends of a replicate's trials say what there is to show
+        self._tally.take(event, self._state)
+        run = self._run(event.trial)
+        run.take(event, self.calls.problems, is_open=self._card.is_open, is_sent=is_sent)
+        if not is_sent:
+            self._dirty[event.trial] = run
+            self._last_time = max(self._last_time, event.time)
+
+    def _run(self, trial: TrialId) -> TrialRun:
+        record = self._state.trials.setdefault(trial, TrialRecord())
+        run = self._runs.setdefault(trial, TrialRun(trial, record))
+        run.record = record
+        return run
 
     def _remember(self, *, is_over: bool = False) -> None:
         """Remember that everything that was read is in the store."""
@@ -313,19 +322,14 @@ class Replay:
 
         Nothing of it is sent again.
         """
-        self._tally = Tally(self._card.metric)
+        self._tally, self._state = Tally(self._card.metric), RunState(keep_rows=False)
         if self._offset == 0:
             return
         with self._journal.open("rb") as file:
             while file.tell() < self._offset:
                 line = file.readline().decode("utf-8", "replace")
-                with suppress(Exception):  # an odd line was told of when it was first read
-                    event = journal.decode(line)
-                    if isinstance(event, ReplicateStopped):
-                        continue
-                    self._tally.fold(event)
-                    run = self._runs.setdefault(event.trial, TrialRun(event.trial))
-                    run.recall(event)
+                with suppress(Exception):  # a problem was noted when it was first read
+                    self._take(line, is_sent=True)
         self._tally.points.clear()
 
     def _search(self, more: str) -> list[Any]:
@@ -337,15 +341,13 @@ class Replay:
         """Take over a run that is in the store."""
         tags, status = found.data.tags, found.info.status
         trial = TrialId.parse(tags[card.TRIAL_TAG])
-        run = self._runs.setdefault(trial, TrialRun(trial))
+        run = self._run(trial)
         if run.run_id is not None:
             return
-        run.begin(found.info.start_time / 1000)
         run.run_id, run.may_exist = str(found.info.run_id), False
         if status in STATUS.values():
-            run.ended = None if found.info.end_time is None else found.info.end_time / 1000
-            run.outcome = tags.get("outcome", str(status).lower())
             run.complete()
+            run.stored_outcome = tags.get("outcome", str(status).lower())
             return
         run.old_metrics = set(found.data.metrics)
         if status == "KILLED" and self._ending is None:
@@ -367,7 +369,7 @@ class Replay:
     def _find_start(self) -> float:
         """When the search began; the first event says so where nothing was tracked yet."""
         if self._record.start is None and self._journal.exists():
-            for event in journal.read(self._journal):
+            for event in events.read(self._journal):
                 return event.time
         return self._record.start or time.time()
 
@@ -394,7 +396,7 @@ class Replay:
 
     def _send_dirty(self) -> None:
         for trial, run in list(self._dirty.items()):
-            is_open = run.start is not None and not run.is_complete
+            is_open = run.has_begun and not run.is_complete
             if is_open and (run.run_id is not None or self._create(run)):
                 run.send(self.calls, self._card.data, self._read_log)
                 self.calls.made += 1
@@ -409,7 +411,7 @@ class Replay:
         parent, experiment = str(self.parent), str(self._experiment_id)
         tags = self._card.trial_tags(self._record.key, parent, run.trial)
         tags[card.NOTE_TAG] = self._card.trial_note(experiment, parent, run.trial)
-        start, name = milliseconds(run.start or 0.0), self._card.run_name(run.trial)
+        start, name = milliseconds(run.record.start or 0.0), self._card.run_name(run.trial)
         run.may_exist = True
         try:
             made = self._client.create_run(experiment, start_time=start, tags=tags, run_name=name)
@@ -442,7 +444,7 @@ class Replay:
     def _send_data(self, parent: str) -> None:
         """Name the data as an input of the search, once trials have begun to read it."""
         data = self._card.data
-        if data is None or self._has_data or not any(run.start for run in self._runs.values()):
+        if data is None or self._has_data or not any(run.has_begun for run in self._runs.values()):
             return
         known = [data.as_input()]  # MLflow keeps one that it has already
         self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))

@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass, field
 
 from tuneparts.core.schema import Metric
-from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
+from tuneparts.search.events import Event, TrialEnded, TrialId, TrialRetried, TrialVoided
+from tuneparts.search.state import RunState
 from tuneparts.tracking import store
-from tuneparts.tracking.trial_run import milliseconds
 
 _COSTS = ("cost/passes", "cost/seconds")
 _MOST_POINTS = 1000
@@ -26,9 +26,13 @@ class Tally:
 
     Example:
         >>> from tuneparts.core.schema import lookup
-        >>> tally, trial = Tally(lookup("val/accuracy")), TrialId("random", seed=0, index=0)
-        >>> tally.fold(Row(trial, 10, {"val/accuracy": 0.75, "cost/passes": 10.0}, time=1.0))
-        >>> tally.fold(TrialEnded(trial, "finished", time=2.0))
+        >>> from tuneparts.search.journal import Row
+        >>> tally, state = Tally(lookup("val/accuracy")), RunState()
+        >>> trial = TrialId("random", seed=0, index=0)
+        >>> row = Row(trial, 10, {"val/accuracy": 0.75, "cost/passes": 10.0}, time=1.0)
+        >>> for event in (row, TrialEnded(trial, "finished", time=2.0)):
+        ...     if state.apply(event):
+        ...         tally.take(event, state)
         >>> tally.numbers["best/val/accuracy"], tally.numbers["trials/finished"]
         (0.75, 1.0)
     """
@@ -39,74 +43,53 @@ class Tally:
     """All that it says so far, by the names that MLflow shows."""
     points: list[tuple[str, float, int, int]] = field(default_factory=list)
     """What waits to be sent: name, value, milliseconds since 1970, step."""
-    _last: dict[TrialId, dict[str, float]] = field(default_factory=dict)
-    """The newest of each number that counts, for trials that have not ended."""
-    _failed: dict[TrialId, dict[str, float]] = field(default_factory=dict)
-    """The same of trials that failed, which may be tried again."""
+    _counted: dict[TrialId, str] = field(default_factory=dict)
+    """Trial that ended -> the outcome that it is counted under."""
     _best: dict[str, dict[int, float]] = field(default_factory=dict)
     """Arm -> seed -> best score."""
-    _ended: dict[TrialId, tuple[str, float]] = field(default_factory=dict)
-    """Trial that ended -> outcome and score."""
     _num_ended: int = 0
 
-    def fold(self, event: Event) -> None:
-        """Take one event; each only once."""
-        if isinstance(event, Row):
-            self._last.setdefault(event.trial, {}).update(event.metrics)
-        elif isinstance(event, TrialEnded):
-            self._end(event, self._last.pop(event.trial, {}))
-        elif isinstance(event, TrialRetried):
-            self._take_back(event)
-        elif isinstance(event, TrialVoided):
-            self._void(event)
-
-    def _end(self, event: TrialEnded, last: dict[str, float]) -> None:
-        self._num_ended += 1
-        score = math.nan if self.metric is None else last.get(self.metric.name, math.nan)
-        self._ended[event.trial] = event.outcome, score
-        name = f"trials/{event.outcome}"
-        news = {name: self.numbers.get(name, 0.0) + 1}
-        news |= {cost: self.numbers.get(cost, 0.0) + last[cost] for cost in _COSTS if cost in last}
-        if self.metric is not None and event.outcome == "finished":
-            news |= self._scores(self.metric, event.trial, score)
-        if event.outcome == "failed":
-            self._failed[event.trial] = last
-        self._say(news, event.time)
-
-    def _take_back(self, event: TrialRetried) -> None:
-        """Uncount a trial that had failed and is tried again."""
-        last = self._failed.pop(event.trial, {})
-        self._last[event.trial] = last
-        news = {"trials/failed": self.numbers.get("trials/failed", 1.0) - 1}
-        news |= {cost: self.numbers[cost] - last[cost] for cost in _COSTS if cost in last}
-        self._say(news, event.time)
-
-    def _void(self, event: TrialVoided) -> None:
-        """Count a trial as stopped, and leave its score out; what it cost stays."""
-        trial = event.trial
-        if trial not in self._ended:
-            self._end(TrialEnded(trial, "stopped", event.time), self._last.pop(trial, {}))
+    def take(self, event: Event, state: RunState) -> None:
+        """Take one event that was news to `state`, which has it already."""
+        if not isinstance(event, TrialEnded | TrialRetried | TrialVoided):
             return
-        outcome, _ = self._ended[trial]
-        self._ended[trial] = "stopped", math.nan
-        news = {f"trials/{outcome}": self.numbers[f"trials/{outcome}"] - 1}
-        news["trials/stopped"] = self.numbers.get("trials/stopped", 0.0) + 1
-        seeds = self._best.pop(trial.arm, {})
-        seeds.pop(trial.seed, None)
-        self._best |= {trial.arm: seeds} if seeds else {}
-        for other, (how, score) in self._ended.items():
-            is_of_seed = (other.arm, other.seed) == (trial.arm, trial.seed)
-            if is_of_seed and how == "finished" and self.metric is not None:
-                news |= self._scores(self.metric, other, score)
-        self._say(news, event.time)
-
-    def _say(self, news: dict[str, float], time: float) -> None:
-        at = milliseconds(time), self._num_ended
+        trial, record = event.trial, state.trials[event.trial]
+        before = self._counted.pop(trial, None)
+        after = None if record.end is None else record.end.outcome
+        news = {f"trials/{before}": self._number(f"trials/{before}") - 1} if before else {}
+        if after is not None:
+            news[f"trials/{after}"] = self._number(f"trials/{after}") + 1
+            self._counted[trial] = after
+        sign = bool(after) - bool(before)
+        if sign:
+            self._num_ended += max(sign, 0)
+            costs = [cost for cost in _COSTS if cost in record.latest]
+            news |= {cost: self._number(cost) + sign * record.latest[cost] for cost in costs}
+        if self.metric is not None and before and after:  # voided
+            news |= self._rescored(self.metric, trial, state)
+        elif self.metric is not None and after == "finished":
+            news |= self._scores(self.metric, trial, state)
+        at = round(1000 * event.time), self._num_ended
         self.points += [(*pair, *at) for pair in news.items() if pair not in self.numbers.items()]
         self.numbers |= news
 
-    def _scores(self, metric: Metric, trial: TrialId, score: float) -> dict[str, float]:
+    def _number(self, name: str) -> float:
+        return self.numbers.get(name, 0.0)
+
+    def _rescored(self, metric: Metric, trial: TrialId, state: RunState) -> dict[str, float]:
+        """The scores after a trial of a replicate does not count any more."""
+        seeds = self._best.pop(trial.arm, {})
+        seeds.pop(trial.seed, None)
+        self._best |= {trial.arm: seeds} if seeds else {}
+        news: dict[str, float] = {}
+        for other in state.replicate(trial.arm, trial.seed):
+            if self._counted.get(other) == "finished":
+                news |= self._scores(metric, other, state)
+        return news
+
+    def _scores(self, metric: Metric, trial: TrialId, state: RunState) -> dict[str, float]:
         """The scores of the trial's arm and of the best arm, with the trial counted in."""
+        score = state.trials[trial].latest.get(metric.name, math.nan)
         if not math.isfinite(score):
             return {}
         seeds = self._best.setdefault(trial.arm, {})

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
-from tuneparts.search.journal import Event, Row, TrialId
+from tuneparts.search.events import Event, Row, TrialId
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status

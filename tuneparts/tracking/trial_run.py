@@ -6,17 +6,18 @@ from typing import Any
 
 from tuneparts.core import schema
 from tuneparts.core.errors import UnknownNameError
-from tuneparts.search.frames import flat
-from tuneparts.search.journal import (
+from tuneparts.search.events import (
     Event,
+    Outcome,
     Row,
     TrialEnded,
     TrialId,
     TrialRetried,
-    TrialRunning,
     TrialStarted,
     TrialVoided,
 )
+from tuneparts.search.frames import flat
+from tuneparts.search.state import TrialRecord
 from tuneparts.tracking import store
 from tuneparts.tracking.card import DataFacts, flatten
 from tuneparts.tracking.record import Status
@@ -36,11 +37,8 @@ class TrialRun:
     """The MLflow run of one trial, and what the journal says that it still lacks."""
 
     trial: TrialId
-    start: float | None = None
-    """When its work began. MLflow takes the start of a run at its creation and never again, so
-    there is no run before."""
-    queued: float | None = None
-    """When the trial got its config."""
+    record: TrialRecord
+    """What the journal says of the trial."""
     run_id: str | None = None
     """None until the run is known to exist in the store."""
     may_exist: bool = False
@@ -49,7 +47,8 @@ class TrialRun:
     """Whether the store says KILLED, from a process that was interrupted."""
     is_complete: bool = False
     """Whether the store has everything; later events change nothing."""
-    outcome: str = "queued"
+    stored_outcome: str | None = None
+    """What the store says of a run that is complete there."""
     has_params: bool = False
     has_data: bool = False
     """Whether the data set is logged as an input."""
@@ -61,118 +60,102 @@ class TrialRun:
     """The newest config, flat."""
     changed: set[str] = field(default_factory=set)
     """Paths of the config that have changed."""
-    step: int = 0
-    """The newest step."""
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     points: list[tuple[str, float, int, int]] = field(default_factory=list)
     """Metric, value, milliseconds since 1970 and step, as `mlflow.entities.Metric` takes them."""
     end: tuple[Status, float] | None = None
-    ended: float | None = None
-    """When it ended, also after the store has been told."""
 
-    def fold(self, event: Event, problems: store.Problems, *, is_open: bool = False) -> None:
-        """Add what an event says.
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is to be a run: MLflow takes the start of a run at its creation alone."""
+        return self.run_id is not None or self.record.start is not None
+
+    @property
+    def outcome(self) -> str:
+        """How far the trial is, or that it was killed."""
+        if self.record.end is not None:
+            return self.record.end.outcome
+        if self.end is not None:
+            return "killed"
+        return self.stored_outcome or ("running" if self.has_begun else "queued")
+
+    def take(
+        self,
+        event: Event,
+        problems: store.Problems,
+        *,
+        is_open: bool = False,
+        is_sent: bool = False,
+    ) -> None:
+        """Add what an event says to what waits.
 
         Args:
-            event: Of this trial.
+            event: Of this trial; `record` has it already.
             problems: Gets the metrics that the schema does not list.
             is_open: Take these metrics too, and show how configs change.
+            is_sent: Whether a former process has sent it; only later events build on it then.
         """
-        if isinstance(event, TrialRetried):
-            self._reopen()
-        elif isinstance(event, TrialVoided) and self.start is not None:
-            self._void(event)
-        if self.is_complete:
-            return
         if isinstance(event, TrialStarted):
-            self.queued = event.time if self.queued is None else self.queued
-            if not self.has_params:
-                self.params = flatten(event.config)
-                self.has_params = True
-            elif is_open:
-                self._add_changes(event)
-            self.config = flat(event.config)
-        elif isinstance(event, TrialRunning):
-            self.begin(event.time)
-        elif isinstance(event, Row):
-            self._begin_unsaid(event.time)
-            self.step = max(self.step, event.step)
+            self._take_config(event, is_shown=is_open and not is_sent)
+        if is_sent:
+            return
+        if isinstance(event, TrialRetried):
+            self.is_complete, self.end, self.stored_outcome = False, None, None
+            self.was_killed = True  # so that the store is told that it runs again
+            self.tags |= {"outcome": "running", "error": ""}
+        elif isinstance(event, TrialVoided):
+            self.is_complete = False
+            self._take_end("stopped", self.record.worked_until or event.time, event.message)
+        elif isinstance(event, Row) and not self.is_complete:
             for name, value in event.metrics.items():
                 if not is_open and schema.find(name) is None:
                     why = str(UnknownNameError("metric", name, schema.METRICS))
                     problems.add(f"metric `{name}` is not in the schema", why)
                     continue
-                point = (name, float(value), milliseconds(event.time), event.step)
-                self.points.append(point)
-        elif isinstance(event, TrialEnded):
-            self._begin_unsaid(event.time)
-            self.end = STATUS[event.outcome], event.time
-            self.ended = event.time
-            self.outcome = event.outcome
-            self.tags["outcome"] = event.outcome
-            if event.message:
-                self.tags["error"] = event.message[:_LONGEST_ERROR]
+                self.points.append((name, float(value), milliseconds(event.time), event.step))
+        elif isinstance(event, TrialEnded) and not self.is_complete:
+            self._take_end(event.outcome, event.time, event.message)
 
-    def _reopen(self) -> None:
-        """Take back the end of a trial that had failed and is tried again."""
-        self.is_complete, self.end, self.outcome = False, None, "running"
-        self.was_killed = True  # so that the store is told that it runs again
-        self.tags |= {"outcome": "running", "error": ""}
+    def _take_end(self, outcome: Outcome, time: float, message: str) -> None:
+        self.end = STATUS[outcome], time
+        self.tags["outcome"] = outcome
+        if message:
+            self.tags["error"] = message[:_LONGEST_ERROR]
 
-    def _void(self, event: TrialVoided) -> None:
-        """Say that what it found no longer counts; when it ended stays as it was."""
-        self.is_complete, self.outcome = False, "stopped"
-        self.end = STATUS["stopped"], self.ended or event.time
-        self.tags |= {"outcome": "stopped", "error": event.message[:_LONGEST_ERROR]}
-
-    def _add_changes(self, event: TrialStarted) -> None:
-        """Show numbers of the config that change as metrics: MLflow refuses a changed param."""
-        for path, value in flat(event.config).items():
-            before = self.config.get(path)
-            if before != value and isinstance(value, int | float) and not isinstance(value, bool):
-                name, at = f"config/{path}", milliseconds(event.time)
+    def _take_config(self, event: TrialStarted, *, is_shown: bool) -> None:
+        """Params at first; then numbers that change as metrics: MLflow refuses a changed param."""
+        values, known = flat(event.config), self.config
+        self.config = values
+        if not self.has_params and not self.is_complete:
+            self.params = flatten(event.config)
+            self.has_params = True
+        if not known:
+            return
+        start, last = self.record.start or event.time, self.record.last
+        step = 0 if last is None else last.step
+        for path, value in values.items():
+            before = known.get(path)
+            if before == value:
+                continue
+            if is_shown and not self.is_complete and _is_number(value):
+                name = f"config/{path}"
                 if isinstance(before, int | float) and path not in self.changed:
-                    self.points.append((name, before, milliseconds(self.start or event.time), 0))
-                self.points.append((name, float(value), at, self.step))
-                self.changed.add(path)
-
-    def recall(self, event: Event) -> None:
-        """Take in what a former process has sent, as far as later events build on it."""
-        if isinstance(event, TrialStarted):
-            if self.run_id is None:
-                self.queued = event.time if self.queued is None else self.queued
-            if not self.has_params and not self.is_complete:
-                self.params = flatten(event.config)
-                self.has_params = True
-            values = flat(event.config)
-            known = self.config or values
-            self.changed |= {path for path in values if values[path] != known.get(path)}
-            self.config = values
-        elif isinstance(event, Row):
-            self.step = max(self.step, event.step)
-
-    def begin(self, time: float) -> None:
-        """Say that its work began, unless that is known."""
-        if self.start is None:
-            self.start = time
-            self.outcome = "running"
-
-    def _begin_unsaid(self, time: float) -> None:
-        """Say that it began before this event; older journals know only when it was queued."""
-        self.begin(time if self.queued is None else self.queued)
+                    self.points.append((name, before, milliseconds(start), 0))
+                self.points.append((name, float(value), milliseconds(event.time), step))
+            self.changed.add(path)
 
     def kill(self, time: float) -> None:
         """End it if it has begun and not ended."""
-        if self.start is not None and self.end is None and not self.is_complete:
+        if self.has_begun and self.end is None and not self.is_complete:
             self.end = "KILLED", time
-            self.outcome = "killed"
 
     def complete(self) -> None:
         """Forget what waits: the store has it all, or will never take it."""
+        self.stored_outcome = self.outcome
         self.is_complete = True
         self.end = None
-        for kept in (self.old_metrics, self.stored, self.config, self.params, self.tags):
+        for kept in (self.old_metrics, self.stored, self.params, self.tags):
             kept.clear()
         self.points.clear()
 
@@ -244,3 +227,7 @@ class TrialRun:
 def milliseconds(seconds: float) -> int:
     """MLflow's unit of time."""
     return round(1000 * seconds)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,7 +11,7 @@ from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
-from tuneparts.search.drawn import DRAWN_COLUMNS
+from tuneparts.search.frames import DRAWN_COLUMNS
 
 OBJECTIVES = ("val/accuracy", "size/parameters")
 

@@ -21,7 +21,7 @@ from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import MOST_IN_GRID, Dimension, Value
 

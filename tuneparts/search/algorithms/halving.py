@@ -23,7 +23,7 @@ from tuneparts.search.algorithms.base import (
     drawn_trials,
     stretch,
 )
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch, Result, Segment
 
 if TYPE_CHECKING:  # an arm holds an algorithm

@@ -15,7 +15,7 @@ from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
-from tuneparts.search.journal import TrialId
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
 

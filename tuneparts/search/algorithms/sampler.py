@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from tuneparts.search.arm import Arm
-    from tuneparts.search.journal import TrialId
+    from tuneparts.search.events import TrialId
 
 SAMPLERS = {
     "random": "RandomSampler",

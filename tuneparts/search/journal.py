@@ -1,17 +1,64 @@
-"""The file of a journal: appended to by one driver, read by anybody."""
+"""What happened in a search, in order, on disk before anyone else knows of it.
+
+The driver appends one line per event. Everything else can be rebuilt from the file: after a crash
+the plan is replayed against it, and what the MLflow server missed is sent again from it. Appending
+the same row twice changes nothing. The first line says in which version of the format the others
+are written.
+"""
 
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 from tuneparts.core import atomic
-from tuneparts.core.errors import DataError, StorageError
-from tuneparts.search.journal.events import Event, Stops, TrialId
-from tuneparts.search.journal.lines import VERSION, decode, encode, is_header
-from tuneparts.search.journal.record import TrialRecord, take
+from tuneparts.core.errors import StorageError
+from tuneparts.search.events import (
+    VERSION,
+    Event,
+    Observer,
+    Outcome,
+    ReplicateStopped,
+    ResultTold,
+    RoundFailed,
+    Row,
+    Stops,
+    TrialEnded,
+    TrialId,
+    TrialRetried,
+    TrialRunning,
+    TrialStarted,
+    TrialVoided,
+    decode,
+    encode,
+    read,
+)
+from tuneparts.search.state import RunState, TrialRecord
+
+__all__ = [
+    "VERSION",
+    "Event",
+    "Journal",
+    "Observer",
+    "Outcome",
+    "ReplicateStopped",
+    "ResultTold",
+    "RoundFailed",
+    "Row",
+    "RunState",
+    "TrialEnded",
+    "TrialId",
+    "TrialRecord",
+    "TrialRetried",
+    "TrialRunning",
+    "TrialStarted",
+    "TrialVoided",
+    "decode",
+    "read",
+    "records",
+    "stops",
+]
 
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
@@ -35,8 +82,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = atomic.inside(path.parent, path)
-        self.trials: dict[TrialId, TrialRecord] = {}
-        self.stops: Stops = {}
+        self.state = RunState()
+        self.trials, self.stops = self.state.trials, self.state.stops
         self.events: list[Event] = []
         if path.exists():
             self._drop_torn_tail()
@@ -75,11 +122,8 @@ class Journal:
     def sync(self) -> None:
         """Wait until all events are on the disk, where a power cut does not take them.
 
-        Called before anything is done that cannot be undone should they be lost: a round that
-        builds on them is started, or checkpoints that could report them again are removed.
-
-        Raises:
-            StorageError: As of `append`.
+        Called before what cannot be undone should they be lost: a round that builds on them is
+        started, or checkpoints that could report them again are removed.
         """
         if self._is_synced:
             return
@@ -121,7 +165,7 @@ class Journal:
             self._file.close()
 
     def _apply(self, event: Event) -> bool:
-        is_news = take(event, self.trials, self.stops)
+        is_news = self.state.apply(event)
         if is_news:
             self.events.append(event)
         return is_news
@@ -136,43 +180,19 @@ class Journal:
                 file.truncate(length)
 
 
-def read(path: Path) -> Iterator[Event]:
-    """Read the events of a journal file, oldest first; half a line at its end is left out.
-
-    Raises:
-        DataError: A line is damaged, or the file is of another version of the format.
-    """
-    with atomic.inside(path.parent, path).open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            if not raw.endswith(b"\n"):
-                return
-            try:
-                line = raw.decode()
-                if not is_header(line):
-                    yield decode(line)
-            except DataError as error:
-                raise DataError(f"{path}: {error}") from None
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise DataError(
-                    f"every line of a journal is one event, but line {number} of {path} is not "
-                    f"({error}). Restore the file, or start the search anew."
-                ) from None
-
-
 def records(path: Path) -> dict[TrialId, TrialRecord]:
-    """What a journal file knows of each trial, for readers; the file is left as it is."""
-    found: dict[TrialId, TrialRecord] = {}
-    for event in read(path):
-        take(event, found, {})
-    return found
+    """What a journal file knows of each trial; the file is left as it is."""
+    return RunState.read(path).trials
 
 
 def stops(path: Path) -> Stops:
     """How replicates were stopped; the other lines of the file are not even parsed."""
-    found: Stops = {}
+    state = RunState()
     if path.exists():
         with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
             for line in lines:
                 if line.startswith('{"kind": "stop"') and line.endswith("\n"):
-                    take(decode(line), {}, found)
-    return found
+                    event = decode(line)
+                    assert event is not None
+                    state.apply(event)
+    return state.stops

@@ -1,10 +1,17 @@
-"""What can happen in a search: one class for each kind of event."""
+"""What can happen in a search: one class for each kind of event, one line of a file for each."""
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from tuneparts.core import atomic
+from tuneparts.core.errors import DataError
+
+VERSION = 4
+"""Of the format of journals; a file of another one is refused."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
 
 
@@ -96,7 +103,7 @@ class TrialRetried:
 
 @dataclass(frozen=True)
 class ResultTold:
-    """An algorithm that waited for whichever of several trials ends first was told of this one.
+    """An algorithm that waits for any of several trials got the result of this one.
 
     The order of these events is what a resumed search repeats.
     """
@@ -144,14 +151,70 @@ Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
 
 
 class Observer(Protocol):
-    """Whoever wants to know: tracking, the live view."""
+    """Gets every event of a search: tracking, the live view."""
 
     def on_event(self, event: Event) -> None:
         """Take one event; must return at once."""
         ...
 
 
-def tell(observers: Iterable[Observer], event: Event) -> None:
-    """Pass an event on to all observers."""
-    for observer in observers:
-        observer.on_event(event)
+_KINDS: dict[str, type[Any]] = {
+    "start": TrialStarted,
+    "run": TrialRunning,
+    "row": Row,
+    "end": TrialEnded,
+    "round_failed": RoundFailed,
+    "retry": TrialRetried,
+    "void": TrialVoided,
+    "stop": ReplicateStopped,
+    "told": ResultTold,
+}
+_NAMES = {cls: kind for kind, cls in _KINDS.items()}
+
+
+def encode(event: Event) -> str:
+    """Write an event as one line of a journal."""
+    # Not `asdict`, which copies every config in depth: an event is written as it is.
+    return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})
+
+
+def decode(line: str) -> Event | None:
+    """Read one line of a journal as its event; None for the header, which names the version.
+
+    Raises:
+        DataError: The version is not that of this code. Other damage is a builtin error.
+    """
+    values = json.loads(line)
+    kind = values.pop("kind")
+    if kind == "version" and values["version"] != VERSION:
+        raise DataError(
+            f"journal format {values['version']}: another version of tuneparts wrote it, and this "
+            f"one reads format {VERSION}. Read it with that version."
+        )
+    if kind == "version":
+        return None
+    event: Event = _KINDS[kind](**{**values, "trial": TrialId.parse(values["trial"])})
+    return event
+
+
+def read(path: Path) -> Iterator[Event]:
+    """Read the events of a journal file, oldest first; half a line at its end is left out.
+
+    Raises:
+        DataError: A line is damaged, or the file is of another version of the format.
+    """
+    with atomic.inside(path.parent, path).open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.endswith(b"\n"):
+                return
+            try:
+                event = decode(raw.decode())
+                if event is not None:
+                    yield event
+            except DataError as error:
+                raise DataError(f"{path}: {error}") from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise DataError(
+                    f"every line of a journal is one event, but line {number} of {path} is not "
+                    f"({error}). Restore the file, or start the search anew."
+                ) from None
