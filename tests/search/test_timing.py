@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.search.playing import facts, play
-from tests.search.test_plan import facts
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.events import ResultTold, TrialStarted
 from tuneparts.search.journal import Journal
