@@ -10,29 +10,12 @@ Example:
     2
 """
 
-import re
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from tuneparts.core import lazy
 
 __version__ = "0.1.0"
-
-_HOME_OF = {
-    name: module
-    for module, name in re.findall(
-        r"from (\S+) import \(?\s*(\w+) as", Path(__file__).with_suffix(".pyi").read_text("utf-8")
-    )
-}
-"""Public name -> module that has it."""
-
-__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604 - all of them are strings
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module `tuneparts` has no attribute `{name}`")
-    return getattr(import_module(_HOME_OF[name]), name)
+__getattr__, __all__ = lazy.attach(__file__, __name__)
+__all__ += ["__version__"]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    return sorted({*globals(), *__all__})

@@ -17,45 +17,6 @@ For a loop of one's own there is `Partitioned`, which runs any subnetwork of a n
 `PartitionedOptimiser`, which steps one partition at a time.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from tuneparts.core import lazy
 
-from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
-
-if TYPE_CHECKING:
-    from tuneparts.methods.partitioned.fitted import Fitted, fit
-    from tuneparts.methods.partitioned.learner import PartitionedLearner
-    from tuneparts.methods.partitioned.mixed import MixedBatch
-    from tuneparts.methods.partitioned.steps import (
-        Evidence,
-        PartitionedOptimiser,
-        decay_factors,
-        evidence,
-    )
-    from tuneparts.methods.partitioned.subnetwork import Partitioned, Share, View
-
-__all__ = [
-    "Evidence",
-    "Fitted",
-    "MixedBatch",
-    "Partitioned",
-    "PartitionedConfig",
-    "PartitionedLearner",
-    "PartitionedOptimiser",
-    "ReleasedConfig",
-    "Share",
-    "View",
-    "decay_factors",
-    "evidence",
-    "fit",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Names that need torch are imported when they are first used; a config needs none."""
-    if name in __all__:
-        for module in ("fitted", "learner", "mixed", "steps", "subnetwork"):
-            found = import_module(f"{__name__}.{module}")
-            if name in vars(found):
-                return getattr(found, name)
-    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+__getattr__, __all__ = lazy.attach(__file__, __name__)

@@ -4,6 +4,6 @@ One's own net is compressed by `compress(net, (x, y), file="net.npz")` and read 
 `load("net.npz", net)`.
 """
 
-from tuneparts.methods.pwfn.codefile import Compressed, compress, load
+from tuneparts.core import lazy
 
-__all__ = ["Compressed", "compress", "load"]
+__getattr__, __all__ = lazy.attach(__file__, __name__)

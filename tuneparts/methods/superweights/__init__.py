@@ -3,6 +3,6 @@
 One's own nets become an ensemble by `fit([net, net], x, y, budget=...)`.
 """
 
-from tuneparts.methods.superweights.fitted import FittedEnsemble, Sizes, fit
+from tuneparts.core import lazy
 
-__all__ = ["FittedEnsemble", "Sizes", "fit"]
+__getattr__, __all__ = lazy.attach(__file__, __name__)

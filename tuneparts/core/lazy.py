@@ -1,0 +1,28 @@
+"""Packages whose names are imported when they are first used.
+
+The names stand in the package's stub, `__init__.pyi`, which editors and type checkers read too.
+"""
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def attach(file: str, package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """Return a package's `__getattr__` and the names of its stub.
+
+    Args:
+        file: `__file__` of the package.
+        package: `__name__` of it.
+    """
+    stub = Path(file).with_suffix(".pyi").read_text("utf-8")
+    home_of = {n: module for module, n in re.findall(r"from (\S+) import \(?\s*(\w+) as", stub)}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module `{package}` has no attribute `{name}`")
+        return getattr(import_module(home_of[name]), name)
+
+    return find, list(home_of)

@@ -1,0 +1,13 @@
+from tuneparts.methods.partitioned.config import PartitionedConfig as PartitionedConfig
+from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
+from tuneparts.methods.partitioned.fitted import Fitted as Fitted
+from tuneparts.methods.partitioned.fitted import fit as fit
+from tuneparts.methods.partitioned.learner import PartitionedLearner as PartitionedLearner
+from tuneparts.methods.partitioned.mixed import MixedBatch as MixedBatch
+from tuneparts.methods.partitioned.steps import Evidence as Evidence
+from tuneparts.methods.partitioned.steps import PartitionedOptimiser as PartitionedOptimiser
+from tuneparts.methods.partitioned.steps import decay_factors as decay_factors
+from tuneparts.methods.partitioned.steps import evidence as evidence
+from tuneparts.methods.partitioned.subnetwork import Partitioned as Partitioned
+from tuneparts.methods.partitioned.subnetwork import Share as Share
+from tuneparts.methods.partitioned.subnetwork import View as View
