@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from tuneparts.methods.superweights.learner import SuperweightsConfig as SuperweightsConfig
     from tuneparts.methods.superweights.ssn import SsnConfig as SsnConfig
     from tuneparts.models import Own as Own
-    from tuneparts.results.extending import extend as extend
     from tuneparts.results.results import Results as Results
     from tuneparts.results.results import load as load
+    from tuneparts.results.running import extend as extend
     from tuneparts.results.running import resume as resume
     from tuneparts.results.running import run as run
     from tuneparts.search.algorithms import Algorithm as Algorithm
@@ -84,9 +84,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tuneparts.results.extending": ("extend",),
     "tuneparts.results.results": ("Results", "load"),
-    "tuneparts.results.running": ("resume", "run"),
+    "tuneparts.results.running": ("extend", "resume", "run"),
     "tuneparts.methods.baselines.augerino": ("AugerinoConfig",),
     "tuneparts.methods.baselines.laplace": ("LaplaceConfig",),
     "tuneparts.methods.baselines.last_layer": ("LastLayerConfig",),

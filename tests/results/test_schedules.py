@@ -70,7 +70,7 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
     )
     run = runs.create(tmp_path, search, command="x", commit="abc", versions={}, storage=None)
     execute(search, folder=run.folder, executor="local", workers=1)
-    data = Results(run).data
+    data = Results(run)
     (table,) = [one for one in data.tables if one.heading.startswith("Schedule")]
     assert table.heading == "Schedule of pbt"
     assert [column.header for column in table.columns] == ["seed", "from passes", "as trial", "x"]

@@ -11,7 +11,7 @@ import tuneparts
 from tuneparts import executors
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors.choice import Place
-from tuneparts.results.extending import grow
+from tuneparts.results.running import grow
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (
     Algorithm,

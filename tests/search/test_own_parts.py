@@ -12,9 +12,9 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors import execute
-from tuneparts.results import results
 from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
@@ -129,7 +129,7 @@ def test_a_search_with_own_classes_runs_and_survives_json(own, tmp_path) -> None
 
 def test_reports_ask_the_algorithm_whether_it_adapts(own, tmp_path) -> None:
     run = runs.create(tmp_path, own, command="", commit="", versions={}, storage=None)
-    assert [arm.is_adaptive for arm in results.metadata(run).arms] == [True, False]
+    assert [arm.is_adaptive for arm in RunCard.of(run).arms] == [True, False]
 
 
 def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) -> None:

@@ -14,9 +14,9 @@ from tuneparts.data.digest import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.standard import StandardConfig
-from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.card import RunCard
 from tuneparts.search.extension import extended
 from tuneparts.search.journal import TrialId, records
 from tuneparts.search.space import Uniform
@@ -146,7 +146,7 @@ def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Pat
             tmp_path, asked(data=data), commit="", command="", versions={}, storage=None
         )
         TrialSetting.of(run.search, str(tmp_path), folder=run.folder)
-        return metadata(run).replication
+        return RunCard.of(run).replication
 
     assert "draws its data anew" in said(DIGITS)
     assert "one fixed draw" in said(DIGITS.replaced({"seed": 0}))

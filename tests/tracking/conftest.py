@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import (
     Event,
     Journal,
@@ -21,12 +22,14 @@ from tuneparts.tracking.tracker import SearchCard, Tracker
 @pytest.fixture
 def card() -> SearchCard:
     return SearchCard(
-        name="toy",
-        scale="smoke",
-        digest="d1gest",
-        commit="c0ffee",
+        RunCard(
+            "toy",
+            scale="smoke",
+            digest="d1gest",
+            commit="c0ffee",
+            versions={"python": "3.11"},
+        ),
         resolved='{"question": "which?"}',
-        versions={"python": "3.11"},
         tags={"lab": "north"},
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tuneparts.core.schema import lookup
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
@@ -114,7 +115,7 @@ def test_the_parent_ranks_says_who_and_carries_params(
 
 
 def test_a_version_is_no_commit(card: SearchCard) -> None:
-    assert dataclasses.replace(card, commit="v0.1.0").origin_tags() == {}
+    assert SearchCard(RunCard("toy", commit="v0.1.0")).origin_tags() == {}
 
 
 def test_a_failed_trial_has_its_log_and_a_log_that_cannot_be_read_harms_nobody(

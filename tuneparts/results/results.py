@@ -1,6 +1,5 @@
-"""What a run has found: frames, the table, the answer, figures, the report and its nets."""
+"""What a run has found: what `RunData` derives from its frames, its report, exports and nets."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,20 +9,23 @@ import pandas as pd
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
-from tuneparts.results.describing import metadata
+from tuneparts.results import rendering
+from tuneparts.results.compare import Comparison, Decision, compare, decision
+from tuneparts.results.run_data import ArtifactReader, RunData
+from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.search import frames, runs
+from tuneparts.search.card import RunCard
+from tuneparts.search.drawn import drawn
 from tuneparts.search.journal import TrialId, TrialRecord, records
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
-    from tuneparts.results.compare import Comparison, Decision
-    from tuneparts.results.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner
 
-LONGEST_DESCRIPTION = 7000
+_LONGEST_DESCRIPTION = 7000
 """Characters of a description; MLflow keeps 8,000 of a tag."""
 
 
@@ -35,21 +37,24 @@ def load(name: str | None = None) -> "Results":
             all. Or the folder of published results. A run of which no trial ever ran is found by
             its full name only.
     """
-    from tuneparts.results.published import Published, is_published
+    from tuneparts.results.export import Published, is_published
 
     if name is not None and is_published(name):
         return Published(Path(name))
     return Results(runs.named(settings.current().results_dir, name, begun=True))
 
 
-class Results:
-    """What a run has found so far. Every part is computed once, when it is first asked for.
+class Results(RunData):
+    """What a run has found so far; frames, tables, figures and verdicts are those of `RunData`.
 
     A run that goes on needs a new object: this one shows the journal as it was first read.
     """
 
     def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
-        self.run, self._has_run = run, has_run
+        vars(self).update(run=run, _has_run=has_run)
+
+    run: runs.Run
+    _has_run: bool
 
     @property
     def name(self) -> str:
@@ -68,49 +73,16 @@ class Results:
         return found
 
     @property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial; see `frames.trials`."""
-        return self.data.trials
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """One row per trial, metric and step; see `frames.steps`."""
-        return self.data.steps
-
-    @property
     def table(self) -> pd.DataFrame:
         """One row per arm: costs, counts, and the mean and standard error of each score."""
-        return self.data.summary
-
-    @property
-    def selected(self) -> pd.DataFrame:
-        """The trial that stands for each arm and seed, chosen by the search's metric."""
-        return self.data.selected
-
-    @property
-    def drawn(self) -> pd.DataFrame:
-        """What each trial drew from its arm's space; see `search.drawn`."""
-        return self.data.drawn
-
-    @property
-    def front(self) -> pd.DataFrame:
-        """The trials on the Pareto front of their arm and seed; none where there is one objective.
-
-        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
-        """
-        from tuneparts.results import fronts
-
-        if not self.search.objectives:
-            return pd.DataFrame()
-        known = fronts.members(self.trials, self.data.metadata)
-        return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
-
-    @property
-    def answer(self) -> str:
-        """The search's question, answered in one sentence."""
-        return self.data.answer
+        return self.summary
 
     @cached_property
+    def metadata(self) -> RunCard:
+        """What the run is besides its numbers."""
+        return RunCard.of(self.run, self.parent_run_id)
+
+    @property
     def parent_run_id(self) -> str:
         """MLflow's id of the whole run; empty while the store has not answered."""
         return self._tracked[0]
@@ -128,27 +100,54 @@ class Results:
         return ("", {}) if known is None else (known.parent or "", known.trials)
 
     @cached_property
-    def data(self) -> "RunData":
-        """Everything that tables, figures and the page are made from."""
-        from tuneparts.results import sample_grid
-        from tuneparts.results.run_data import RunData
+    def trials(self) -> pd.DataFrame:
+        """One row per trial; see `frames.trials`."""
+        return frames.trials(self._journal, self.run_ids)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """One row per trial, metric and step; see `frames.steps`."""
+        return frames.steps(self._journal)
+
+    @cached_property
+    def schedules(self) -> pd.DataFrame:
+        """Values that changed on the way of each trial; see `frames.schedules`."""
+        return frames.schedules(self._journal)
+
+    @cached_property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `search.drawn`."""
+        return drawn(self.search, self._journal)
+
+    @property
+    def _journal(self) -> Path:
+        return self.run.folder / "journal.jsonl"
+
+    @cached_property
+    def find(self) -> ArtifactReader | None:
+        """Reads the tables that trials left."""
         from tuneparts.search.artifacts import ArtifactStore
-        from tuneparts.search.drawn import drawn
         from tuneparts.search.storage import Folder
 
-        journal = self.run.folder / "journal.jsonl"
-        data = RunData(
-            metadata(self.run, self.parent_run_id),
-            frames.trials(journal, self.run_ids),
-            frames.steps(journal),
-            schedules=frames.schedules(journal),
-            drawn=drawn(self.search, journal),
-            find=ArtifactStore(Folder(self.run.storage)).find,
-        )
-        if "samples" not in data.metadata.figures:
-            return data
-        grids, note = sample_grid.of(self.search, data.selected, has_run=self._has_run)
-        return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+        return ArtifactStore(Folder(self.run.storage)).find
+
+    @property
+    def sample_grids(self) -> tuple[SampleGrid, ...]:
+        """Examples under the augmentation that selected trials found."""
+        return self._samples[0]
+
+    @property
+    def sample_grids_note(self) -> str:
+        """Why there are no sample grids."""
+        return self._samples[1]
+
+    @cached_property
+    def _samples(self) -> tuple[tuple[SampleGrid, ...], str]:
+        from tuneparts.results import sample_grid
+
+        if "samples" not in self.metadata.figures:
+            return (), ""
+        return sample_grid.of(self.search, self.selected, has_run=self._has_run)
 
     def compare(
         self,
@@ -158,7 +157,7 @@ class Results:
         metric: str = "test/accuracy",
         within: float | None = None,
         at: str | None = None,
-    ) -> "list[Comparison]":
+    ) -> list[Comparison]:
         """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
 
         Args:
@@ -171,9 +170,7 @@ class Results:
             at: a cost on the way instead of the end, as in `weight_steps=1200`; trials are selected
                 by what validation said there.
         """
-        from tuneparts.results import compare
-
-        metadata = self.data.metadata
+        metadata = self.metadata
         within = metadata.within if within is None else within
         if pairs is None:
             pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
@@ -185,21 +182,8 @@ class Results:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
-        selected = self.data_at(at, metric=metric).selected
-        return compare.compare(selected, metadata, pairs, metric=metric, within=within)
-
-    def data_at(self, at: str | None, *, metric: str) -> "RunData":
-        """The frames of the run at its end, or as it stood at a cost.
-
-        Args:
-            at: as in `compare`.
-            metric: what is asked about; refused where trials do not report it on the way.
-        """
-        if at is None:
-            return self.data
-        from tuneparts.results.on_the_way import at_cost, parse
-
-        return at_cost(self.data, *parse(at), needs=metric)
+        selected = (self if at is None else self.at(at, needs=metric)).selected
+        return compare(selected, metadata, pairs, metric=metric, within=within)
 
     def decide(
         self,
@@ -207,17 +191,12 @@ class Results:
         *,
         within: float | None = None,
         metric: str = "test/accuracy",
-    ) -> "Decision":
+    ) -> Decision:
         """What the replicates that two arms share allow to say, however often one looks.
 
-        Args:
-            pair: two arms; the verdict is on the first.
-            within: margin of equivalence.
-            metric: by which they are compared.
+        The verdict is on the first arm of the pair; `within` is a margin of equivalence.
         """
-        from tuneparts.results.compare import decision
-
-        return decision(self.data.selected, self.data.metadata, pair, metric=metric, within=within)
+        return decision(self.selected, self.metadata, pair, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -228,8 +207,8 @@ class Results:
         Raises:
             DataMissingError: No arm has the metric yet.
         """
-        metric = self.data.metadata.metric
-        arms = self.data.verdict(metric).ranked
+        metric = self.metadata.metric
+        arms = self.verdict(metric).ranked
         if not arms:
             raise DataMissingError(
                 f"the best arm is the one with the best {metric}, but no finished "
@@ -267,7 +246,7 @@ class Results:
         from tuneparts.results.figures.drawing import Note
         from tuneparts.results.figures.gallery import draw
 
-        drawing = draw(request, self.data)
+        drawing = draw(request, self)
         if isinstance(drawing, Note):
             raise DataMissingError(f"`{request}` cannot be drawn: {drawing.text}")
         return drawing.figure
@@ -279,9 +258,7 @@ class Results:
     def net(self, arm: str, seed: int | None = None) -> "nn.Module":
         """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
 
-        Args:
-            arm: Its name.
-            seed: Which replicate; the first when None.
+        Of the first replicate when `seed` is None.
         """
         return self.learner(self.selected_trial(arm, seed)).final_module()
 
@@ -327,7 +304,7 @@ class Results:
             return restore_learner(self.search, self.run.storage, trial, config)
 
     def _record(self, trial: TrialId) -> TrialRecord:
-        record = records(self.run.folder / "journal.jsonl").get(trial)
+        record = records(self._journal).get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
@@ -337,10 +314,9 @@ class Results:
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
         from tuneparts.results import static_export
-        from tuneparts.results.write import write
 
         folder = atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
-        return write(self.data, folder) | static_export.write(folder)
+        return self.write(folder) | static_export.write(folder)
 
     def export(self, to: str, out: Path | None = None) -> list[Path]:
         """Write the run for other programs; see `tuneparts.results.export`.
@@ -355,12 +331,10 @@ class Results:
 
     def description(self) -> str:
         """The answer and as many tables in Markdown as MLflow takes."""
-        from tuneparts.results import rendering
-
         text = self.answer
-        for table in self.data.tables:
+        for table in self.tables:
             longer = f"{text}\n\n{rendering.to_markdown([table])}"
-            if len(longer) > LONGEST_DESCRIPTION:
+            if len(longer) > _LONGEST_DESCRIPTION:
                 return text
             text = longer
         return text

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from tuneparts.core import schema
+from tuneparts.core import pareto, schema
 from tuneparts.core.errors import ConfigError, DataError, printable
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.statistics import estimate
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import NOT_STARTED
 
 OUTCOMES = ("finished", "stopped", "failed")
@@ -44,7 +44,7 @@ def by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
     return {int(s): float(v) for s, v in zip(own["seed"][known.index], known, strict=True)}
 
 
-def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
+def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     """Select one trial of each (arm, seed), in the order of the search.
 
     The best finished trial by the selection metric; ties go to the smaller index. A finished
@@ -65,7 +65,7 @@ def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
     return trials.iloc[chosen].reset_index(drop=True)
 
 
-def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
+def _choose(candidates: pd.DataFrame, metadata: RunCard) -> int | None:
     """Return the row of the best candidate of one (arm, seed)."""
     if len(candidates) == 1 and not metadata.selection:
         return int(candidates.index[0])
@@ -92,7 +92,7 @@ def _is_weighed(name: str) -> bool:
 
 
 def summarise(
-    trials: pd.DataFrame, metadata: ReportMetadata, selected: pd.DataFrame | None = None
+    trials: pd.DataFrame, metadata: RunCard, selected: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
@@ -140,7 +140,7 @@ def summarise(
     return pd.DataFrame(rows)
 
 
-def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
+def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
     """List the metrics to aggregate: those of the tables, and the one that selects."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
@@ -169,7 +169,7 @@ def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     return total
 
 
-def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
+def check(trials: pd.DataFrame, metadata: RunCard) -> None:
     """Refuse trials that the metadata does not know or that occur twice."""
     known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
     strange = set(zip(trials["arm"], trials["seed"], strict=True)) - known
@@ -188,7 +188,7 @@ def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
         )
 
 
-def _counts(own: pd.DataFrame, arm: ArmMetadata, metadata: ReportMetadata) -> dict[str, int]:
+def _counts(own: pd.DataFrame, arm: ArmCard, metadata: RunCard) -> dict[str, int]:
     present = own["seed"].value_counts()
     metric = metadata.metric
     absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
@@ -210,3 +210,21 @@ def _first_error(own: pd.DataFrame) -> str:
     failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
     errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
     return errors[0] if errors else ""
+
+
+def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
+    """The finished trials that have all objectives, with `on_front` of their arm and seed.
+
+    Columns: arm, seed, index, trial, the objectives, `cost/passes` and on_front.
+    """
+    names = list(metadata.objectives)
+    finished = trials[trials["outcome"] == "finished"]
+    values = {name: column(finished, name) for name in [*names, "cost/passes"]}
+    known: pd.DataFrame = finished[["arm", "seed", "index", "trial"]].assign(**values)
+    known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True).copy()
+    on_front = pd.Series(data=False, index=known.index)
+    for _, own in known.groupby(["arm", "seed"], sort=False):
+        points = pareto.oriented(own[names].to_numpy(), metadata.weighed)
+        on_front[own.index] = pareto.front(points)
+    known["on_front"] = on_front
+    return known

@@ -11,10 +11,10 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT
-from tuneparts.results.metadata import ReportMetadata
+from tuneparts.results.compare import Verdict
 from tuneparts.results.rendering import NOTHING, Cell, Column, Table
 from tuneparts.results.select import BYTES, OUTCOMES, SCORED, SHARED
-from tuneparts.results.verdict import Verdict
+from tuneparts.search.card import RunCard
 
 MEGABYTE = 1e6
 _ARROWS = {schema.Direction.UP: " ↑", schema.Direction.DOWN: " ↓", schema.Direction.NONE: ""}
@@ -24,7 +24,7 @@ _JUDGED = ("test/", "corrupted/")
 
 def build(
     summary: pd.DataFrame,
-    metadata: ReportMetadata,
+    metadata: RunCard,
     verdict: Callable[[str], Verdict],
     schedules: pd.DataFrame | None = None,
 ) -> tuple[Table, ...]:
@@ -56,7 +56,7 @@ def build(
     )
 
 
-def provenance(metadata: ReportMetadata) -> str:
+def provenance(metadata: RunCard) -> str:
     """Where the numbers come from: parent run, digest of the search, commit of the code."""
     parts = {"run": metadata.parent_run_id, "digest": metadata.digest, "commit": metadata.commit}
     return " · ".join(f"{name} {value or 'unknown'}" for name, value in parts.items())
@@ -87,7 +87,7 @@ def spread(mean: float, se: float, decimals: int) -> str:
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
-def to_csv(summary: pd.DataFrame, metadata: ReportMetadata) -> str:
+def to_csv(summary: pd.DataFrame, metadata: RunCard) -> str:
     """Write the whole summary at full precision, with provenance in each row."""
     return summary.assign(
         parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
@@ -104,7 +104,7 @@ def _arms(summary: pd.DataFrame) -> Column:
 
 
 def _scores_and_costs(
-    summary: pd.DataFrame, metadata: ReportMetadata, verdict: Callable[[str], Verdict]
+    summary: pd.DataFrame, metadata: RunCard, verdict: Callable[[str], Verdict]
 ) -> Table:
     names = [name for name in _metrics(summary) if name.startswith(SCORED)]
     scores = [
@@ -243,7 +243,7 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
     return columns
 
 
-def _communication(summary: pd.DataFrame, metadata: ReportMetadata) -> Table:
+def _communication(summary: pd.DataFrame, metadata: RunCard) -> Table:
     """What the selected trials sent, beside federated averaging where an arm of it ran alone."""
     plain = [a.name for a in metadata.arms if a.method == "fedavg" and a.trials_per_seed == 1]
     columns = [
@@ -293,7 +293,7 @@ def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals
     return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
 
 
-def stop_notes(metadata: ReportMetadata) -> list[str]:
+def stop_notes(metadata: RunCard) -> list[str]:
     """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
     notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
     reasons: dict[tuple[str, str], list[int]] = {}
@@ -306,7 +306,7 @@ def stop_notes(metadata: ReportMetadata) -> list[str]:
     return notes
 
 
-def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
+def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
     chosen = (
         f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )

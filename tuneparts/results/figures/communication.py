@@ -11,11 +11,11 @@ from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures.accuracy import incumbents, leaders_bill
 from tuneparts.results.figures.drawing import Drawing, Note, by_arm, canvas
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import BYTES
 from tuneparts.results.statistics import estimate
 from tuneparts.results.tables import MEGABYTE, label
+from tuneparts.search.card import ArmCard
 
 
 def communication(
@@ -97,7 +97,7 @@ def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _along(
-    arm: ArmMetadata, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
+    arm: ArmCard, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
 ) -> list[tuple[float, float]]:
     """Return bytes sent and the moving average of the score along the one trial of a seed."""
 
