@@ -17,7 +17,8 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results import ranks, rendering
-from tuneparts.results.compare import Comparison, Decision, difference
+from tuneparts.results.answer import difference
+from tuneparts.results.compare import Comparison, Decision
 from tuneparts.results.export import Published
 
 HERE = Path(__file__).parent

@@ -11,7 +11,8 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,9 +62,6 @@ def export(results: Results, to: str, out: Path | None = None) -> list[Path]:
             `results`: what `tuneparts report` and `compare` need, to be published.
         out: The storage (`.db` for SQLite, anything else for Optuna's journal), or for the
             others a folder; in the run's folder `export` when None.
-
-    Returns:
-        What was written.
     """
     if to not in _KINDS:
         raise UnknownNameError("export", to, _KINDS)
@@ -289,23 +287,13 @@ def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, _Constants]:
     return text.drop(columns=held), _Constants(columns=columns, arms=arms)
 
 
-def _with_constants(text: pd.DataFrame, constants: _Constants) -> pd.DataFrame:
-    """The trials as they were before `_without_constants`."""
-    held = {
-        column: [constants["arms"][arm].get(column, "") for arm in text["arm"]]
-        for column in constants["columns"]
-        if column not in text
-    }
-    return text.assign(**held)[constants["columns"]]
-
-
 def _as_text(csv: str | Path) -> pd.DataFrame:
     source = csv if isinstance(csv, Path) else io.StringIO(csv)
     return pd.read_csv(source, dtype=str, keep_default_na=False)
 
 
 class Published(Results):
-    """What a run has found, read from the files that `write` wrote."""
+    """What a run has found, read from published files."""
 
     def __init__(self, folder: Path) -> None:
         vars(self).update(folder=folder)
@@ -318,11 +306,7 @@ class Published(Results):
 
     @property
     def run(self) -> runs.Run:  # type: ignore[override]
-        """Published results have no run.
-
-        Raises:
-            DataMissingError: Always.
-        """
+        """Published results have none: a DataMissingError."""
         raise DataMissingError(
             f"{self.folder} holds results only: no journal, checkpoints or nets. Ask whoever ran "
             "it, or run its search again; `search.json` has it."
@@ -330,10 +314,8 @@ class Published(Results):
 
     @property
     def search_facts(self) -> dict[str, Any]:
-        try:
+        with self._readable():
             found: dict[str, Any] = json.loads((self.folder / "search.json").read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{self.folder} holds no search that can be read: {error}") from error
         return found
 
     @cached_property
@@ -341,33 +323,24 @@ class Published(Results):
         """What the run is besides its numbers.
 
         Raises:
-            DataError: The file is damaged, or is none of ours.
+            DataError: A file is damaged, or is none of ours.
         """
-        return self._read[0]
+        with self._readable():
+            return RunCard.from_json((self.folder / "metadata.json").read_text("utf-8"))
 
     @cached_property
-    def _read(self) -> tuple[RunCard, dict[str, pd.DataFrame]]:
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        _ = self.metadata  # declares the metrics of the search
+        with self._readable():
+            found = {name: _typed_frame(text) for name, text in self._texts().items()}
+        return found | {"trials": found["trials"].assign(run_id="")}
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            found = RunCard.from_json((self.folder / "metadata.json").read_text("utf-8"))
-            return found, {name: _typed_frame(text) for name, text in self._texts().items()}
+            yield
         except (OSError, ValueError, KeyError) as error:
             raise DataError(f"{self.folder} holds no results that can be read: {error}") from error
-
-    @cached_property
-    def trials(self) -> pd.DataFrame:
-        return self._read[1]["trials"].assign(run_id="")
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        return self._read[1]["steps"]
-
-    @cached_property
-    def schedules(self) -> pd.DataFrame:
-        return self._read[1]["schedules"]
-
-    @cached_property
-    def drawn(self) -> pd.DataFrame:
-        return self._read[1]["drawn"]
 
     find = None
     sample_grids = ()
@@ -386,7 +359,12 @@ class Published(Results):
         constants = self.folder / "constants.json"
         if constants.is_file():  # earlier releases have every column
             read = TypeAdapter(_Constants).validate_json(constants.read_bytes())
-            trials = _with_constants(trials, read)
+            held = {
+                column: [read["arms"][arm].get(column, "") for arm in trials["arm"]]
+                for column in read["columns"]
+                if column not in trials
+            }
+            trials = trials.assign(**held)[read["columns"]]
         found = {"trials": trials}
         for name, columns in _EMPTY.items():
             path = self.folder / f"{name}.csv"

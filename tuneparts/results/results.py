@@ -100,28 +100,34 @@ class Results(RunData):
         return ("", {}) if known is None else (known.parent or "", known.trials)
 
     @cached_property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial; see `frames.trials`."""
-        return frames.trials(self._journal, self.run_ids)
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """One row per trial, metric and step; see `frames.steps`."""
-        return frames.steps(self._journal)
-
-    @cached_property
-    def schedules(self) -> pd.DataFrame:
-        """Values that changed on the way of each trial; see `frames.schedules`."""
-        return frames.schedules(self._journal)
-
-    @cached_property
-    def drawn(self) -> pd.DataFrame:
-        """What each trial drew from its arm's space; see `search.drawn`."""
-        return drawn(self.search, self._journal)
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        path = self.run.folder / "journal.jsonl"
+        return {
+            "trials": frames.trials(path, self.run_ids),
+            "steps": frames.steps(path),
+            "schedules": frames.schedules(path),
+            "drawn": drawn(self.search, path),
+        }
 
     @property
-    def _journal(self) -> Path:
-        return self.run.folder / "journal.jsonl"
+    def trials(self) -> pd.DataFrame:
+        """One row per trial; see `frames.trials`."""
+        return self._frames["trials"]
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per trial, metric and step; see `frames.steps`."""
+        return self._frames["steps"]
+
+    @property
+    def schedules(self) -> pd.DataFrame:
+        """Values that changed on the way of each trial; see `frames.schedules`."""
+        return self._frames["schedules"]
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `search.drawn`."""
+        return self._frames["drawn"]
 
     @cached_property
     def find(self) -> ArtifactReader | None:
@@ -162,13 +168,11 @@ class Results(RunData):
 
         Args:
             pairs: the comparisons; they are adjusted for each other.
-            against: compare this arm with every rival instead, that is, not with the tuning of
-                arms. Without either, it is the contrast that the search declares, or the arm with
-                the best validation score.
+            against: compare this arm with every rival instead. Without either, it is the contrast
+                that the search declares, or the arm with the best validation score.
             metric: by which arms are compared.
             within: margin of equivalence, in units of the metric; that of the search when None.
-            at: a cost on the way instead of the end, as in `weight_steps=1200`; trials are selected
-                by what validation said there.
+            at: a cost on the way instead of the end, as in `weight_steps=1200`.
         """
         metadata = self.metadata
         within = metadata.within if within is None else within
@@ -304,7 +308,7 @@ class Results(RunData):
             return restore_learner(self.search, self.run.storage, trial, config)
 
     def _record(self, trial: TrialId) -> TrialRecord:
-        record = records(self._journal).get(trial)
+        record = records(self.run.folder / "journal.jsonl").get(trial)
         if record is None:
             raise DataMissingError(
                 f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."

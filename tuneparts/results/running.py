@@ -179,8 +179,7 @@ def _place(
 def _usual_console() -> Console:
     """Where progress is shown by default: a terminal, a notebook, or else stderr."""
     console = Console()
-    is_seen = console.is_terminal or console.is_jupyter
-    return console if is_seen else Console(stderr=True)
+    return console if console.is_terminal or console.is_jupyter else Console(stderr=True)
 
 
 @contextmanager
@@ -343,15 +342,12 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
 
 def _data_facts(data: "DataConfig", folder: Path) -> DataFacts:
     config = data.model_dump_json()
-
-    def digest() -> str:
-        known = data_record.read(folder)
-        if known is not None:
-            return str(known["digest"])
-        return hashlib.sha256(config.encode()).hexdigest()[:12]  # data.json cannot be read
-
-    name = f"rotated_{data.name}" if data.rotated else data.name
-    return DataFacts(name=name, digest=digest, config=config)
+    unread = {"digest": hashlib.sha256(config.encode()).hexdigest()[:12]}
+    return DataFacts(
+        name=f"rotated_{data.name}" if data.rotated else data.name,
+        digest=lambda: str((data_record.read(folder) or unread)["digest"]),
+        config=config,
+    )
 
 
 def _retry_failed(made: runs.Run, console: Console) -> None:
@@ -416,8 +412,8 @@ def grow(
 ) -> tuple[runs.Run, tuple[str, ...]]:
     """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
-    New arms will run at `place`. `arms` and `search` are those of
-    `extend`, `more` arguments of `extended`, and `why` is kept beside what is new.
+    New arms will run at `place`. `arms` and `search` are those of `extend`, `more` arguments of
+    `search.extension.extended`, and `why` is kept beside what is new.
 
     Returns:
         The run as it is then, and a sentence for each thing that is new.
@@ -459,12 +455,9 @@ def until_decided(
 ) -> Iterator[tuple[Results, Decision]]:
     """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
 
-    It is decided by a confidence sequence (`results.compare`), which may be looked at after
-    each replicate, and which assumes no more than normal differences: which arm is better, or that
-    they are equivalent within a margin. Trials run at `place`.
-
-    Yields:
-        The results and what they allow to say, at first and after each replicate.
+    Yields what the results allow to say, at first and after each replicate. It is decided by a
+    confidence sequence (`results.compare`), which may be looked at each time, and which assumes no
+    more than normal differences: which arm is better, or that they are equivalent within a margin.
     """
     results, num = Results(run), -1
     while True:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tuneparts.core import pareto, schema
 from tuneparts.core.errors import ConfigError, DataError, printable
+from tuneparts.methods.catalog import TABLES
 from tuneparts.results.statistics import estimate
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import NOT_STARTED
@@ -20,14 +21,11 @@ OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
-EXCHANGED = ("communication/", "federated/")
-"""Families that the table of communication shows."""
-BYTES = "communication/total"
-SHARED = tuple(
-    f"superweights/{name}"
-    for name in ("tau_asked", "tau", "bins", "clusters", "templates", "vectors", "trained")
-)
-"""What the table of sharing shows."""
+
+
+def own_tables(frame: pd.DataFrame) -> list[schema.MethodTable]:
+    """The tables of methods whose metrics a frame has as columns."""
+    return [TABLES.find(name) for name in TABLES.names() if name in frame]
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -96,21 +94,18 @@ def summarise(
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    Args:
-        trials: One row per trial.
-        metadata: Of the search.
-        selected: What `select` gave for the same trials, where it was called already.
+    `selected` is what `select` gave for the same trials, where it was called already.
 
-    Returns:
-        Columns arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
+    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
     expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
     trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
-    the same with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where
-    anything was sent), and for each metric its mean over seeds under the schema name, with the
-    standard error under `<name>:se` and the number of seeds under `<name>:n`.
+    the same with `_with_leader`, the costs of methods' own tables, and for each metric its mean
+    over seeds under the schema name, with the standard error under `<name>:se` and the number of
+    seeds under `<name>:n`.
     """
     chosen = select(trials, metadata) if selected is None else selected
     metrics = reported(trials, metadata)
+    costs = {name: cost for table in own_tables(trials) for name, cost in table.costs.items()}
     rows = []
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
@@ -130,8 +125,8 @@ def summarise(
             row[f"{name}_with_leader"] = seed_cost(
                 trials, [arm.name, *metadata.leaders(arm.name)], cost
             )
-        if BYTES in trials:
-            row["bytes"] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], BYTES)
+        for name, cost in costs.items():
+            row[name] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], cost)
         for metric in metrics:
             over_seeds = estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
@@ -147,12 +142,15 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
     def place(name: str) -> tuple[int, str]:
         return order[schema.lookup(name).name], name
 
-    names = [str(name) for name in trials.columns]
-    tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
-    hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
-    sent = sorted((name for name in names if name.startswith(EXCHANGED)), key=place)
-    shared = [name for name in SHARED if name in names]
-    return [*tests, *([metadata.metric] if metadata.metric else []), *hypers, *sent, *shared]
+    def starting(*families: str) -> list[str]:
+        return sorted((str(n) for n in trials if str(n).startswith(families)), key=place)
+
+    found = starting(*SCORED) + ([metadata.metric] if metadata.metric else []) + starting("hyper/")
+    for table in own_tables(trials):
+        families = tuple(name for name in table.metrics if name.endswith("/"))
+        found += starting(*families) if families else []
+        found += [name for name in table.metrics if name in trials and name not in found]
+    return found
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
