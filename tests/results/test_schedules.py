@@ -1,6 +1,5 @@
 """The schedule that a population found: in the steps, in a table and as a figure."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from tuneparts.results import rendering
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.results import Results
+from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.journal import Journal, Row, TrialId, TrialStarted
 from tuneparts.search.spec import Pbt, RandomSearch
@@ -82,6 +82,6 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
     drawing = draw("schedule", data)
     assert isinstance(drawing, Drawing)
     assert set(drawing.data["arm"]) == {"pbt"}
-    empty = dataclasses.replace(data, schedules=data.schedules.iloc[:0])
+    empty = RunData(data.metadata, data.trials, data.steps)
     assert isinstance(draw("schedule", empty), Note)
     assert len(empty.tables) == len(data.tables) - 1
