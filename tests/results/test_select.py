@@ -77,13 +77,6 @@ def test_follower_is_billed_for_its_leader():
     assert (tail["passes"], tail["passes_with_leader"]) == (5, 26)
 
 
-def test_one_seed_has_no_error():
-    frame = pair_frame().query("seed == 0")
-    (summary,) = summarise(frame, metadata_of(ArmCard("a", "m", 3, (0,)))).to_dict("records")
-    assert summary["test/accuracy"] == 0.6
-    assert math.isnan(summary["test/accuracy:se"])
-
-
 def test_one_trial_per_seed_needs_no_metric():
     frame = pd.DataFrame([row("a", 0, 0, test_accuracy=0.9)])
     metadata = metadata_of(ArmCard("a", "m", 1, (0,)), metric="")
