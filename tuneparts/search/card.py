@@ -6,7 +6,6 @@
 
 import functools
 import inspect
-import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from tuneparts.core.selection import Best, Selection
 from tuneparts.search import data_record
 from tuneparts.search.declared import declared_metrics
 from tuneparts.search.frames import flat
-from tuneparts.search.journal import stops
+from tuneparts.search.journal import Stops, stops
 
 if TYPE_CHECKING:
     from tuneparts.search.runs import Run
@@ -186,10 +185,11 @@ class RunCard:
         return tuple(chain)
 
     @classmethod
-    def of(cls, run: "Run", parent_run_id: str = "") -> "RunCard":
-        """Describe a run; secrets are masked."""
+    def of(cls, run: "Run", parent_run_id: str = "", stopped: Stops | None = None) -> "RunCard":
+        """Describe a run; secrets are masked. Its journal is read for `stopped` if that is None."""
         facts, search, redactor = run.card, run.search, redaction.of_process()
         data, record = search.data, data_record.read(run.folder)
+        stopped = stops(run.folder / "journal.jsonl") if stopped is None else stopped
         rule = search.selection.model_dump(mode="json")
         in_words = {
             "data": _data(search, record),
@@ -218,7 +218,7 @@ class RunCard:
             facts={name: redactor.text(text) for name, text in in_words.items() if text},
             stops=tuple(
                 StopCard(arm, seed, stop.message, stop.is_all)
-                for (arm, seed), stop in sorted(stops(run.folder / "journal.jsonl").items())
+                for (arm, seed), stop in sorted(stopped.items())
             ),
             history=tuple(_extension(step) for step in facts.get("history", [])),
             parent_run_id=parent_run_id,
@@ -316,26 +316,27 @@ def _what(search: "Search", own: "Arm") -> str:
         parts.append(f"Trained at the hypers that `{own.follows}` found.")
     if own.trials_per_seed > 1:
         parts.append(_algorithm(own))
-    like = next(one for one in search.arms if _kind(one) == _kind(own))
+    kinds = {
+        one.name: (type(one.config), type(one.algorithm), one.follows is None)
+        for one in search.arms
+    }
+    like = next(one for one in search.arms if kinds[one.name] == kinds[own.name])
     if like.name != own.name:
         parts.append(_difference(own, like))
     return " ".join(filter(None, parts))
 
 
-def _kind(arm: "Arm") -> tuple[object, ...]:
-    return type(arm.config), type(arm.algorithm), arm.follows is None
-
-
 def _difference(own: "Arm", like: "Arm") -> str:
     if own.follows is not None and own.follows != like.follows:
-        return ""  # the followed arm says it
+        return ""  # what it follows says it
     fields, others = (flat(one.config.model_dump(mode="json")) for one in (own, like))
     found: list[str] = []
     parts: dict[str, list[str]] = {}
     for path, value in fields.items():
         if path in own.space or others.get(path) == value or path in _GENERAL:
             continue
-        above = list(itertools.accumulate(path.split(".")[:-1], "{}.{}".format))
+        words = path.split(".")
+        above = (".".join(words[:end]) for end in range(1, len(words)))
         whole = next((part for part in above if part in others), None)
         if whole is None:
             found.append(f"`{path}` {_value(value)}")
@@ -356,11 +357,8 @@ def _algorithm(own: "Arm") -> str:
     # What of Optuna it is is said also where it is the usual one.
     optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
     fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
-    settings = [
-        f"{name} {_value(value)}"
-        for name, value in fields.items()
-        if name not in ("kind", "num_trials")
-    ]
+    shown = {name: value for name, value in fields.items() if name not in ("kind", "num_trials")}
+    settings = [f"{name} {_value(value)}" for name, value in shown.items()]
     sentence = _sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`."
     return f"{sentence} ({', '.join(settings)})" if settings else sentence
 
@@ -376,14 +374,11 @@ def _space(dimensions: Mapping[str, "Dimension"]) -> str:
     """
     names: dict[str, list[str]] = {}
     for path, dimension in dimensions.items():
-        names.setdefault(_range(dimension), []).append(_named(path))
+        short = path.rpartition(".")[2]
+        metric = schema.find(f"hyper/{short}")
+        unit = f" ({metric.unit})" if metric is not None and metric.unit else ""
+        names.setdefault(_range(dimension), []).append(short + unit)
     return "; ".join(f"{', '.join(paths)}: {words}" for words, paths in names.items())
-
-
-def _named(path: str) -> str:
-    short = path.rpartition(".")[2]
-    metric = schema.find(f"hyper/{short}")
-    return f"{short} ({metric.unit})" if metric is not None and metric.unit else short
 
 
 def _range(dimension: "Dimension") -> str:
@@ -406,15 +401,14 @@ def _nets(search: "Search") -> str:
 
 
 def _net(config: Any) -> str:
-    fields = config.model_dump(mode="json", exclude_defaults=True)
-    fields.pop("name", None)
+    fields = config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     own = ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
     name = str(getattr(config, "name", type(config).__name__))
     return f"{name} ({own})" if own else name
 
 
 def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
-    """The data set, its variant, and how many examples each part has where that is known."""
+    """The data set, its variant, and how many examples each part has, by its `data_record`."""
     if search.data is None:
         return ""
     skipped = ("name", "seed", "root", "num_train", "num_val", "num_test", "target")
