@@ -10,7 +10,7 @@ import pytest
 
 from tuneparts.core.errors import ConfigError, DataMissingError
 from tuneparts.results import compare
-from tuneparts.results.run_data import RunData, cost_note, parse_cost
+from tuneparts.results.run_data import RunData, cost_note
 from tuneparts.results.select import check
 from tuneparts.search.card import ArmCard, RunCard
 
@@ -125,9 +125,9 @@ def test_it_says_where_arms_were_read(run: RunData) -> None:
 
 
 @pytest.mark.parametrize("text", ["1200", "weight_steps", "epochs=3", "passes=-1", "passes=nan"])
-def test_a_cost_that_is_none_is_refused(text: str) -> None:
+def test_a_cost_that_is_none_is_refused(run: RunData, text: str) -> None:
     with pytest.raises(ConfigError, match="NAME=COUNT"):
-        parse_cost(text)
+        run.at(text, needs="test/accuracy")
 
 
 def test_writes_what_it_says(trials, steps, metadata, tmp_path):

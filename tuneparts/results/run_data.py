@@ -171,7 +171,7 @@ class RunData:
             DataMissingError: No step has the cost or the metric that it `needs`, or none is so
                 early.
         """
-        name, count = parse_cost(cost)
+        name, count = _parse_cost(cost)
         trials = _trials_at(self, name, count, needs)
         return RunData(
             self.metadata,
@@ -215,11 +215,11 @@ class RunData:
         return {name: folder / name for name in texts}
 
 
-def parse_cost(text: str) -> tuple[str, float]:
+def _parse_cost(text: str) -> tuple[str, float]:
     """Read a cost and a count.
 
     Example:
-        >>> parse_cost("weight_steps=1200")
+        >>> _parse_cost("weight_steps=1200")
         ('cost/weight_steps', 1200.0)
     """
     name, _, count = text.partition("=")
@@ -271,7 +271,7 @@ def _trials_at(data: RunData, cost: str, count: float, needs: str) -> pd.DataFra
 
 def cost_note(found: RunData, arms: Sequence[str], at: str) -> str:
     """A sentence on where each arm was read, and what that does not mean."""
-    chosen, (cost, count) = found.selected, parse_cost(at)
+    chosen, (cost, count) = found.selected, _parse_cost(at)
     places = []
     for arm in arms:
         counts = column(chosen[chosen["arm"] == arm], cost).dropna()

@@ -43,11 +43,10 @@ def by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
 
 
 def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
-    """Select one trial of each (arm, seed), in the order of the search.
+    """Select the best finished trial of each (arm, seed) by the search's rule, in its order.
 
-    The best finished trial by the selection metric; ties go to the smaller index. A finished
-    trial without the metric cannot be selected, unless it is the only one. A seed without a
-    selectable trial has no row.
+    Ties go to the smaller index. A finished trial without the metric cannot be selected, unless it
+    is the only one. A seed without a selectable trial has no row.
     """
     check(trials, metadata)
     trials = trials.reset_index(drop=True)

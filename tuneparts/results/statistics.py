@@ -180,7 +180,7 @@ def expected_best_interval(
     Returns:
         mean, low and high, each (N,) with N the fewest trials that a seed has.
     """
-    ranked = [by_rank(val, test, larger_is_better=larger_is_better) for val, test in seeds]
+    ranked = [_by_rank(val, test, larger_is_better=larger_is_better) for val, test in seeds]
     num = min(len(scores) for scores in ranked)
     means, resampled = [], []
     for scores in ranked:
@@ -194,7 +194,7 @@ def expected_best_interval(
     return mean, mean + low, mean + high
 
 
-def by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool = True) -> Floats:
+def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool = True) -> Floats:
     """Test scores ordered by validation, the best first."""
     v, t = np.asarray(val, dtype=float), np.asarray(test, dtype=float)
     if v.shape != t.shape or v.ndim != 1 or v.size == 0 or np.isnan(v).any():
@@ -271,5 +271,5 @@ def _first(reached_N: npt.NDArray[np.bool_]) -> int | None:
 
 def curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
     """Expected test score of the best of n by validation, over all subsets of the trials; (N,)."""
-    ranked = by_rank(val, test, larger_is_better=selects_larger)
+    ranked = _by_rank(val, test, larger_is_better=selects_larger)
     return np.asarray(best_of_weights(len(ranked)) @ ranked)

@@ -29,11 +29,8 @@ def build(
 ) -> tuple[Table, ...]:
     """Build the table of scores and costs, and those of hypers and of methods if there are any.
 
-    Args:
-        summary: One row per arm, as `select.summarise` gives it.
-        metadata: Of the search.
-        verdict: The verdict by a metric; the arm that it names as winner is bold.
-        schedules: Of the selected trials, as `frames.schedules` gives them; one table per arm.
+    `summary` has one row per arm (`select.summarise`). The arm that a `verdict` by a metric names
+    as winner is bold. `schedules` are those of the selected trials (`frames.schedules`).
     """
     tables = [_scores_and_costs(summary, metadata, verdict)]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
@@ -44,9 +41,10 @@ def build(
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
     machine = metadata.environment.get("machine", "")
-    hardware = f"Seconds are those of {machine}." if machine else ""
+    if machine:
+        notes = (*tables[0].notes, f"Seconds are those of {machine}.")
+        tables[0] = replace(tables[0], notes=notes)
     closing = (*filter(None, [metadata.replication]), provenance(metadata))
-    tables[0] = replace(tables[0], notes=(*tables[0].notes, *filter(None, [hardware])))
     return tuple(
         replace(table, subject=metadata.name, notes=(*table.notes, *closing)) for table in tables
     )

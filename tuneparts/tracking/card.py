@@ -28,23 +28,27 @@ KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
 """MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag for nested runs."""
-USER_TAG, SOURCE_TAG, COMMIT_TAG = "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit"
+_USER_TAG, _SOURCE_TAG, _COMMIT_TAG = (
+    "mlflow.user",
+    "mlflow.source.name",
+    "mlflow.source.git.commit",
+)
 """MLflow's own tags for who ran what; its UI fills columns from them."""
-SOURCE_TYPE_TAG = "mlflow.source.type"
+_COMMIT_TAG, _SOURCE_TYPE_TAG = "mlflow.source.git.commit", "mlflow.source.type"
 NOTE_TAG = "mlflow.note.content"
 """MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
 """MLflow's own tag for the colour of a run in its charts."""
 RUNS_VIEW = "workflowType=machine_learning"
 """Query of an address in MLflow's UI: without it some pages open their view for language models."""
-VIEW_KEY = "arms"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+_VIEW_KEY = "arms"
+VIEW_TAG = f"mlflow.sharedViewState.{_VIEW_KEY}"
 """MLflow's own tag for a view of an experiment that a link can open."""
 REPORT = "report"
 """Folder of the report, in the folder of a run and among the artifacts of its parent run."""
 LONGEST_VALUE = 6000
 """Characters that MLflow keeps of a param's value."""
-LONGEST_KEY = 250
+_LONGEST_KEY = 250
 """Characters that MLflow keeps of a param's name."""
 
 
@@ -124,9 +128,9 @@ class SearchCard:
         commit, source = self.run.commit, self.run.command
         is_commit = re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", commit) is not None
         return {
-            **({USER_TAG: self.user} if self.user else {}),
-            **({SOURCE_TAG: source, SOURCE_TYPE_TAG: "LOCAL"} if source else {}),
-            **({COMMIT_TAG: commit} if is_commit else {}),
+            **({_USER_TAG: self.user} if self.user else {}),
+            **({_SOURCE_TAG: source, _SOURCE_TYPE_TAG: "LOCAL"} if source else {}),
+            **({_COMMIT_TAG: commit} if is_commit else {}),
         }
 
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
@@ -172,7 +176,7 @@ class SearchCard:
         else:
             first, state = f"**[Report]({_report_link(experiment_id, run_id)})**", answer
         # MLflow folds all but the first lines, and lets nothing behind the fold be clicked.
-        first += f" · [Charts by arm]({charts_link(experiment_id)})"
+        first += f" · [Charts by arm]({_charts_link(experiment_id)})"
         return f"{first}\n\n{self.run.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
 
     def trial_note(self, experiment_id: str, parent: str, trial: TrialId) -> str:
@@ -212,7 +216,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, str]:
     """
     return {
         # The letters that MLflow takes, and as many of them.
-        re.sub(r"[^\w.\- :/]", "_", path)[:LONGEST_KEY]: encode(leaf)
+        re.sub(r"[^\w.\- :/]", "_", path)[:_LONGEST_KEY]: encode(leaf)
         for path, leaf in flat(config).items()
     }
 
@@ -252,15 +256,15 @@ def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
     return f"#/experiments/{place}?{RUNS_VIEW}"
 
 
-def charts_link(experiment_id: str) -> str:
+def _charts_link(experiment_id: str) -> str:
     """The charts of an experiment, averaged by arm, as a fragment of the UI's own address."""
-    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
+    view = f"viewStateShareKey={_VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
     return f"#/experiments/{experiment_id}/runs?{view}"
 
 
 def _ways_to_look(experiment_id: str) -> str:
     return (
-        f"- [Charts, averaged by arm]({charts_link(experiment_id)})\n"
+        f"- [Charts, averaged by arm]({_charts_link(experiment_id)})\n"
         f"- one arm: filter by `tags.arm = 'NAME'`\n"
         f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
     )
