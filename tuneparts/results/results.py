@@ -101,6 +101,7 @@ class Results(RunData):
 
     @cached_property
     def _frames(self) -> dict[str, pd.DataFrame]:
+        _ = self.find  # refuses a storage that leads out of the run's folder
         path = self.run.folder / "journal.jsonl"
         return {
             "trials": frames.trials(path, self.run_ids),
