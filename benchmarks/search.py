@@ -29,6 +29,7 @@ from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.executors import execute
 from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row as Interval
 from tuneparts.search.events import TrialEnded
 from tuneparts.search.journal import read
@@ -117,7 +118,7 @@ def _timed(way: _Way, trials: int) -> tuple[float, float]:
 def _ours(trials: int, folder: Path, clock: Clock, *, uri: str | None = None) -> None:
     """As in `tuneparts search`, with MLflow where there is a store."""
     search = sleeping.search("null", RandomSearch(num_trials=trials), NullConfig())
-    card = SearchCard("bench", "smoke", digest=search.digest, commit="", resolved="{}")
+    card = SearchCard(RunCard("bench", scale="smoke", digest=search.digest))
     tracker = None if uri is None else Tracker(uri, folder=folder, search=card)
     execute(search, folder=folder, observers=[clock] if tracker is None else [tracker, clock])
     if tracker is not None:

@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from benchmarks.measure import interleave, spread
 from benchmarks.results import Result, Row, result, tell
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.events import Row as Point
 from tuneparts.search.journal import Journal
@@ -39,7 +40,7 @@ def run(*, quick: bool) -> Result:
     trials, points, rounds = (2, 5, 2) if quick else (10, 50, 10)
     uri = mlflow.get_tracking_uri()
     with tempfile.TemporaryDirectory() as name, patch.dict(os.environ):
-        card = SearchCard("ours", "smoke", digest="", commit="", resolved="{}")
+        card = SearchCard(RunCard("ours", scale="smoke"))
         tracker = Tracker(f"sqlite:///{name}/ours.db", folder=Path(name, "ours"), search=card)
         journal = Journal(Path(name, "ours", "journal.jsonl"))
         ours = _ours(tracker, journal, trials, points)

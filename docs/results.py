@@ -17,9 +17,9 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results import ranks, rendering
+from tuneparts.results.answer import difference
 from tuneparts.results.compare import Comparison, Decision
-from tuneparts.results.contrast import difference
-from tuneparts.results.published import Published
+from tuneparts.results.export import Published
 
 HERE = Path(__file__).parent
 PAGE = HERE / "results.md"
@@ -169,7 +169,7 @@ def _section(section: dict[str, Any]) -> Iterator[str]:
 
 def _together(section: dict[str, Any]) -> Iterator[str]:
     """Several runs as one benchmark."""
-    runs = [(name, results(name).data) for name in section["runs"]]
+    runs = [(name, results(name)) for name in section["runs"]]
     yield f"## {section['title']}"
     yield section["setting"].strip()
     folders = " ".join(f"docs/results/{name}" for name in section["runs"])
@@ -203,7 +203,7 @@ def _until_decided(section: dict[str, Any]) -> Iterator[str]:
 
 def _table(section: dict[str, Any]) -> str:
     """A row per arm: score, what else the section asks for, passes and seconds of a seed."""
-    summary: pd.DataFrame = results(section["run"]).data.summary.set_index("arm")
+    summary: pd.DataFrame = results(section["run"]).summary.set_index("arm")
     columns: dict[str, str] = {METRIC: "test accuracy", **section.get("columns", {})}
     lines = [
         f"| arm | {' | '.join(columns.values())} | passes per seed, with leader | seconds |",
@@ -220,9 +220,9 @@ def _table(section: dict[str, Any]) -> str:
 
 def _score(found: Published, arm: str, column: str) -> str:
     """Mean and standard error of an arm, also of what the summary of a run leaves out."""
-    row = found.data.summary.set_index("arm").loc[arm]
+    row = found.summary.set_index("arm").loc[arm]
     if column not in row:
-        chosen = found.data.selected
+        chosen = found.selected
         values = chosen.loc[chosen["arm"] == arm].get(column, pd.Series(dtype=float))
         row = pd.Series({column: values.mean(), f"{column}:se": values.sem()})
     return _cell(row, column)

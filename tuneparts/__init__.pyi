@@ -31,9 +31,9 @@ from tuneparts.methods.pwfn.config import PwfnConfig as PwfnConfig
 from tuneparts.methods.superweights.config import SsnConfig as SsnConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig as SuperweightsConfig
 from tuneparts.models import Own as Own
-from tuneparts.results.extending import extend as extend
 from tuneparts.results.results import Results as Results
 from tuneparts.results.results import load as load
+from tuneparts.results.running import extend as extend
 from tuneparts.results.running import resume as resume
 from tuneparts.results.running import run as run
 from tuneparts.search.algorithms import Algorithm as Algorithm

@@ -13,8 +13,8 @@ import streamlit as st
 from tuneparts.core import schema
 from tuneparts.results import progress
 from tuneparts.results.figures.gallery import draw
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.page import address
+from tuneparts.search.card import RunCard
 from views import parts, source
 from views.searches import remaining
 
@@ -37,7 +37,7 @@ def show() -> None:
     live(place, str(run["parent_run_id"]), told)
 
 
-def _live(place: str, parent: str, told: ReportMetadata) -> None:
+def _live(place: str, parent: str, told: RunCard) -> None:
     runs = source.runs(place)
     run = runs[runs["parent_run_id"] == parent].iloc[0]
     trials = source.trials(place, run)
@@ -73,12 +73,12 @@ def _live(place: str, parent: str, told: ReportMetadata) -> None:
     _listing(trials, metric)
 
 
-def _scores(place: str, run: "pd.Series[Any]", told: ReportMetadata) -> None:
+def _scores(place: str, run: "pd.Series[Any]", told: RunCard) -> None:
     st.subheader("Scores and costs")
     parts.table(source.run_data(place, run, told).tables[0])
 
 
-def _figures(place: str, parent: str, told: ReportMetadata) -> None:
+def _figures(place: str, parent: str, told: RunCard) -> None:
     """The figures of the report that are not on this page already, each behind its name."""
     names = [address(request) for request in told.figures if request != "hypers"]
     found = source.figures(place, parent, tuple(names))
@@ -90,7 +90,7 @@ def _figures(place: str, parent: str, told: ReportMetadata) -> None:
         parts.plot(plotly.io.from_json(found[chosen]), key=f"report-{chosen}")
 
 
-def _arms(told: ReportMetadata, of_arms: pd.DataFrame) -> None:
+def _arms(told: RunCard, of_arms: pd.DataFrame) -> None:
     decimals = schema.lookup(told.metric).decimals if told.metric else 4
     parts.whole(
         of_arms,

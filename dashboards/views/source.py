@@ -16,10 +16,10 @@ from tuneparts.core import schema, settings
 from tuneparts.core.binding import LOOPBACK
 from tuneparts.core.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames
 from tuneparts.search import runs as folders
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import card, record, store
@@ -50,7 +50,7 @@ def _metadata(place: str, parent: str) -> str | None:
     return store.artifact_text(place, parent, "metadata.json") or None
 
 
-def metadata(place: str, parent: str) -> ReportMetadata | None:
+def metadata(place: str, parent: str) -> RunCard | None:
     """The search as its report tells it; None where the store has none."""
     found = _metadata(place, parent)
     if found is None:
@@ -58,7 +58,7 @@ def metadata(place: str, parent: str) -> ReportMetadata | None:
         return None
     try:
         # It was written before the store had given the run its id.
-        return replace(ReportMetadata.from_json(found), parent_run_id=parent)
+        return replace(RunCard.from_json(found), parent_run_id=parent)
     except DataError:  # one bad run must not hide the others
         return None
 
@@ -149,7 +149,7 @@ def trials(place: str, run: "pd.Series[Any]") -> pd.DataFrame:
     return found
 
 
-def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: str) -> RunData:
+def run_data(place: str, run: "pd.Series[Any]", told: RunCard, *metrics: str) -> RunData:
     """What figures of these metrics are drawn from."""
     parent = str(run["parent_run_id"])
     read = _steps_now if run["status"] == RUNNING else _steps_over
@@ -157,7 +157,7 @@ def run_data(place: str, run: "pd.Series[Any]", told: ReportMetadata, *metrics: 
     return RunData(told, trials(place, run), steps)
 
 
-def answer(place: str, run: "pd.Series[Any]", told: ReportMetadata) -> str:
+def answer(place: str, run: "pd.Series[Any]", told: RunCard) -> str:
     """The answer of a search that is over; empty where no trial of it finished."""
     if run["status"] == RUNNING or not run["finished"]:
         return ""
@@ -170,7 +170,7 @@ def _answer(
     place: str,
     key: tuple[str | int, ...],  # noqa: ARG001 - it is kept by this: a run may be extended
     _run: "pd.Series[Any]",
-    _told: ReportMetadata,
+    _told: RunCard,
 ) -> str:
     try:
         return run_data(place, _run, _told).answer

@@ -101,7 +101,7 @@ class Story:
     """One search of the quickstart at its smallest, told as far as a test wants it."""
 
     def __init__(self, folder: Path, run_here: Callable[..., Iterator[None]]) -> None:
-        from tuneparts.results.describing import tracking_card
+        from tuneparts.results.running import tracking_card
         from tuneparts.search import load, runs
         from tuneparts.tracking.tracker import Tracker
 

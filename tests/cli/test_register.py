@@ -11,7 +11,7 @@ import tuneparts
 from tuneparts.cli import reading, running
 from tuneparts.core import settings
 from tuneparts.core.errors import DataMissingError, UnknownNameError
-from tuneparts.results.describing import tracking_card
+from tuneparts.results.running import tracking_card
 from tuneparts.search import load, runs
 from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.journal import Journal

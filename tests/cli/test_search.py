@@ -36,7 +36,7 @@ def dead_store(monkeypatch: pytest.MonkeyPatch) -> str:
         probe.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{probe.getsockname()[1]}"
     monkeypatch.setenv("TUNEPARTS_TRACKING_URI", uri)
-    monkeypatch.setattr(running, "PATIENCE", 0.3)
+    monkeypatch.setattr(running, "_PATIENCE", 0.3)
     return uri
 
 

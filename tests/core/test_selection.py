@@ -14,14 +14,13 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import lookup
 from tuneparts.core.selection import Best, Selection, Within
 from tuneparts.executors import execute
-from tuneparts.results.describing import metadata
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms import Optuna
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
+from tuneparts.search.card import RunCard
 from tuneparts.search.check import check
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
@@ -110,7 +109,7 @@ def test_plan_report_and_checkpoints_agree_on_the_selected_trial(
     journal = Journal(run.folder / "journal.jsonl")
     selected = Plan(search, journal).selected("a", 0)
     journal.close()
-    told = ReportMetadata.from_json(metadata(run).to_json())
+    told = RunCard.from_json(RunCard.of(run).to_json())
     assert (told.rule, told.objectives) == (rule, OBJECTIVES)
     data = RunData(told, frames.trials(run.folder / "journal.jsonl"), pd.DataFrame())
     assert data.selected["trial"].tolist() == [str(selected)]

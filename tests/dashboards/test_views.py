@@ -11,8 +11,8 @@ from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts.core import settings
 from tuneparts.executors.logs import TrialLog
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load, runs
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.journal import Journal
 from tuneparts.search.storage import Folder
@@ -48,7 +48,7 @@ def under_way(
     here: Path, template_store: Path, run_here: Callable[..., Iterator[None]]
 ) -> Iterator[Any]:
     """A search with three reports so far, and the iterator that goes on with it."""
-    from tuneparts.results.describing import tracking_card
+    from tuneparts.results.running import tracking_card
 
     shutil.copy(template_store, here / "mlflow.db")
     search = load.load("rotated_digits", scale="smoke")
@@ -183,10 +183,10 @@ def test_a_run_that_was_ended_from_outside_has_killed_trials(here: Path) -> None
     assert "killed" in open_page("search").selectbox(key="outcome").options
 
 
-def big_search(num_trials: int) -> ReportMetadata:
-    arms = tuple(ArmMetadata(a, "standard", num_trials // 2, (0,), passes=20) for a in ARMS)
+def big_search(num_trials: int) -> RunCard:
+    arms = tuple(ArmCard(a, "standard", num_trials // 2, (0,), passes=20) for a in ARMS)
     question = "How many trials are many?"
-    return ReportMetadata(name="big", question=question, metric="val/accuracy", arms=arms)
+    return RunCard(name="big", question=question, metric="val/accuracy", arms=arms)
 
 
 def journalled(num_trials: int, ended: int | None = None) -> None:

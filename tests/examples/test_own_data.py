@@ -11,8 +11,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.executors import execute
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.drawing import Drawing
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.search import data_record, load, runs
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import records
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_data.py"
@@ -53,11 +53,11 @@ def test_its_answer_and_figures_are_about_the_error(tmp_path) -> None:
     execute(search, folder=run.folder, executor="local", workers=1)
     results = Results(run)
     assert "has the lowest mean test mse" in results.answer
-    drawn = {request: gallery.draw(request, results.data) for request in search.figures}
+    drawn = {request: gallery.draw(request, results) for request in search.figures}
     assert drawn["accuracy"].title == "test mse against passes"
     assert isinstance(drawn["accuracy"], Drawing)
     assert isinstance(drawn["scores"], Drawing)
-    again = ReportMetadata.from_json(results.data.metadata.to_json())
+    again = RunCard.from_json(results.metadata.to_json())
     assert again.quantity == "mse"
     assert "val/mse" in [metric.name for metric in again.metrics]
 

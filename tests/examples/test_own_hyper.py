@@ -47,7 +47,7 @@ def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
     results = tuneparts.Results(runs.Run(made.root, made.name))
     assert results.trials["hyper/gain"].notna().all()
     assert results.trials["hyper/smoothing"].notna().sum() == 2
-    drawing: Any = hypers(results.data)
+    drawing: Any = hypers(results)
     assert set(drawing.data["metric"]) == {"hyper/gain", "hyper/smoothing"}
     learner: Any = results.learner(TrialId("retrained", 0, 0))
     x = torch.as_tensor(learner.context.task.test.inputs[:2])

@@ -30,7 +30,7 @@ def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> 
     assert 0 < len(front) <= 8
     assert (results.selected["size/parameters"] <= LIMIT).all()
     for request in ("pareto", "slices"):
-        assert not draw(request, results.data).data.empty
+        assert not draw(request, results).data.empty
 
 
 def test_the_file_is_a_search_and_its_code_travels() -> None:

@@ -27,12 +27,12 @@ from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.search import load
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.arm import Arm
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Scale, Search
 from tuneparts.testing.null import NullConfig
@@ -104,16 +104,14 @@ def broken_json(rng: random.Random, good: Any) -> bytes:
 
 
 def told(_: Path) -> Attempt:
-    arms = (ArmMetadata("a", "standard", 1, (0, 1)), ArmMetadata("b", "pwfn", 4, (0,), "a"))
+    arms = (ArmCard("a", "standard", 1, (0, 1)), ArmCard("b", "pwfn", 4, (0,), "a"))
     metric = schema.lookup("val/accuracy")
-    good = json.loads(
-        ReportMetadata("x", "Why?", arms, figures=("curves",), metrics=(metric,)).to_json()
-    )
+    good = json.loads(RunCard("x", "Why?", arms, figures=("curves",), metrics=(metric,)).to_json())
 
     def attempt(rng: random.Random) -> None:
         before = dict(schema.METRICS)
         try:
-            found = ReportMetadata.from_json(broken_json(rng, good).decode("utf-8", "replace"))
+            found = RunCard.from_json(broken_json(rng, good).decode("utf-8", "replace"))
             found.to_json()
         finally:
             schema.METRICS.clear()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.harness import postgres
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.journal import Journal
 from tuneparts.tracking import frames, store
@@ -40,7 +41,7 @@ def events() -> list[TrialStarted | Row | TrialEnded]:
 
 
 def track(uri: str, folder: Path, *, between: object = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    card = SearchCard("toy", "smoke", digest="d", commit="c", resolved="{}")
+    card = SearchCard(RunCard("toy", scale="smoke", digest="d", commit="c"))
     tracker = Tracker(uri, folder=folder, search=card, interval=0.01)
     journal = Journal(folder / "journal.jsonl")
     for number, event in enumerate(events()):

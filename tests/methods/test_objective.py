@@ -26,7 +26,7 @@ from tuneparts.data.task import NO_DATA
 from tuneparts.executors import execute, local
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
-from tuneparts.results.describing import tracking_card
+from tuneparts.results.running import tracking_card
 from tuneparts.search import algorithms, runs
 from tuneparts.search.algorithms.base import Fixed, RandomSearch
 from tuneparts.search.algorithms.halving import Asha

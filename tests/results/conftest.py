@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.spec import Search
 
 SEEDS = (0, 1, 2)
@@ -13,7 +13,7 @@ FIGURES = Search.model_fields["figures"].default
 PASSES, INTERVAL = 400, 40
 
 
-def make_metadata(**changes) -> ReportMetadata:
+def make_metadata(**changes) -> RunCard:
     fields = {
         "name": "rotated_digits",
         "question": "Does one partitioned run find the rotation that random trials look for?",
@@ -22,10 +22,10 @@ def make_metadata(**changes) -> ReportMetadata:
         "metric": "val/accuracy",
         "figures": FIGURES,
         "arms": (
-            ArmMetadata("none", "standard", 1, SEEDS, passes=PASSES),
-            ArmMetadata("random", "standard", 8, SEEDS, passes=PASSES),
-            ArmMetadata("partitioned", "partitioned", 1, SEEDS, passes=PASSES),
-            ArmMetadata(
+            ArmCard("none", "standard", 1, SEEDS, passes=PASSES),
+            ArmCard("random", "standard", 8, SEEDS, passes=PASSES),
+            ArmCard("partitioned", "partitioned", 1, SEEDS, passes=PASSES),
+            ArmCard(
                 "retrained",
                 "standard",
                 1,
@@ -41,7 +41,7 @@ def make_metadata(**changes) -> ReportMetadata:
         "command": "tuneparts search rotated_digits --scale cpu",
         "versions": {"python": "3.11", "tuneparts": "0.1.0"},
     }
-    return ReportMetadata(**{**fields, **changes})
+    return RunCard(**{**fields, **changes})
 
 
 def _score(rotation: float, arm: str, rng: np.random.Generator) -> float:
@@ -105,7 +105,7 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 @pytest.fixture(name="metadata", scope="session")
-def _metadata() -> ReportMetadata:
+def _metadata() -> RunCard:
     return make_metadata()
 
 
@@ -131,7 +131,7 @@ def scored():
     def make(scores, metric="test/accuracy", seeds=None, **metadata) -> RunData:
         """scores: arm -> {seed: score, or None for a failed trial}."""
         arms = tuple(
-            ArmMetadata(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
+            ArmCard(arm, "m", 1, tuple(seeds or by_seed)) for arm, by_seed in scores.items()
         )
         rows = [
             {
@@ -148,8 +148,6 @@ def scored():
             for arm, by_seed in scores.items()
             for seed, score in by_seed.items()
         ]
-        return RunData(
-            ReportMetadata("s", "q", arms, **metadata), pd.DataFrame(rows), pd.DataFrame()
-        )
+        return RunData(RunCard("s", "q", arms, **metadata), pd.DataFrame(rows), pd.DataFrame())
 
     return make

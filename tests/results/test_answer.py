@@ -1,27 +1,75 @@
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
-from tuneparts.results.answer import answer
+from tuneparts.results.answer import best
+from tuneparts.results.page import page
 from tuneparts.results.run_data import RunData
+from tuneparts.search import load
 
 
 @pytest.fixture
 def answered(scored):
     def make(scores, metric="test/accuracy", seeds=None):
         run_data = scored(scores, metric, seeds)
-        return answer(run_data.verdict(metric), run_data.summary)
+        return best(run_data.verdict(metric), run_data.summary)
 
     return make
 
 
-def test_a_clear_winner(answered):
-    text = answered({"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}})
-    assert text.startswith("a has the highest mean test accuracy, 0.9100 ± 0.0058 (3 seeds)")
-    assert "ahead of b" in text
-    assert "difference 0.1000, 95 % interval 0.0752 to 0.1248, paired over 3 seeds" in text
-    assert "10 passes per seed against 10" in text
-    assert "failed" not in text
+A, B = {0: 0.9, 1: 0.92, 2: 0.91}, {0: 0.8, 1: 0.81, 2: 0.82}
+
+
+@pytest.mark.parametrize(
+    ("scores", "said", "unsaid"),
+    [
+        (
+            {"a": A, "b": B},
+            [
+                "a has the highest mean test accuracy, 0.9100 ± 0.0058 (3 seeds)",
+                "ahead of b",
+                "difference 0.1000, 95 % interval 0.0752 to 0.1248, paired over 3 seeds",
+                "10 passes per seed against 10",
+            ],
+            ["failed"],
+        ),
+        ({"a": {0: 0.9}, "b": {0: 0.1}}, ["one replicate says nothing"], ["±"]),
+        (
+            {"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}},
+            ["two replicates say nothing."],
+            ["interval"],
+        ),
+        ({"a": {0: 0.9, 1: 0.91, 5: 0.9}, "b": {2: 0.1, 3: 0.12, 4: 0.11}}, ["Welch"], []),
+        (
+            {"a": A, "b": B, "c": {0: 0.99, 1: 0.4, 2: 0.7}},
+            ["is ahead of b", "it cannot be told apart from c"],
+            [],
+        ),
+        (
+            {"a": A, "b": B, "c": {0: 0.1}},
+            ["is ahead of b", "too few replicates of c allow no comparison"],
+            [],
+        ),
+        (  # no interval leaves what the metric can be
+            {"a": {0: 1.0, 1: 0.2, 2: 0.9}, "b": {0: 0.0, 1: 0.9, 2: 0.1}},
+            ["95 % interval -1.0000 to 1.0000"],
+            [],
+        ),
+        (
+            {f"arm{i}": {0: 0.5, 1: 0.6, 2: 0.55 + 0.001 * i} for i in range(9)},
+            ["arm6, arm5, arm4 and 4 more"],
+            [],
+        ),
+        ({"a": {0: 0.9, 1: 0.91}}, ["there is no other arm"], []),
+        ({"a": {0: 0.9}, "b": {0: None}}, ["no other arm has any"], []),
+        ({"a": {0: None}}, ["No answer"], []),
+    ],
+)
+def test_sentences(answered, scores, said, unsaid):
+    text = answered(scores)
+    assert [words for words in said if words not in text] == []
+    assert [words for words in unsaid if words in text] == []
 
 
 def test_an_interval_with_zero_claims_nothing(answered):
@@ -47,17 +95,6 @@ def test_more_arms_make_a_claim_harder(answered):
     assert "95 % interval (jointly over 9 comparisons)" in text
 
 
-def test_one_seed_claims_nothing(answered):
-    text = answered({"a": {0: 0.9}, "b": {0: 0.1}})
-    assert "one replicate says nothing" in text
-    assert "±" not in text
-
-
-def test_unmatched_seeds_use_welch(answered):
-    text = answered({"a": {0: 0.9, 1: 0.91, 5: 0.9}, "b": {2: 0.1, 3: 0.12, 4: 0.11}})
-    assert "Welch" in text
-
-
 def test_smaller_is_better_where_the_schema_says_so(answered):
     text = answered({"a": {0: 0.9, 1: 0.8}, "b": {0: 0.1, 1: 0.2}}, metric="test/nll")
     assert text.startswith("b has the lowest mean test nll")
@@ -73,12 +110,6 @@ def test_failures_are_in_the_sentence(answered):
     assert "no result from c" in text
 
 
-def test_lone_and_empty(answered):
-    assert "there is no other arm" in answered({"a": {0: 0.9, 1: 0.91}})
-    assert "no other arm has any" in answered({"a": {0: 0.9}, "b": {0: None}})
-    assert answered({"a": {0: None}}).startswith("No answer")
-
-
 def test_running_trials_are_said(trials, steps, metadata):
     trials.loc[trials["arm"] == "none", "outcome"] = ""
     assert "3 not finished" in RunData(metadata, trials, steps).answer
@@ -91,42 +122,99 @@ def test_cost_includes_the_leader(trials, steps, metadata):
     assert "at 800 passes per seed against 400" in text
 
 
-def test_an_uncertain_arm_further_behind_is_named(answered):
-    text = answered(
-        {
-            "a": {0: 0.9, 1: 0.92, 2: 0.91},
-            "b": {0: 0.8, 1: 0.81, 2: 0.82},
-            "c": {0: 0.99, 1: 0.4, 2: 0.7},
-        }
-    )
-    assert "is ahead of b" in text
-    assert "it cannot be told apart from c" in text
-
-
-def test_an_arm_with_one_seed_allows_no_comparison(answered):
-    a, b = {0: 0.9, 1: 0.92, 2: 0.91}, {0: 0.8, 1: 0.82, 2: 0.805}
-    text = answered({"a": a, "b": b, "c": {0: 0.1}})
-    assert "is ahead of b" in text
-    assert "too few replicates of c allow no comparison" in text
-
-
-def test_two_replicates_say_nothing(answered):
-    text = answered({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
-    assert text.endswith("two replicates say nothing.")
-    assert "interval" not in text
-
-
-def test_no_interval_leaves_what_the_metric_can_be(answered):
-    text = answered({"a": {0: 1.0, 1: 0.2, 2: 0.9}, "b": {0: 0.0, 1: 0.9, 2: 0.1}})
-    assert "95 % interval -1.0000 to 1.0000" in text
-
-
-def test_of_many_arms_alike_the_first_are_named(answered):
-    arms = {f"arm{i}": {0: 0.5, 1: 0.6, 2: 0.55 + 0.001 * i} for i in range(9)}
-    assert "arm6, arm5, arm4 and 4 more" in answered(arms)
-
-
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_equal_arms_are_never_a_win(answered, order):
     text = answered({name: {0: 0.5, 1: 0.6, 2: 0.7} for name in order})
     assert f"cannot be told apart from {order[1]}" in text
+
+
+THREE = {"a": A, "b": B}
+
+
+def declared(run_data: RunData, **fields) -> RunData:
+    return RunData(replace(run_data.metadata, **fields), run_data.trials, run_data.steps)
+
+
+def test_the_first_sentence_is_the_contrast_and_the_second_the_best_arm(scored) -> None:
+    data = scored(
+        {**THREE, "none": {0: 0.5, 1: 0.52, 2: 0.51}, "oracle": {0: 0.99, 1: 0.98, 2: 0.97}}
+    )
+    text = declared(data, compare=("b", "a"), references=("none", "oracle")).answer
+    first, second = text.split(". ", 1)
+    assert first.startswith("test accuracy of b - a is -0.1000 (95 % interval -0.1248 to -0.0752")
+    assert "paired over 3 replicates): b is worse than a" in first
+    assert "for reference: none 0.5100, oracle 0.9800" in first
+    assert second.startswith("a has the highest")  # a reference does not compete
+    assert "oracle" not in second
+
+
+def test_the_difference_of_the_best_pair_is_told_once(scored) -> None:
+    data = scored({**THREE, "c": {0: 0.91, 1: 0.7, 2: 0.5}, "none": {0: 0.5, 1: 0.52, 2: 0.51}})
+    told = declared(data, compare=("a", "b"), references=("none",)).answer
+    assert told.count("interval") == told.count("0.1000") == 1
+    assert told.split(". ")[1].startswith("a has the highest mean test accuracy, 0.9100 ")
+    assert ", before b, 0.8100 " in told
+    assert told.endswith("; it cannot be told apart from c.")
+    other = declared(data, compare=("b", "c"), references=("none",)).answer
+    assert "a has the highest" in other
+    assert other.count("interval") == 2  # of another pair
+
+
+def test_two_replicates_of_a_contrast_say_nothing(scored) -> None:
+    data = scored({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
+    text = declared(data, compare=("a", "b")).answer
+    assert "two replicates say nothing" in text.split(". ")[0]
+    assert text.count("nothing") == 1
+    assert "interval" not in text
+
+
+def test_equivalence_is_said_where_it_is_shown(scored) -> None:
+    data = scored({"a": {0: 0.9, 1: 0.8, 2: 0.7}, "b": {0: 0.9001, 1: 0.7999, 2: 0.7001}})
+    text = declared(data, compare=("a", "b"), within=0.005).answer
+    assert "a and b are equivalent within 0.005" in text
+
+
+def test_trials_that_one_run_is_worth(trials, steps, metadata) -> None:
+    asked = replace(metadata, compare=("partitioned", "random"), answer="equivalent_trials")
+    text = RunData(asked, trials, steps).answer
+    assert text.startswith(
+        "One run of partitioned is worth 3 trials of random (95 % interval 2 to 6)"
+    )
+
+
+def test_what_was_found(trials, steps, metadata) -> None:
+    asked = replace(
+        metadata,
+        compare=("partitioned", "random"),
+        answer="found",
+        found={"hyper/rotation": 3.1416},
+    )
+    text = RunData(asked, trials, steps).answer
+    assert text.startswith("Rotation (rad): found by partitioned ")
+    assert "where the data has 3.14" in text
+
+
+def test_without_scores_of_both_arms_there_is_no_contrast(scored) -> None:
+    data = scored({"a": {0: 0.9}, "b": {0: None}})
+    assert declared(data, compare=("a", "b")).answer.startswith("a has test accuracy")
+
+
+def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
+    data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
+    headings = [table.heading for table in data.comparisons]
+    assert headings == ["The comparison that answers the question", "All other arms beside random"]
+    assert "The comparison that answers the question" in page(data, {})
+    bare = RunData(metadata, trials, steps).comparisons
+    assert [table.heading for table in bare] == ["All arms beside random"]
+
+
+def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
+    search = load.load("rotated_digits", scale="smoke")
+    assert search.compare == ("partitioned_retrained", "random")
+    plain = search.replaced({"compare": (), "answer": "difference"})
+    assert plain.digest == search.digest
+    assert load.load("rotated_digits", scale="smoke", arms=["none"]).compare == ()
+    with pytest.raises(ValidationError, match="names two arms"):
+        type(search).model_validate({**search.model_dump(), "compare": ("partitioned", "gone")})
+    with pytest.raises(ValidationError, match="set `compare`"):
+        type(search).model_validate({**search.model_dump(), "compare": ()})

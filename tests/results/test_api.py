@@ -19,10 +19,11 @@ from tuneparts.core.errors import (
     InterruptedRunError,
     UnknownNameError,
 )
-from tuneparts.results.describing import metadata, tracking_card
+from tuneparts.results.running import tracking_card
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import records
 
 pytestmark = pytest.mark.mlflow
@@ -141,7 +142,7 @@ def test_a_secret_in_a_question_reaches_neither_report_nor_store(tmp_path: Path)
     search = search_files.load("rotated_digits", scale="smoke", arms=["none"])
     search = search.model_copy(update={"question": 'Is password="hunter2" right?'})
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
-    written = [metadata(run).to_json(), tracking_card(run).resolved]
+    written = [RunCard.of(run).to_json(), tracking_card(run).resolved]
     for text in written:
         assert "hunter2" not in text
         json.loads(text)

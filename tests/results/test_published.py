@@ -16,13 +16,12 @@ from tuneparts.cli.main import app
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 from tuneparts.executors.choice import Place
-from tuneparts.results import extending, rendering
-from tuneparts.results import published as published_module
+from tuneparts.results import export, rendering, running
+from tuneparts.results.export import MOST_BYTES, Published, is_published
+from tuneparts.results.export import _csv as published_csv
+from tuneparts.results.export import _steps as released_steps
 from tuneparts.results.figures.drawing import Drawing
 from tuneparts.results.figures.gallery import draw
-from tuneparts.results.published import MOST_BYTES, Published, is_published
-from tuneparts.results.published import _csv as published_csv
-from tuneparts.results.published import _steps as released_steps
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
@@ -94,13 +93,11 @@ def test_tables_verdicts_answer_and_figures_are_the_same(
     results: tuneparts.Results, published: tuneparts.Results
 ) -> None:
     assert published.answer == results.answer
-    assert rendering.to_markdown(published.data.tables) == rendering.to_markdown(
-        results.data.tables
-    )
+    assert rendering.to_markdown(published.tables) == rendering.to_markdown(results.tables)
     assert published.compare() == results.compare()
-    assert published.data.comparisons == results.data.comparisons
+    assert published.comparisons == results.comparisons
     for request in ("accuracy", "scores", "best_of_n", "slices"):
-        one, other = draw(request, results.data), draw(request, published.data)
+        one, other = draw(request, results), draw(request, published)
         assert isinstance(one, Drawing)
         assert isinstance(other, Drawing)
         assert one.figure.to_json() == other.figure.to_json()
@@ -129,20 +126,20 @@ def test_where_it_comes_from_is_beside_it(published: tuneparts.Results, tmp_path
 def test_what_an_arm_holds_is_written_once_and_read_back_to_the_letter(
     results: tuneparts.Results, published: tuneparts.Results, tmp_path: Path
 ) -> None:
-    trials = results.data.trials.drop(columns="run_id")
-    whole = published_module._as_text(published_csv(trials))
-    written = published_module._as_text(tmp_path / "null" / "trials.csv")
+    trials = results.trials.drop(columns="run_id")
+    whole = export._as_text(published_csv(trials))
+    written = export._as_text(tmp_path / "null" / "trials.csv")
     assert "param.method" in whole
     assert "param.method" not in written
     assert "param.x" in written  # drawn by one arm, held by the other
     again = published._texts()  # type: ignore[attr-defined]
     pd.testing.assert_frame_equal(again["trials"], whole)
     for name in ("steps", "drawn"):
-        frame = getattr(results.data, name)
+        frame = getattr(results, name)
         assert len(frame)
-        assert "arm" not in published_module._as_text(tmp_path / "null" / f"{name}.csv")
+        assert "arm" not in export._as_text(tmp_path / "null" / f"{name}.csv")
         pd.testing.assert_frame_equal(
-            again[name], published_module._as_text(published_csv(frame)), check_dtype=False
+            again[name], export._as_text(published_csv(frame)), check_dtype=False
         )
 
 
@@ -153,17 +150,17 @@ def test_damaged_files_are_refused(published: tuneparts.Results, tmp_path: Path)
     for damaged in ("{", "{}", '{"columns": ["arm"], "arms": {}}', "[]"):
         constants.write_text(damaged)
         with pytest.raises(DataError):
-            assert Published(tmp_path / "null").data
+            assert len(Published(tmp_path / "null").trials)
     constants.write_text(kept)
     steps = tmp_path / "null" / "steps.csv"
     whole = steps.read_text()
     steps.write_text(whole.replace("one/seed0/00000", "one/seed9/00000"))
     with pytest.raises(DataError, match=r"steps.csv has trials that trials.csv does not have"):
-        assert Published(tmp_path / "null").data
+        assert len(Published(tmp_path / "null").trials)
     steps.write_text(whole)
     (tmp_path / "null" / "metadata.json").write_text("{")
     with pytest.raises(DataError):
-        assert Published(tmp_path / "null").data
+        assert len(Published(tmp_path / "null").trials)
     assert not is_published(tmp_path)
 
 
@@ -195,15 +192,15 @@ def test_replicates_are_added_until_a_pair_is_decided(
         executors.execute(run.search, folder=run.folder, executor="local", workers=1)
         return tuneparts.Results(run)
 
-    monkeypatch.setattr(extending, "execute", execute)
-    steps = list(extending.until_decided(made, ("one", "random"), LOCAL, at_most=5))
+    monkeypatch.setattr(running, "execute", execute)
+    steps = list(running.until_decided(made, ("one", "random"), LOCAL, at_most=5))
     assert [step.num for _, step in steps] == list(range(3, 3 + len(steps)))
     last = steps[-1][1]
     assert last.verdict or last.num == 5
     after = runs.named(tmp_path, made.name)
     if len(steps) > 1:
         assert "added until decided: one:random" in after.card["history"][0]["news"]
-        text = rendering.to_markdown([tuneparts.Results(after).data.comparisons[0]])
+        text = rendering.to_markdown([tuneparts.Results(after).comparisons[0]])
         assert "until one:random was decided" in text
 
 
@@ -271,11 +268,11 @@ def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
 def test_steps_are_released_as_far_as_they_fit(
     results: tuneparts.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, sizes = results.data, []
+    data, sizes = results, []
     chosen = set(data.selected["trial"])
     scores = {"val/accuracy", data.answer_metric, "cost/weight_steps", "cost/seconds"}
     for fits in (10**6, len(published_csv(data.steps)) - 1, 0):
-        monkeypatch.setattr("tuneparts.results.published.MOST_BYTES", fits)
+        monkeypatch.setattr("tuneparts.results.export.MOST_BYTES", fits)
         found = released_steps(data)
         sizes.append(len(found))
         if fits == 0:

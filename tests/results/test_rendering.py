@@ -6,9 +6,9 @@ import re
 import pytest
 from rich.console import Console
 
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.rendering import Table, show, to_html, to_latex, to_markdown
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard
 
 LONG = ("partitioned_retrained", "random_from_a_wide_space", "validation_of_the_whole_net")
 HYPERS = ("rotation", "translate_x", "translate_y", "scale_x", "scale_y", "shear")
@@ -49,7 +49,7 @@ def wide(trials, metadata):
     """Tables with long names of arms and many hypers."""
     names = {"none": LONG[0], "random": LONG[1], "partitioned": LONG[2]}
     arms = tuple(
-        ArmMetadata(names[arm.name], arm.method, arm.trials_per_seed, arm.seeds)
+        ArmCard(names[arm.name], arm.method, arm.trials_per_seed, arm.seeds)
         for arm in metadata.arms[:3]
     )
     told = type(metadata)(**{**metadata.__dict__, "arms": arms})

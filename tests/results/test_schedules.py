@@ -1,6 +1,5 @@
 """The schedule that a population found: in the steps, in a table and as a figure."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from tuneparts.results import rendering
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.results import Results
+from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.pbt import Pbt
@@ -72,7 +72,7 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
     )
     run = runs.create(tmp_path, search, command="x", commit="abc", versions={}, storage=None)
     execute(search, folder=run.folder, executor="local", workers=1)
-    data = Results(run).data
+    data = Results(run)
     (table,) = [one for one in data.tables if one.heading.startswith("Schedule")]
     assert table.heading == "Schedule of pbt"
     assert [column.header for column in table.columns] == ["seed", "from passes", "as trial", "x"]
@@ -84,6 +84,6 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
     drawing = draw("schedule", data)
     assert isinstance(drawing, Drawing)
     assert set(drawing.data["arm"]) == {"pbt"}
-    empty = dataclasses.replace(data, schedules=data.schedules.iloc[:0])
+    empty = RunData(data.metadata, data.trials, data.steps)
     assert isinstance(draw("schedule", empty), Note)
     assert len(empty.tables) == len(data.tables) - 1

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.select import select, summarise
+from tuneparts.search.card import ArmCard, RunCard
 
 
 def row(arm, seed, index, outcome="finished", **metrics):
@@ -20,10 +20,10 @@ def row(arm, seed, index, outcome="finished", **metrics):
 
 
 def metadata_of(*arms, metric="val/accuracy"):
-    return ReportMetadata("s", "q?", arms, metric=metric)
+    return RunCard("s", "q?", arms, metric=metric)
 
 
-PAIR = metadata_of(ArmMetadata("a", "m", 3, (0, 1)))
+PAIR = metadata_of(ArmCard("a", "m", 3, (0, 1)))
 
 
 def pair_frame():
@@ -65,8 +65,8 @@ def test_summary_by_hand():
 
 def test_follower_is_billed_for_its_leader():
     arms = (
-        ArmMetadata("lead", "m", 2, (0, 1)),
-        ArmMetadata("tail", "m", 1, (0, 1), follows="lead"),
+        ArmCard("lead", "m", 2, (0, 1)),
+        ArmCard("tail", "m", 1, (0, 1), follows="lead"),
     )
     frame = pd.DataFrame(
         [row("lead", s, i, val_accuracy=0.5, cost_passes=10 + s) for s in (0, 1) for i in (0, 1)]
@@ -77,16 +77,9 @@ def test_follower_is_billed_for_its_leader():
     assert (tail["passes"], tail["passes_with_leader"]) == (5, 26)
 
 
-def test_one_seed_has_no_error():
-    frame = pair_frame().query("seed == 0")
-    (summary,) = summarise(frame, metadata_of(ArmMetadata("a", "m", 3, (0,)))).to_dict("records")
-    assert summary["test/accuracy"] == 0.6
-    assert math.isnan(summary["test/accuracy:se"])
-
-
 def test_one_trial_per_seed_needs_no_metric():
     frame = pd.DataFrame([row("a", 0, 0, test_accuracy=0.9)])
-    metadata = metadata_of(ArmMetadata("a", "m", 1, (0,)), metric="")
+    metadata = metadata_of(ArmCard("a", "m", 1, (0,)), metric="")
     assert list(select(frame, metadata)["test/accuracy"]) == [0.9]
     twice = pd.concat([frame, pd.DataFrame([row("a", 0, 1, test_accuracy=0.8)])], ignore_index=True)
     with pytest.raises(ConfigError, match="metric"):
@@ -135,7 +128,7 @@ def test_order_of_rows_changes_nothing(order):
 @settings(max_examples=15, deadline=None)
 @given(val=st.floats(0, 1), test=st.floats(0, 1), seed=st.sampled_from([0, 1]))
 def test_a_failed_trial_changes_the_count_and_no_mean(val, test, seed):
-    metadata = metadata_of(ArmMetadata("a", "m", 4, (0, 1)))
+    metadata = metadata_of(ArmCard("a", "m", 4, (0, 1)))
     extra = row("a", seed, 3, "failed", val_accuracy=val, test_accuracy=test, cost_passes=3)
     more = pd.concat([pair_frame(), pd.DataFrame([extra])], ignore_index=True)
     (before,), (after,) = (summarise(f, metadata).to_dict("records") for f in (pair_frame(), more))

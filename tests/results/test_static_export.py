@@ -5,7 +5,6 @@ import pytest
 
 from tuneparts.results import static_export
 from tuneparts.results.run_data import RunData
-from tuneparts.results.write import write
 
 needs_browser = pytest.mark.skipif(
     static_export.browser() is None, reason="Chromium is not installed"
@@ -15,7 +14,7 @@ needs_browser = pytest.mark.skipif(
 @pytest.mark.browser
 @needs_browser
 def test_every_figure_becomes_an_svg_with_its_words(trials, steps, metadata, tmp_path):
-    write(RunData(metadata, trials, steps), tmp_path)
+    RunData(metadata, trials, steps).write(tmp_path)
     paths = static_export.write(tmp_path)
     assert set(paths) == {f"figures/{name}.svg" for name in metadata.figures}
     for path in paths.values():
@@ -28,7 +27,7 @@ def test_every_figure_becomes_an_svg_with_its_words(trials, steps, metadata, tmp
 
 
 def test_without_a_browser_there_are_no_files(trials, steps, metadata, tmp_path, monkeypatch):
-    write(RunData(metadata, trials, steps), tmp_path)
+    RunData(metadata, trials, steps).write(tmp_path)
     monkeypatch.setattr(static_export, "NAMES", ("no-such-browser",))
     assert static_export.write(tmp_path) == {}
 

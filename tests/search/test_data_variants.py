@@ -12,12 +12,12 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, restore_learner
-from tuneparts.results.describing import metadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import summarise
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms.base import GridSearch, RandomSearch
 from tuneparts.search.arm import Arm
+from tuneparts.search.card import RunCard
 from tuneparts.search.check import check
 from tuneparts.search.events import TrialId
 from tuneparts.search.journal import records
@@ -144,7 +144,7 @@ def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> 
     search = null_search(*arms, seeds=(0, 1, 2))
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage="")
     execute(search, folder=run.folder, executor="local", workers=1)
-    told = metadata(run)
+    told = RunCard.of(run)
     assert [one.judged_on for one in told.arms] == ["rotated=True"] * 2 + ["rotated=False"] * 2
     data = RunData(told, frames.trials(run.folder / "journal.jsonl"), pd.DataFrame())
     assert data.verdict("test/accuracy").winner is None

@@ -12,7 +12,7 @@ from tests.search.playing import play
 from tuneparts import executors
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors.choice import Place
-from tuneparts.results.extending import grow
+from tuneparts.results.running import grow
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (
     Algorithm,

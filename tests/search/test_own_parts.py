@@ -12,11 +12,12 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors import execute
-from tuneparts.search import load
+from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
+from tuneparts.search.card import RunCard
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Batch
@@ -127,6 +128,11 @@ def test_a_search_with_own_classes_runs_and_survives_json(own, tmp_path) -> None
     assert x[2] == min(x[:2], key=lambda value: abs(value - 0.7))
     drawn = [record.config["x"] for trial, record in trials if trial.arm == "random"]
     assert set(drawn) <= set(Steps(step=0.2, count=4).grid())
+
+
+def test_reports_ask_the_algorithm_whether_it_adapts(own, tmp_path) -> None:
+    run = runs.create(tmp_path, own, command="", commit="", versions={}, storage=None)
+    assert [arm.is_adaptive for arm in RunCard.of(run).arms] == [True, False]
 
 
 def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) -> None:

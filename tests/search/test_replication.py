@@ -14,10 +14,10 @@ from tuneparts.data.task import digest
 from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.results.describing import metadata
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.arm import Arm
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.extension import extended
 from tuneparts.search.journal import records
@@ -134,7 +134,7 @@ def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Pat
             tmp_path, asked(data=data), commit="", command="", versions={}, storage=None
         )
         TrialSetting.of(run.search, str(tmp_path), folder=run.folder)
-        return metadata(run).replication
+        return RunCard.of(run).replication
 
     assert "draws its data anew" in said(DIGITS)
     assert "one fixed draw" in said(DIGITS.replaced({"seed": 0}))

@@ -12,14 +12,14 @@ from tuneparts import executors
 from tuneparts.cli import running as verb
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors.choice import Place
-from tuneparts.results.describing import metadata
-from tuneparts.results.extending import grow
+from tuneparts.results.running import grow
 from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes
 from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms import SuccessiveHalving
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row, TrialId
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
@@ -181,7 +181,7 @@ def test_a_run_that_nothing_drives_is_stopped_for_good(
     made = runs.create(results, search, command="", commit="", versions={}, storage=None)
     verb.stop("null")
     assert f"{made.name} is stopped; no driver" in capsys.readouterr().out
-    assert stop_notes(metadata(made))[0].startswith("The search was stopped: asked for by ")
+    assert stop_notes(RunCard.of(made))[0].startswith("The search was stopped: asked for by ")
     verb.stop("null")
     assert "has nothing left to stop" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"run was stopped \(asked for by .*Start a new run"):
@@ -200,7 +200,7 @@ def test_the_report_says_what_stopped_and_what_never_started(
     facts = {"command": "", "commit": "", "versions": {}, "storage": None}
     made = runs.create(tmp_path, search, **facts)
     play(search, made.folder / "journal.jsonl", row)
-    told = metadata(made)
+    told = RunCard.of(made)
     assert stop_notes(told) == [
         "random was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",
         "tpe was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",

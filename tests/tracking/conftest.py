@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.search.journal import Journal
 from tuneparts.tracking.card import SearchCard
@@ -15,12 +16,14 @@ from tuneparts.tracking.tracker import Tracker
 @pytest.fixture
 def card() -> SearchCard:
     return SearchCard(
-        name="toy",
-        scale="smoke",
-        digest="d1gest",
-        commit="c0ffee",
+        RunCard(
+            "toy",
+            scale="smoke",
+            digest="d1gest",
+            commit="c0ffee",
+            versions={"python": "3.11"},
+        ),
         resolved='{"question": "which?"}',
-        versions={"python": "3.11"},
         tags={"lab": "north"},
     )
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tuneparts.core.errors import DataMissingError
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
@@ -23,7 +24,7 @@ def track(feed: Callable[[Tracker, Sequence[Event]], Tracker]) -> Track:
     """Tracks the events of a search; returns the id of its parent run."""
 
     def track(uri: str, folder: Path, name: str, events: Sequence[Event]) -> str:
-        tracker = Tracker(uri, folder=folder, search=SearchCard(name, "cpu", "d", "c", "{}"))
+        tracker = Tracker(uri, folder=folder, search=SearchCard(RunCard(name, scale="cpu")))
         assert feed(tracker, events).close() == []
         assert tracker.parent_run_id is not None
         return tracker.parent_run_id

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tuneparts.core.schema import lookup
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, store
 from tuneparts.tracking.card import SearchCard
@@ -79,11 +80,12 @@ def test_the_parent_ranks_says_who_and_carries_params(
 ) -> None:
     card = dataclasses.replace(
         card,
-        commit="0123456789ab-dirty",
+        run=dataclasses.replace(
+            card.run, commit="0123456789ab-dirty", command="tuneparts search toy"
+        ),
         metric=lookup("val/accuracy"),
         params={"arms": ["random"], "arm": {f"a{i}": {"method": "x"} for i in range(150)}},
         user="ada",
-        source="tuneparts search toy",
     )
     tracker = Tracker(uri, folder=folder, search=card, interval=0.01)
     assert feed(tracker, [*QUEUED, *REST]).close() == []
@@ -113,8 +115,8 @@ def test_the_parent_ranks_says_who_and_carries_params(
     assert [run.info.run_id for run in ranked] == [tracker.parent_run_id]
 
 
-def test_a_version_is_no_commit(card: SearchCard) -> None:
-    assert dataclasses.replace(card, commit="v0.1.0").origin_tags() == {}
+def test_a_version_is_no_commit() -> None:
+    assert SearchCard(RunCard("toy", commit="v0.1.0")).origin_tags() == {}
 
 
 def test_a_failed_trial_has_its_log_and_a_log_that_cannot_be_read_harms_nobody(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.core.errors import SecurityError
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.search.storage import Folder, refuse_keys
 from tuneparts.tracking import frames
@@ -29,12 +30,14 @@ def test_nothing_planted_reaches_the_store(
     monkeypatch.setenv("PLANTED_TOKEN", TOKEN)
     monkeypatch.setenv("PLANTED_PASSWORD", PASSWORD)
     card = SearchCard(
-        name="toy",
-        scale="smoke",
-        digest="d1gest",
-        commit=f"from https://me:{TOKEN}@host",
+        RunCard(
+            "toy",
+            scale="smoke",
+            digest="d1gest",
+            commit=f"from https://me:{TOKEN}@host",
+            versions={"python": TOKEN},
+        ),
         resolved=json.dumps({"notes": f"ask {PASSWORD} or {TOKEN}", "api_key": "short"}),
-        versions={"python": TOKEN},
         tags={"lab": f"see {TOKEN}", "db_password": "tiny"},
     )
     tracker = Tracker(uri, folder=folder, search=card, interval=0.01)

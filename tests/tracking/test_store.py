@@ -11,6 +11,7 @@ from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
 from tuneparts.core.errors import ConfigError
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId, TrialRunning
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
@@ -181,7 +182,7 @@ def test_a_search_hears_of_a_store_that_is_none(tmp_path: Path) -> None:
     tracker = Tracker(
         f"sqlite:///{tmp_path / 'mlflow.db'}",
         folder=tmp_path / "run",
-        search=SearchCard("toy", "smoke", "", "", "{}"),
+        search=SearchCard(RunCard("toy", scale="smoke")),
         interval=0.01,
     )
     assert tracker.flush()

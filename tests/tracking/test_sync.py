@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tuneparts.search import journal
+from tuneparts.search.card import ArmCard
 from tuneparts.search.events import Event, TrialId, TrialStarted
 from tuneparts.tracking import record, store
 from tuneparts.tracking.card import NOTE_TAG, DataFacts, SearchCard
@@ -22,7 +23,9 @@ BEST = TrialId("random", 0, 0)
 @pytest.fixture
 def card(card: SearchCard) -> SearchCard:
     data = DataFacts("digits", lambda: "abc123", '{"name": "digits"}')
-    return dataclasses.replace(card, question="Which?", metadata="{}", data=data)
+    arms = (ArmCard("random", "standard", 1, (0,)),)
+    run = dataclasses.replace(card.run, question="Which?", arms=arms)
+    return dataclasses.replace(card, run=run, data=data)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, VIEW_TAG, DataFacts, SearchCard
@@ -109,7 +110,7 @@ def test_crash_at_every_event_leaves_no_trace(
     assert len(frames.runs(uri)) == 1
 
     calm_folder = folder.with_name("calm")
-    calm = Tracker(uri, folder=calm_folder, search=SearchCard("toy", "smoke", "", "", "{}"))
+    calm = Tracker(uri, folder=calm_folder, search=SearchCard(RunCard("toy", scale="smoke")))
     feed(calm, events).close()
     for got, wanted in zip(disturbed, snapshot(uri, calm_folder), strict=True):
         assert_frame_equal(got, wanted)
@@ -367,7 +368,7 @@ def test_a_deleted_experiment_comes_back(
 
 
 def test_a_name_that_mlflow_refuses_is_reported_once(feed: Feed, uri: str, folder: Path) -> None:
-    tracker = Tracker(uri, folder=folder, search=SearchCard("", "smoke", "", "", "{}"))
+    tracker = Tracker(uri, folder=folder, search=SearchCard(RunCard("", scale="smoke")))
     feed(tracker, [Row(TrialId("a", 0, 0), 1, {"train/loss": 1.0}, 1.0)])
     (problem,) = tracker.close()
     assert problem.startswith("nothing is tracked (1)")
@@ -432,9 +433,9 @@ def test_descriptions_colours_data_and_tags_reach_the_store(
     feed: Feed, uri: str, folder: Path, card: SearchCard, events: list[Event]
 ) -> None:
     data = DataFacts("digits", lambda: "abc123", '{"name": "digits", "num_val": 100}')
-    card = dataclasses.replace(
-        card, question="Which is best?", metadata="{}", colours={"random": "#123456"}, data=data
-    )
+    arms = (ArmCard("random", "standard", 1, (0,)),)
+    run = dataclasses.replace(card.run, question="Which is best?", arms=arms)
+    card = dataclasses.replace(card, run=run, colours={"random": "#123456"}, data=data)
     tracker = feed(Tracker(uri, folder=folder, search=card, interval=0.01), events)
     assert tracker.flush()
     parent = tracker.parent_run_id

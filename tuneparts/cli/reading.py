@@ -67,7 +67,7 @@ def load(name: str | None) -> "Results":
 def show(results: "Results", console: "Console") -> dict[str, Path]:
     """Print the answer and the tables of a run, write its report, and say where it lies."""
     console.print(results.answer, highlight=False, markup=False)
-    rendering.show(console, *results.data.tables)
+    rendering.show(console, *results.tables)
     with console.status("writing the report"):
         paths = results.write_report()
     page = _short(paths["report.html"])
@@ -79,7 +79,7 @@ def show(results: "Results", console: "Console") -> dict[str, Path]:
 def write(results: "Results", form: Form) -> None:
     """Print what a run found for a program: a row per arm, with means and standard errors."""
     rows = results.table.to_dict("records")
-    question = results.data.metadata.question
+    question = results.metadata.question
     facts = {"run": results.name, "question": question, "answer": results.answer}
     output.write(form, "arms", [{str(k): v for k, v in row.items()} for row in rows], **facts)
 
@@ -126,11 +126,10 @@ def compare(
         asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
     results = load(run)
     from tuneparts.results import compare as comparing
-    from tuneparts.results import on_the_way
+    from tuneparts.results.run_data import cost_note
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
-    data = results.data_at(at, metric=metric)
-    margin = data.metadata.within if within is None else within
+    margin = results.metadata.within if within is None else within
     if form is not Form.TABLE:
         rows = [_flat(one) for one in found]
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
@@ -139,8 +138,8 @@ def compare(
     remark = ""
     if at is not None:
         arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
-        remark = on_the_way.told(data, arms, *on_the_way.parse(at))
-    table = comparing.table(found, data.metadata, metric=metric, within=margin, remark=remark)
+        remark = cost_note(results.at(at, needs=metric), arms, at)
+    table = comparing.table(found, results.metadata, metric=metric, within=margin, remark=remark)
     rendering.show(terminal(), table)
 
 
@@ -222,10 +221,11 @@ def ranks(
 
     console = terminal(form)
     with console.status("reading the runs"):
-        read = [one.data for one in found]
+        for one in found:
+            _ = one.summary
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
-    named = list(zip(map(str, labels), read, strict=True))
+    named = list(zip(map(str, labels), found, strict=True))
     together = over_tasks.collect(named, metric, against=against)
     table = over_tasks.table(named, together)
     if form is Form.TABLE:
@@ -243,7 +243,7 @@ def ranks(
         atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
         console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
     if plot is not None:
-        drawing = tasks(dict(zip(values, read, strict=True)), setting, metric)
+        drawing = tasks(dict(zip(values, found, strict=True)), setting, metric)
         if plot.suffix == ".html":
             text = page.figure_page(drawing)
         else:

@@ -308,7 +308,7 @@ def extend(
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
     from tuneparts.executors.choice import Place
-    from tuneparts.results import extending
+    from tuneparts.results import running
     from tuneparts.search import runs
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
@@ -316,13 +316,13 @@ def extend(
     found = runs.named(settings.current().results_dir, run)
     where = place.settled(found.search)
     if pair is not None:
-        decided = extending.until_decided(
+        decided = running.until_decided(
             found, pair, where, metric=metric, within=within, at_most=at_most
         )
         _follow(decided, pair, metric, within)
         return
     names = [] if arms is None else arms.split(",")
-    found, news = extending.grow(
+    found, news = running.grow(
         found, where, arms=names, search=search, dry_run=dry_run, trials=numbers, seeds=replicates
     )
     console = terminal()
@@ -427,7 +427,7 @@ def sync(run: options.Run = None) -> None:
     """
     from rich.progress import Progress
 
-    from tuneparts.results.describing import log_reader, tracking_card
+    from tuneparts.results.running import log_reader, tracking_card
     from tuneparts.search import locks, runs
     from tuneparts.tracking import tracker
 

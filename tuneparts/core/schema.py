@@ -8,13 +8,17 @@ list of the process that it is made in.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Direction(Enum):
@@ -324,3 +328,30 @@ def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None
         if best is None or metric.better(score, best_score):
             best, best_score = index, score
     return best
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a `MethodTable`: a metric of the selected trials, or one of its `costs`."""
+
+    name: str
+    header: str
+    unit: float | None = None
+    """What the mean is divided by; None shows it with its standard error, as scores are."""
+    decimals: int = 0
+    """Where a unit is given."""
+
+
+@dataclass(frozen=True)
+class MethodTable:
+    """A table of a report that a method declares; `methods.catalog.TABLES` has when it is shown."""
+
+    heading: str
+    metrics: tuple[str, ...]
+    """What is averaged over seeds: names in their order, or families ending in `/`."""
+    columns: "Callable[[pd.DataFrame], tuple[Sequence[Shown], Sequence[str]]]"
+    """The columns and the notes, given the summary of the arms."""
+    costs: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the summary with the sum of a metric over all trials of a seed, with leaders."""
+    own_arms: str = ""
+    """Only arms that have this metric are shown; all where it is empty."""

@@ -40,6 +40,16 @@ METHODS = Registry(
     group="tuneparts.methods",
 )
 """Nothing is imported until a method is asked for."""
+TABLES = Registry(
+    "table",
+    {
+        "communication/total": "tuneparts.methods.federated.tables:COMMUNICATION",
+        "superweights/trained": "tuneparts.methods.superweights.tables:SHARING",
+    },
+    group="tuneparts.tables",
+)
+"""Tables of reports that methods declare (`core.schema.MethodTable`), by the metric whose presence
+shows them."""
 
 
 def config_class(name: str) -> "type[MethodConfig]":

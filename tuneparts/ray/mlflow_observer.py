@@ -26,6 +26,7 @@ from tuneparts.core import provenance, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 from tuneparts.core.schema import Direction, Metric
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import (
     Event,
     Row,
@@ -63,7 +64,7 @@ class _TuneCard(SearchCard):
         return {}  # it may be someone else's experiment
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:  # noqa: ARG002
-        return answer or self.question
+        return answer or self.run.question
 
     def trial_note(self, experiment_id: str, parent: str, trial: TrialId) -> str:  # noqa: ARG002
         return f"Trial `{self.run_name(trial)}` of a Ray Tune experiment."
@@ -238,18 +239,18 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
             way = Direction.UP if self._mode == "max" else Direction.DOWN
             metric = Metric(self._metric, way, "", 4, "reported by trials")
         return _TuneCard(
-            name=experiment,
-            scale="tune",
-            digest="",
-            commit="",
+            RunCard(
+                experiment,
+                question=f"Ray Tune experiment `{trial.storage.experiment_dir_name}`.",
+                scale="tune",
+                versions=provenance.versions(),
+                command=redact(sys.argv[0] or "python"),
+            ),
             resolved="",
-            versions=provenance.versions(),
             tags={"tune.experiment": trial.storage.experiment_dir_name, **self._tags},
-            question=f"Ray Tune experiment `{trial.storage.experiment_dir_name}`.",
             metric=metric,
             params={"trainable": trial.trainable_name, "metric": self._metric, "mode": self._mode},
             user=provenance.user(),
-            source=redact(sys.argv[0] or "python"),
         )
 
     def _log(self, trial: TrialId) -> str:

@@ -1,31 +1,152 @@
-"""The question of a search answered in one computed sentence, with its uncertainty.
+"""The question of a search answered in computed sentences, with their uncertainty.
 
-The sentence calls an arm ahead of another only where the interval of their difference leaves out
-zero; the comparisons are those of `verdict`.
+An arm is called ahead of another only where the interval of their difference leaves out zero; the
+comparisons are those of `compare`.
 """
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.compare import nothing_said
-from tuneparts.results.statistics import Difference
+from tuneparts.results.compare import (
+    Comparison,
+    Verdict,
+    compare,
+    equivalent_trials,
+    judge,
+    nothing_said,
+)
+from tuneparts.results.select import column
+from tuneparts.results.statistics import FEWEST, estimate, student_interval
 from tuneparts.results.tables import label, number, spread
-from tuneparts.results.verdict import Verdict
+from tuneparts.search.card import ArmCard, RunCard
 
 _MOST_NAMED = 3
 """Arms that are named where many cannot be told apart; the table has all of them."""
 
 
-def answer(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
+def answer(
+    trials: pd.DataFrame,
+    selected: pd.DataFrame,
+    summary: pd.DataFrame,
+    metadata: RunCard,
+    metric: str,
+) -> str:
+    """The question of a search answered: the contrast that it declares, then the best arm.
+
+    There is one sentence on the best arm for each set of examples that arms are judged on.
+    """
+    first = _contrast(trials, selected, metadata, metric)
+    told = metadata.compare if first else ()
+    groups: dict[str, list[ArmCard]] = {}
+    for arm in metadata.arms:
+        if arm.name not in metadata.references and arm.competes:
+            groups.setdefault(arm.judged_on, []).append(arm)
+    answers = [first] if first else []
+    for judged_on, arms in (groups or {"": list(metadata.arms)}).items():
+        names = [arm.name for arm in arms]
+        known = selected[selected["arm"].isin(names)]
+        verdict = judge(known, replace(metadata, arms=tuple(arms)), metric)
+        # What failed in a reference arm is told too.
+        shown = summary["arm"].isin(names) | (len(groups) <= 1)
+        where = f"With {judged_on or 'the data as it is'}: " if len(groups) > 1 else ""
+        answers.append(where + best(verdict, summary[shown], told=told))
+    return " ".join(answers)
+
+
+def _contrast(trials: pd.DataFrame, selected: pd.DataFrame, metadata: RunCard, metric: str) -> str:
+    """State the contrast of a search; empty where it declares none or has no scores of it yet.
+
+    It is a difference, the number of trials that one run is worth, or the values that both found.
+    """
+    if not metadata.compare:
+        return ""
+    one, other = metadata.compare
+    scored = selected.assign(score=column(selected, metric)).dropna(subset=["score"])
+    if not {one, other} <= set(scored["arm"]):
+        return ""
+    found = compare(selected, metadata, [(one, other)], metric=metric, within=metadata.within)[0]
+    if metadata.answer == "found":
+        text = "; ".join(_found(selected, metadata, name) for name in metadata.found)
+    elif metadata.answer == "equivalent_trials":
+        text = _worth(trials, selected, metadata, metric)
+    else:
+        text = ""
+    parts = [text, difference(found, metric)] if text else [difference(found, metric)]
+    bounds = _references(scored, metadata, metric)
+    sentences = [part[0].upper() + part[1:] if part is text else part for part in parts]
+    return "; ".join([*sentences, *bounds]) + "."
+
+
+def difference(found: Comparison, metric: str) -> str:
+    """A comparison in words, with its interval."""
+    quantity = schema.lookup(metric)
+    pair = f"{found.one} - {found.other}"
+    gap = f"{label(metric)} of {pair} is {found.difference:+.{quantity.decimals}f}"
+    if found.interval is None:
+        return f"{gap}, but {nothing_said(found.num)}"
+    low, high = (f"{x:+.{quantity.decimals}f}" for x in (found.interval.low, found.interval.high))
+    how = f"paired over {found.num} replicates" if found.is_paired else "replicates not matched"
+    level = f"{100 * found.interval.level:.4g} %"  # more than 95 % where it is one of several
+    return f"{gap} ({level} interval {low} to {high}, {how}): {_judged(found)}"
+
+
+def _judged(found: Comparison) -> str:
+    if found.verdict.startswith("cannot tell"):
+        return f"{found.one} cannot be told from {found.other}"
+    if found.verdict.startswith("equivalent"):
+        return f"{found.one} and {found.other} are {found.verdict}"
+    word, comma, rest = found.verdict.partition(",")
+    return f"{found.one} is {word} than {found.other}{comma}{rest}"
+
+
+def _worth(trials: pd.DataFrame, selected: pd.DataFrame, metadata: RunCard, metric: str) -> str:
+    one, other = metadata.compare
+    found = equivalent_trials(trials, selected, metadata, arm=one, against=other, metric=metric)
+    if found is None:
+        return ""
+    bounds = f" ({found.interval})" if found.interval else f", but {nothing_said(found.num)}"
+    noun = "trial" if found.says.split()[-1] == "1" else "trials"
+    return f"one run of {one} is worth {found.says} {noun} of {other}{bounds}"
+
+
+def _found(selected: pd.DataFrame, metadata: RunCard, name: str) -> str:
+    """What both arms found of a hyper."""
+    decimals, true = schema.lookup(name).decimals, metadata.found[name]
+    parts = []
+    for arm in metadata.compare:
+        values = column(selected[selected["arm"] == arm], name).dropna().tolist()
+        mean = estimate(values).mean
+        interval = student_interval(values) if len(values) >= FEWEST else None
+        bounds = nothing_said(len(values))
+        if interval is not None:
+            low, high = schema.lookup(name).bounded(interval.low, interval.high)
+            bounds = f"95 % interval {number(low, decimals)} to {number(high, decimals)}"
+        known = not math.isnan(mean)
+        parts.append(f"{arm} {number(mean, decimals)} ({bounds})" if known else f"{arm} none")
+    truth = "" if true is None else f", where the data has {number(true, decimals)}"
+    return f"{label(name)}: found by {' and by '.join(parts)}{truth}"
+
+
+def _references(scored: pd.DataFrame, metadata: RunCard, metric: str) -> list[str]:
+    decimals = schema.lookup(metric).decimals
+    means = {
+        name: estimate(scored[scored["arm"] == name]["score"].to_numpy()).mean
+        for name in metadata.references
+        if name in set(scored["arm"])
+    }
+    shown = ", ".join(f"{name} {number(mean, decimals)}" for name, mean in means.items())
+    return [f"for reference: {shown}"] if shown else []
+
+
+def best(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
     """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
 
-    Args:
-        verdict: The arms compared by the metric that the answer is about.
-        summary: One row per arm, as `select.summarise` gives it.
-        told: Two arms whose difference has been told already; it is not said twice.
+    `summary` has one row per arm (`select.summarise`). The difference of the two arms in `told` was
+    said already.
     """
     by_arm = summary.set_index("arm")
     arms, metric = verdict.ranked, verdict.metric
@@ -79,14 +200,14 @@ def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:
     return f"{score} ({seeds})"
 
 
-def _gap(gap: Difference, metric: str, num_comparisons: int) -> str:
+def _gap(gap: Comparison, metric: str, num_comparisons: int) -> str:
     assert gap.interval is not None
     decimals = schema.lookup(metric).decimals
     low, high = (number(x, decimals) for x in (gap.interval.low, gap.interval.high))
     how = f"paired over {gap.num} seeds" if gap.is_paired else "Welch, seeds not matched"
     jointly = f" (jointly over {num_comparisons} comparisons)" if num_comparisons > 1 else ""
     span = f"95 % interval{jointly} {low} to {high}"
-    return f"difference {number(gap.mean, decimals)}, {span}, {how}"
+    return f"difference {number(gap.difference, decimals)}, {span}, {how}"
 
 
 def _bill(summary: pd.DataFrame, arm: str) -> str:

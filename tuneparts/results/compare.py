@@ -1,11 +1,18 @@
-"""Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
+"""Which arms are better, worse or equivalent; `answer` says it in sentences.
 
-Differences are paired over seeds. Tests of the comparisons that are asked for together are adjusted
-by the step-down rule of Holm (1979), so that any of them is wrong in at most 5 % of cases. Each
-interval has the level at which its own comparison was decided, so that it excludes zero exactly
-where a difference is told; all of them together are not an interval of 95 %. "Equivalent" is said
-where two one-sided tests show that the difference lies within the margin (Schuirmann 1987), never
-because a difference was not found.
+All comparisons are differences of scores over replicates, paired over seeds; they differ in what
+holds jointly.
+
+Pairs that are asked for together are adjusted by the step-down rule of Holm (1979), so that any of
+them is wrong in at most 5 % of cases. Each interval has the level at which its own comparison was
+decided, so that it excludes zero exactly where a difference is told; all of them together are not
+an interval of 95 %. The contrast that a search declares before it runs is a family of one.
+"Equivalent" is said where two one-sided tests show that the difference lies within the margin
+(Schuirmann 1987), never because a difference was not found.
+
+Which arm is the best is known only after seeing the scores, so all comparisons with it hold at
+95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
+(Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
 
 A pair to which replicates are added until it is decided has an interval that may be looked at after
 each of them: the mean of normal differences of unknown variance has a confidence sequence from the
@@ -23,15 +30,21 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.rendering import NOTHING, Table
-from tuneparts.results.select import by_seed
-from tuneparts.results.statistics import Contrast, Interval, contrast, estimate
+from tuneparts.results.select import by_seed, column
+from tuneparts.results.statistics import (
+    FEWEST,
+    Contrast,
+    Interval,
+    Worth,
+    contrast,
+    estimate,
+    worth,
+)
+from tuneparts.search.card import RunCard
 
-MISTAKES = 0.05
+_MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
-FEWEST = 3
-"""Replicates below which nothing is said: an interval over two is as wide as any difference."""
 _MIXTURE = 1.0
 """Variance of the effect sizes that a confidence sequence is tuned to; it is valid for any."""
 _NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
@@ -77,9 +90,44 @@ class Comparison:
     """What holds where replicates were added until this pair was decided."""
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """The arms by one metric: their order, and how far the first is ahead of each other one."""
+
+    metric: str
+    ranked: tuple[str, ...]
+    """Arms that have the metric, best mean first; equal ones in the order of the search."""
+    gaps: Mapping[str, Comparison]
+    """The first arm compared with each other arm; the intervals hold jointly."""
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Arms that cannot be told from the first: the interval of the difference has zero."""
+        return tuple(arm for arm, gap in self.gaps.items() if gap.interval and 0.0 in gap.interval)
+
+    @property
+    def winner(self) -> str | None:
+        """The first arm if it is ahead of every other one; None where the data leaves it open."""
+        is_open = any(gap.interval is None for gap in self.gaps.values())
+        return None if not self.gaps or is_open or self.alike else self.ranked[0]
+
+
+def judge(selected: pd.DataFrame, metadata: RunCard, metric: str) -> Verdict:
+    """Compare the best arm by a metric with all others over the trials selected by validation."""
+    scores = {arm.name: by_seed(selected, arm.name, metric) for arm in metadata.arms}
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
+    ranked = sorted(means, key=lambda name: -means[name] if is_up else means[name])
+    # Scores on different examples are no comparison, so no arm wins.
+    is_one_task = len({arm.judged_on for arm in metadata.arms if arm.name in means}) <= 1
+    pairs = [(ranked[0], name) for name in ranked[1:]] if is_one_task else []
+    found = verdicts(scores, pairs, metric=metric, is_up=is_up, jointly=True)
+    return Verdict(metric, tuple(ranked), {one.other: one for one in found})
+
+
 def compare(
     selected: pd.DataFrame,
-    metadata: ReportMetadata,
+    metadata: RunCard,
     pairs: Sequence[tuple[str, str]],
     *,
     metric: str = "test/accuracy",
@@ -93,9 +141,8 @@ def compare(
     if within is not None and not (math.isfinite(within) and within > 0):
         raise ConfigError(f"a margin of equivalence is above 0, but got {within}.")
     scores = _scores(selected, metadata, pairs, metric)
-    found = verdicts(scores, pairs, is_up=is_up, within=within)
+    found = verdicts(scores, pairs, metric=metric, is_up=is_up, within=within)
     for i, pair in enumerate(pairs):
-        found[i] = replace(found[i], interval=bounded(found[i].interval, metric))
         if pair in metadata.until_decided:
             decided = decision(selected, metadata, pair, metric=metric, within=within)
             found[i] = replace(found[i], decision=decided)
@@ -104,7 +151,7 @@ def compare(
 
 def decision(
     selected: pd.DataFrame,
-    metadata: ReportMetadata,
+    metadata: RunCard,
     pair: tuple[str, str],
     *,
     metric: str,
@@ -117,26 +164,25 @@ def decision(
     return decide(differences, within=within, is_up=is_up)
 
 
-def bounded(interval: Interval | None, metric: str) -> Interval | None:
-    """An interval of a difference without what differences of the metric cannot be."""
-    if interval is None:
-        return None
-    low, high = schema.lookup(metric).bounded_gap(interval.low, interval.high)
-    return Interval(low, high, interval.level)
-
-
 def verdicts(
     scores: Mapping[str, Mapping[int, float]],
     pairs: Sequence[tuple[str, str]],
     *,
+    metric: str = "test/accuracy",
     is_up: bool = True,
     within: float | None = None,
+    jointly: bool = False,
 ) -> list[Comparison]:
-    """Compare pairs of arms, adjusted for each other, by their scores of each seed."""
+    """Compare pairs of arms, adjusted for each other, by their scores of each seed.
+
+    Where they hold `jointly`, intervals have Bonferroni's level, else that of `holm`.
+    """
     gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
     p_values = [_p_values(gap, within) for gap in gaps]
     different, levels = holm([p for p, _ in p_values])
     same, _ = holm([p for _, p in p_values])
+    if jointly:
+        levels = [1 - _MISTAKES / len(pairs) for _ in pairs]
     found = []
     rows = zip(pairs, gaps, different, levels, same, strict=True)
     for (one, other), gap, p, level, p_same in rows:
@@ -145,7 +191,7 @@ def verdicts(
         better = _improvement(scores[one], scores[other], gap, is_up=is_up)
         said = Comparison(
             one=one, other=other, difference=gap.mean, num=gap.num, is_paired=gap.is_paired,
-            interval=gap.interval(level) if says else None,
+            interval=_bounded(gap.interval(level), metric) if says else None,
             p_value=p if says else math.nan,
             p_equivalent=None if within is None else p_same if says else math.nan,
             effect=gap.mean / deviation if varies else math.nan,
@@ -154,6 +200,13 @@ def verdicts(
         )  # fmt: skip
         found.append(said)
     return found
+
+
+def _bounded(interval: Interval | None, metric: str) -> Interval | None:
+    """An interval of a difference without what differences of the metric cannot be."""
+    if interval is None:
+        return None
+    return Interval(*schema.lookup(metric).bounded_gap(interval.low, interval.high), interval.level)
 
 
 def nothing_said(num: int) -> str:
@@ -166,7 +219,7 @@ def nothing_said(num: int) -> str:
     return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
 
 
-def holm(p_values: Sequence[float], mistakes: float = MISTAKES) -> tuple[list[float], list[float]]:
+def holm(p_values: Sequence[float], mistakes: float = _MISTAKES) -> tuple[list[float], list[float]]:
     """Adjust p values by the step-down rule of Holm (1979).
 
     Returns:
@@ -222,7 +275,7 @@ def decide(
 
 def table(
     comparisons: Sequence[Comparison],
-    metadata: ReportMetadata,
+    metadata: RunCard,
     *,
     metric: str,
     within: float | None = None,
@@ -279,8 +332,8 @@ def _verdict(
 ) -> str:
     if gap.num < FEWEST:
         return nothing_said(gap.num)
-    is_equivalent = within is not None and p_same <= MISTAKES
-    if p_different <= MISTAKES:
+    is_equivalent = within is not None and p_same <= _MISTAKES
+    if p_different <= _MISTAKES:
         word = "better" if (gap.mean > 0) == is_up else "worse"
         return f"{word}, by less than {within:g}" if is_equivalent else word
     return f"equivalent within {within:g}" if is_equivalent else "cannot tell"
@@ -304,7 +357,7 @@ def _improvement(
 
 
 def _scores(
-    selected: pd.DataFrame, metadata: ReportMetadata, pairs: Sequence[tuple[str, str]], metric: str
+    selected: pd.DataFrame, metadata: RunCard, pairs: Sequence[tuple[str, str]], metric: str
 ) -> dict[str, dict[int, float]]:
     """By arm and seed; refuses names that are no arms, and arms that cannot be compared."""
     for one, other in pairs:
@@ -333,3 +386,28 @@ def _is_up(metric: str) -> bool:
             "no direction."
         )
     return direction is schema.Direction.UP
+
+
+def equivalent_trials(
+    trials: pd.DataFrame,
+    selected: pd.DataFrame,
+    metadata: RunCard,
+    *,
+    arm: str,
+    against: str,
+    metric: str,
+) -> Worth | None:
+    """How many trials of one arm match another one; None where trials depend on each other."""
+    searching = metadata.arm(against)
+    if searching.is_adaptive or searching.trials_per_seed == 1:
+        return None
+    rule = schema.selection_metric(metadata.metric)
+    finished = trials[(trials["arm"] == against) & (trials["outcome"] == "finished")]
+    known = finished.assign(val=column(finished, rule.name), test=column(finished, metric))
+    known = known.dropna(subset=["val", "test"]).sort_values("index")
+    return worth(
+        {int(str(s)): (own["val"], own["test"]) for s, own in known.groupby("seed")},
+        by_seed(selected, arm, metric),
+        selects_larger=rule.direction is schema.Direction.UP,
+        larger_is_better=schema.lookup(metric).direction is schema.Direction.UP,
+    )

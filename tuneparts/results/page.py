@@ -19,12 +19,12 @@ from plotly.offline import get_plotlyjs
 from tuneparts.core.glossary import GLOSSARY
 from tuneparts.results import rendering
 from tuneparts.results.figures.drawing import Drawing, Note
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.progress import clock
 from tuneparts.results.rendering import NOTHING
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import OUTCOMES
 from tuneparts.results.tables import to_csv
+from tuneparts.search.card import RunCard
 from tuneparts.search.frames import NOT_STARTED
 
 MAX_LISTED = 200
@@ -138,7 +138,7 @@ def _facts(run_data: RunData) -> str:
     return f'<dl class="facts about">{rows}</dl>' if rows else ""
 
 
-def _arms(metadata: ReportMetadata) -> str:
+def _arms(metadata: RunCard) -> str:
     """What each arm is, what its trials draw, and what they may spend."""
     rows = [
         [

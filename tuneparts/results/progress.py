@@ -6,8 +6,8 @@ from datetime import datetime
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.select import OUTCOMES, column
+from tuneparts.search.card import RunCard
 from tuneparts.search.frames import NOT_STARTED
 from tuneparts.search.stopping import covered
 
@@ -24,7 +24,7 @@ def share(open_passes: Iterable[float], num_ended: float, *, total: int, budget:
     return min(1.0, (num_ended + begun) / total)
 
 
-def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
+def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
     """Count the trials of each arm: one row per arm with `COLUMNS`.
 
     `best` is the best selection score so far.
@@ -54,7 +54,7 @@ def arms(metadata: ReportMetadata, trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def fraction(metadata: ReportMetadata, of_arms: pd.DataFrame) -> float:
+def fraction(metadata: RunCard, of_arms: pd.DataFrame) -> float:
     """Return which share of the whole search is done, with arms weighed by their passes."""
     weights = [arm.num_expected * max(arm.passes, 1) for arm in metadata.arms]
     parts: list[float] = of_arms["fraction"].tolist()

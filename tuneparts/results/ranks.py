@@ -19,11 +19,10 @@ import numpy as np
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.compare import FEWEST
 from tuneparts.results.rendering import Cell, Column, Table
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import by_seed
-from tuneparts.results.statistics import Floats, Interval, bounds
+from tuneparts.results.statistics import FEWEST, Floats, Interval, bounds
 from tuneparts.results.tables import label, number, spread
 
 Estimate: TypeAlias = tuple[float, Interval]

@@ -21,9 +21,9 @@ from rich.text import Text
 
 NOTHING = "\N{EN DASH}"
 """Stands where a number is missing."""
-PROSE_WIDTH = 28
+_PROSE_WIDTH = 28
 """Characters to which a column of sentences may shrink before the table is laid out otherwise."""
-MAX_ROOMY = 9
+_MAX_ROOMY = 9
 """Columns that fit a web page in ordinary letters; wider tables are set smaller."""
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -108,16 +108,10 @@ class Table:
         details: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
     ) -> "Table":
-        """Build a table from rows, for listings.
+        """Build a table from rows of values; `Cell`s stay as they are.
 
-        Args:
-            headers: Of the columns.
-            rows: A value for each header; `Cell`s stay as they are.
-            heading: Above the table; may be empty.
-            numbers: Headers of columns that are set to the right.
-            prose: Headers of columns whose cells may break between words.
-            details: `Column.detail` by header, for columns that may be left out.
-            notes: Below the table.
+        `numbers` and `prose` name the columns that are set to the right, and those whose cells may
+        break between words; `details` has `Column.detail` by header.
         """
         cells = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
         columns = (
@@ -126,7 +120,7 @@ class Table:
                 tuple(row[position] for row in cells),
                 is_number=header in numbers,
                 detail=(details or {}).get(header, 0),
-                wraps_at=PROSE_WIDTH if header in prose else 0,
+                wraps_at=_PROSE_WIDTH if header in prose else 0,
             )
             for position, header in enumerate(headers)
         )
@@ -302,10 +296,12 @@ def to_html(table: Table) -> str:
         ("num" if column.is_number else "name") + (" wrap" if column.wraps_at else "")
         for column in table.columns
     ]
-    head = "".join(
-        f'<th scope="col" class="{kind}"{_title(column.tip)}>{_html_header(column.header)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
-    )
+    head = ""
+    for kind, column in zip(kinds, table.columns, strict=True):
+        tip = f' title="{escape(column.tip)}"' if column.tip else ""
+        # The arrow stays with the last word where a header breaks.
+        words = re.sub(r" (?=[↑↓])", "&nbsp;", escape(column.header))
+        head += f'<th scope="col" class="{kind}"{tip}>{words}</th>'
     headers = [escape(column.header) for column in table.columns]
     rows = []
     for row in table.rows:
@@ -319,20 +315,11 @@ def to_html(table: Table) -> str:
         name = escape(row[0].text).replace("_", "_<wbr>")
         cells[0] = f'<th scope="row">{name}</th>'
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    dense = ' class="dense"' if len(table.columns) > MAX_ROOMY else ""
+    dense = ' class="dense"' if len(table.columns) > _MAX_ROOMY else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    # Whoever has no mouse scrolls it by the keyboard.
+    # A tab index makes it scrollable by the keyboard.
     return (
         f'<div class="wide" tabindex="0" role="group" aria-label="{escape(table.heading)}">'
         f"<table{dense}><thead><tr>{head}</tr></thead>"
         f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
     )
-
-
-def _html_header(header: str) -> str:
-    # The arrow stays with the last word where a header breaks.
-    return re.sub(r" (?=[↑↓])", "&nbsp;", escape(header))
-
-
-def _title(tip: str) -> str:
-    return f' title="{escape(tip)}"' if tip else ""

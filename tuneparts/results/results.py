@@ -1,6 +1,5 @@
-"""What a run has found: frames, the table, the answer, figures, the report and its nets."""
+"""What a run has found: what `RunData` derives from its frames, its report, exports and nets."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +9,12 @@ import pandas as pd
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
-from tuneparts.results.describing import metadata
+from tuneparts.results import rendering
+from tuneparts.results.compare import Comparison, Decision, compare, decision
+from tuneparts.results.run_data import ArtifactReader, RunData
+from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.search import frames, runs
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.state import RunState, TrialRecord
 
@@ -19,12 +22,10 @@ if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
-    from tuneparts.results.compare import Comparison, Decision
-    from tuneparts.results.run_data import RunData
     from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner
 
-LONGEST_DESCRIPTION = 7000
+_LONGEST_DESCRIPTION = 7000
 """Characters of a description; MLflow keeps 8,000 of a tag."""
 
 
@@ -36,21 +37,24 @@ def load(name: str | None = None) -> "Results":
             all. Or the folder of published results. A run of which no trial ever ran is found by
             its full name only.
     """
-    from tuneparts.results.published import Published, is_published
+    from tuneparts.results.export import Published, is_published
 
     if name is not None and is_published(name):
         return Published(Path(name))
     return Results(runs.named(settings.current().results_dir, name, begun=True))
 
 
-class Results:
-    """What a run has found so far. Every part is computed once, when it is first asked for.
+class Results(RunData):
+    """What a run has found so far; frames, tables, figures and verdicts are those of `RunData`.
 
     A run that goes on needs a new object: this one shows the journal as it was first read.
     """
 
     def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
-        self.run, self._has_run = run, has_run
+        vars(self).update(run=run, _has_run=has_run)
+
+    run: runs.Run
+    _has_run: bool
 
     @property
     def name(self) -> str:
@@ -69,49 +73,16 @@ class Results:
         return found
 
     @property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial; see `frames.trials`."""
-        return self.data.trials
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """One row per trial, metric and step; see `frames.steps`."""
-        return self.data.steps
-
-    @property
     def table(self) -> pd.DataFrame:
         """One row per arm: costs, counts, and the mean and standard error of each score."""
-        return self.data.summary
-
-    @property
-    def selected(self) -> pd.DataFrame:
-        """The trial that stands for each arm and seed, chosen by the search's metric."""
-        return self.data.selected
-
-    @property
-    def drawn(self) -> pd.DataFrame:
-        """What each trial drew from its arm's space; see `frames.drawn`."""
-        return self.data.drawn
-
-    @property
-    def front(self) -> pd.DataFrame:
-        """The trials on the Pareto front of their arm and seed; none where there is one objective.
-
-        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
-        """
-        from tuneparts.results import fronts
-
-        if not self.search.objectives:
-            return pd.DataFrame()
-        known = fronts.members(self.trials, self.data.metadata)
-        return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
-
-    @property
-    def answer(self) -> str:
-        """The search's question, answered in one sentence."""
-        return self.data.answer
+        return self.summary
 
     @cached_property
+    def metadata(self) -> RunCard:
+        """What the run is besides its numbers."""
+        return RunCard.of(self.run, self.parent_run_id, self._state.stops)
+
+    @property
     def parent_run_id(self) -> str:
         """MLflow's id of the whole run; empty while the store has not answered."""
         return self._tracked[0]
@@ -129,31 +100,66 @@ class Results:
         return ("", {}) if known is None else (known.parent or "", known.trials)
 
     @cached_property
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        _ = self.find  # refuses a storage that leads out of the run's folder
+        state = self._state
+        return {
+            "trials": frames.trials(state, self.run_ids),
+            "steps": frames.steps(state),
+            "schedules": frames.schedules(state),
+            "drawn": frames.drawn(self.search, state),
+        }
+
+    @cached_property
     def _state(self) -> RunState:
         """What the journal says, parsed once for all that is made from it."""
         return RunState.read(self.run.folder / "journal.jsonl")
 
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial; see `frames.trials`."""
+        return self._frames["trials"]
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per trial, metric and step; see `frames.steps`."""
+        return self._frames["steps"]
+
+    @property
+    def schedules(self) -> pd.DataFrame:
+        """Values that changed on the way of each trial; see `frames.schedules`."""
+        return self._frames["schedules"]
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """What each trial drew from its arm's space; see `frames.drawn`."""
+        return self._frames["drawn"]
+
     @cached_property
-    def data(self) -> "RunData":
-        """Everything that tables, figures and the page are made from."""
-        from tuneparts.results import sample_grid
-        from tuneparts.results.run_data import RunData
+    def find(self) -> ArtifactReader | None:
+        """Reads the tables that trials left."""
         from tuneparts.search.artifacts import ArtifactStore
         from tuneparts.search.storage import Folder
 
-        state = self._state
-        data = RunData(
-            metadata(self.run, self.parent_run_id, state),
-            frames.trials(state, self.run_ids),
-            frames.steps(state),
-            schedules=frames.schedules(state),
-            drawn=frames.drawn(self.search, state),
-            find=ArtifactStore(Folder(self.run.storage)).find,
-        )
-        if "samples" not in data.metadata.figures:
-            return data
-        grids, note = sample_grid.of(self.search, data.selected, has_run=self._has_run)
-        return dataclasses.replace(data, sample_grids=grids, sample_grids_note=note)
+        return ArtifactStore(Folder(self.run.storage)).find
+
+    @property
+    def sample_grids(self) -> tuple[SampleGrid, ...]:
+        """Examples under the augmentation that selected trials found."""
+        return self._samples[0]
+
+    @property
+    def sample_grids_note(self) -> str:
+        """Why there are no sample grids."""
+        return self._samples[1]
+
+    @cached_property
+    def _samples(self) -> tuple[tuple[SampleGrid, ...], str]:
+        from tuneparts.results import sample_grid
+
+        if "samples" not in self.metadata.figures:
+            return (), ""
+        return sample_grid.of(self.search, self.selected, has_run=self._has_run)
 
     def compare(
         self,
@@ -163,22 +169,18 @@ class Results:
         metric: str = "test/accuracy",
         within: float | None = None,
         at: str | None = None,
-    ) -> "list[Comparison]":
+    ) -> list[Comparison]:
         """Verdicts on pairs of arms: better, worse, equivalent within a margin, or cannot tell.
 
         Args:
             pairs: the comparisons; they are adjusted for each other.
-            against: compare this arm with every rival instead, that is, not with the tuning of
-                arms. Without either, it is the contrast that the search declares, or the arm with
-                the best validation score.
+            against: compare this arm with every rival instead. Without either, it is the contrast
+                that the search declares, or the arm with the best validation score.
             metric: by which arms are compared.
             within: margin of equivalence, in units of the metric; that of the search when None.
-            at: a cost on the way instead of the end, as in `weight_steps=1200`; trials are selected
-                by what validation said there.
+            at: a cost on the way instead of the end, as in `weight_steps=1200`.
         """
-        from tuneparts.results import compare
-
-        metadata = self.data.metadata
+        metadata = self.metadata
         within = metadata.within if within is None else within
         if pairs is None:
             pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
@@ -190,21 +192,8 @@ class Results:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
-        selected = self.data_at(at, metric=metric).selected
-        return compare.compare(selected, metadata, pairs, metric=metric, within=within)
-
-    def data_at(self, at: str | None, *, metric: str) -> "RunData":
-        """The frames of the run at its end, or as it stood at a cost.
-
-        Args:
-            at: as in `compare`.
-            metric: what is asked about; refused where trials do not report it on the way.
-        """
-        if at is None:
-            return self.data
-        from tuneparts.results.on_the_way import at_cost, parse
-
-        return at_cost(self.data, *parse(at), needs=metric)
+        selected = (self if at is None else self.at(at, needs=metric)).selected
+        return compare(selected, metadata, pairs, metric=metric, within=within)
 
     def decide(
         self,
@@ -212,17 +201,12 @@ class Results:
         *,
         within: float | None = None,
         metric: str = "test/accuracy",
-    ) -> "Decision":
+    ) -> Decision:
         """What the replicates that two arms share allow to say, however often one looks.
 
-        Args:
-            pair: two arms; the verdict is on the first.
-            within: margin of equivalence.
-            metric: by which they are compared.
+        The verdict is on the first arm of the pair; `within` is a margin of equivalence.
         """
-        from tuneparts.results.compare import decision
-
-        return decision(self.data.selected, self.data.metadata, pair, metric=metric, within=within)
+        return decision(self.selected, self.metadata, pair, metric=metric, within=within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
@@ -233,8 +217,8 @@ class Results:
         Raises:
             DataMissingError: No arm has the metric yet.
         """
-        metric = self.data.metadata.metric
-        arms = self.data.verdict(metric).ranked
+        metric = self.metadata.metric
+        arms = self.verdict(metric).ranked
         if not arms:
             raise DataMissingError(
                 f"the best arm is the one with the best {metric}, but no finished "
@@ -272,7 +256,7 @@ class Results:
         from tuneparts.results.figures.drawing import Note
         from tuneparts.results.figures.gallery import draw
 
-        drawing = draw(request, self.data)
+        drawing = draw(request, self)
         if isinstance(drawing, Note):
             raise DataMissingError(f"`{request}` cannot be drawn: {drawing.text}")
         return drawing.figure
@@ -284,9 +268,7 @@ class Results:
     def net(self, arm: str, seed: int | None = None) -> "nn.Module":
         """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
 
-        Args:
-            arm: Its name.
-            seed: Which replicate; the first when None.
+        Of the first replicate when `seed` is None.
         """
         return self.learner(self.selected_trial(arm, seed)).final_module()
 
@@ -342,10 +324,9 @@ class Results:
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the run's folder `report`; returns their paths."""
         from tuneparts.results import static_export
-        from tuneparts.results.write import write
 
         folder = atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
-        return write(self.data, folder) | static_export.write(folder)
+        return self.write(folder) | static_export.write(folder)
 
     def export(self, to: str, out: Path | None = None) -> list[Path]:
         """Write the run for other programs; see `tuneparts.results.export`.
@@ -360,12 +341,10 @@ class Results:
 
     def description(self) -> str:
         """The answer and as many tables in Markdown as MLflow takes."""
-        from tuneparts.results import rendering
-
         text = self.answer
-        for table in self.data.tables:
+        for table in self.tables:
             longer = f"{text}\n\n{rendering.to_markdown([table])}"
-            if len(longer) > LONGEST_DESCRIPTION:
+            if len(longer) > _LONGEST_DESCRIPTION:
                 return text
             text = longer
         return text

@@ -1,9 +1,11 @@
-"""Run a search, or continue one, and follow it on the way."""
+"""Run a search, continue or extend one, and put what it finds into MLflow on the way."""
 
+import hashlib
+import json
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,24 +14,29 @@ from rich.console import Console
 
 from tuneparts import executors
 from tuneparts.core import environment, provenance, schema, settings
-from tuneparts.core.errors import ConfigError, InterruptedRunError, TunepartsError
-from tuneparts.core.redaction import redact
+from tuneparts.core.errors import ConfigError, DataMissingError, InterruptedRunError, TunepartsError
+from tuneparts.core.redaction import of_process, redact
 from tuneparts.executors.choice import Executor, Place
-from tuneparts.results.describing import log_reader, tracking_card
+from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
+from tuneparts.results.figures.style import arm_styles
 from tuneparts.results.live import LiveView
 from tuneparts.results.results import Results
+from tuneparts.search import code, data_record, runs
 from tuneparts.search import load as search_files
-from tuneparts.search import runs
+from tuneparts.search.card import UNTIL_DECIDED, RunCard
 from tuneparts.search.events import TrialId
-from tuneparts.search.storage import refuse_keys
+from tuneparts.search.storage import Folder, refuse_keys
+from tuneparts.tracking.card import SELECTED_TAG, DataFacts, SearchCard
 
 if TYPE_CHECKING:
+    from tuneparts.data.config import DataConfig
+    from tuneparts.search.arm import Arm
     from tuneparts.search.spec import Search
     from tuneparts.tracking.record import Status
     from tuneparts.tracking.tracker import Tracker
 
-PATIENCE = 30.0
+_PATIENCE = 30.0
 """Seconds without progress after which a store that does not answer is left alone."""
 
 
@@ -84,10 +91,10 @@ def run(
         )
     else:
         resolved = search
-    console = console or usual_console()
+    console = console or _usual_console()
     from tuneparts.executors.width import fitted  # brings torch
 
-    place = place_of(executor, address, workers, cpus)
+    place = _place(executor, address, workers, cpus)
     with connected(resolved, address, console):
         # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
         made = create(fitted(resolved, place), storage=storage, address=address)
@@ -106,29 +113,58 @@ def resume(
 ) -> Results:
     """Continue a run; one that is already done only gets its report again.
 
-    Args:
-        name: `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest. A
-            run of which no trial ever ran is found by its full name only.
-        executor: As of `run`; it need not be the one that the run began with.
-        address: As of `run`.
-        workers: As of `run`.
-        retry_failed: Run trials that failed again, from their last checkpoint. Those whose failure
-            has already decided something, in an adaptive algorithm or a follower, stay failed.
-        cpus: As of `run`.
-        console: As of `run`.
+    `name` is `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest. A
+    run of which no trial ever ran is found by its full name only.
+
+    With `retry_failed` trials that failed run again, from their last checkpoint. Those whose
+    failure has already decided something, in an adaptive algorithm or a follower, stay failed.
+
+    The other arguments are those of `run`; the executor need not be the one that the run began
+    with.
 
     Raises:
         InterruptedRunError: Ctrl-C; nothing is lost.
     """
     return execute(
         runs.named(settings.current().results_dir, name, begun=True),
-        place_of(executor, address, workers, cpus),
+        _place(executor, address, workers, cpus),
         retry_failed=retry_failed,
         console=console,
     )
 
 
-def place_of(
+def extend(
+    name: str | None = None,
+    *,
+    trials: int | Mapping[str, int] | None = None,
+    seeds: Sequence[int] = (),
+    arms: "Sequence[str | Arm]" = (),
+    search: str | Path | None = None,
+    executor: Executor = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: float | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Add to a run, and run what is new; the table is that of one search of the final size.
+
+    `trials` is how many trials each searching arm has in all, or those of some arms by name;
+    `seeds` are replicates that every arm gets besides those it has. `arms` are new ones: objects,
+    or names in the search file `search` (a name or a path; that of the run when None), with the
+    arms that they follow. They learn from the run's data, and are selected by its metric. The other
+    arguments are those of `resume`.
+
+    Raises:
+        ConfigError: It would change what the run already has; nothing is written.
+        InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
+    """
+    run = runs.named(settings.current().results_dir, name)
+    place = _place(executor, address, workers, cpus)
+    run, _ = grow(run, place, trials=trials, seeds=seeds, arms=arms, search=search)
+    return execute(run, place, console=console)
+
+
+def _place(
     executor: Executor, address: str | None, workers: int | None, cpus: float | None
 ) -> Place:
     """The place that arguments of `run` name; an address implies Ray."""
@@ -136,21 +172,17 @@ def place_of(
     return Place(address, is_local=not is_ray, is_ray=is_ray, cpus=cpus, workers=workers)
 
 
-def usual_console() -> Console:
-    """Where progress is shown that nobody has placed: a terminal, a notebook, or else stderr."""
+def _usual_console() -> Console:
+    """Where progress is shown by default: a terminal, a notebook, or else stderr."""
     console = Console()
-    is_seen = console.is_terminal or console.is_jupyter
-    return console if is_seen else Console(stderr=True)
+    return console if console.is_terminal or console.is_jupyter else Console(stderr=True)
 
 
 @contextmanager
 def connected(search: "Search", address: str | None, console: Console) -> Iterator[None]:
     """Be in the cluster at an address before a run is made: one that cannot start leaves nothing.
 
-    Args:
-        search: what will run there.
-        address: HOST:PORT; nothing is done without one.
-        console: says that the cluster is asked.
+    Nothing is done without an address.
 
     Raises:
         ClusterError: Nobody answers there, or not to us.
@@ -194,13 +226,13 @@ def create(search: "Search", *, storage: str | None = None, address: str | None 
     return runs.create(
         settings.current().results_dir,
         search,
-        **origin(),
+        **_origin(),
         storage=None if storage is None else refuse_keys(storage),
         **({} if address is None else {"address": redact(address)}),
     )
 
 
-def origin() -> dict[str, Any]:
+def _origin() -> dict[str, Any]:
     """Who asks for something, by which command and with which code; for the card of a run."""
     return {
         **environment.facts(),
@@ -222,16 +254,11 @@ def execute(
 ) -> Results:
     """Run what is left of a run, write its report, and put both into MLflow.
 
-    Args:
-        made: The run.
-        place: Where trials run.
-        retry_failed: As of `resume`.
-        console: As of `run`.
-        show: Called with the results, whatever MLflow does; writes the report at the least.
+    `show` is called with the results, whatever MLflow does; it writes the report at the least.
     """
     from tuneparts.tracking.tracker import Tracker
 
-    console = console or usual_console()
+    console = console or _usual_console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder), schema.using(*made.search.declared_metrics()):
         if retry_failed:
@@ -263,7 +290,7 @@ def execute(
             results = _publish(made, tracker, console, show) if status == "FINISHED" else None
         finally:
             with console.status("sending the last of it to MLflow"):
-                problems = tracker.close(status, timeout=PATIENCE)
+                problems = tracker.close(status, timeout=_PATIENCE)
             for problem in problems:
                 console.print(f"tracking: {problem}", style="yellow", highlight=False)
     if results is None:
@@ -271,6 +298,52 @@ def execute(
             f"Interrupted; nothing is lost. Continue with: tuneparts resume {made.name}"
         )
     return results
+
+
+def tracking_card(run: runs.Run) -> SearchCard:
+    """What the parent run in MLflow shows; its params tell two searches of one name apart."""
+    search, card = run.search, RunCard.of(run)
+    return SearchCard(
+        card,
+        resolved=json.dumps(of_process().tree(run.card["search"]), indent=2),
+        colours={arm: style.colour for arm, style in arm_styles(card).items()},
+        data=None if search.data is None else _data_facts(search.data, run.folder),
+        metric=schema.lookup(search.metric),
+        params={
+            "scale": str(search.scale),
+            "metric": search.metric,
+            "passes": search.passes,
+            "seeds": list(search.seeds),
+            "arms": [arm.name for arm in search.arms],
+            "data": "" if search.data is None else search.data.name,
+            "arm": {
+                arm.name: {
+                    "method": arm.config.model_dump()["method"],
+                    "algorithm": arm.algorithm.kind,
+                    "trials_per_seed": arm.trials_per_seed,
+                }
+                for arm in search.arms
+            },
+        },
+        user=run.card.get("user", ""),
+    )
+
+
+def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
+    """Read the last lines of a trial's log, its traceback included, from the run's storage."""
+    from tuneparts.executors import logs
+
+    return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
+
+
+def _data_facts(data: "DataConfig", folder: Path) -> DataFacts:
+    config = data.model_dump_json()
+    unread = {"digest": hashlib.sha256(config.encode()).hexdigest()[:12]}
+    return DataFacts(
+        name=f"rotated_{data.name}" if data.rotated else data.name,
+        digest=lambda: str((data_record.read(folder) or unread)["digest"]),
+        config=config,
+    )
 
 
 def _retry_failed(made: runs.Run, console: Console) -> None:
@@ -292,11 +365,9 @@ def _publish(
     made: runs.Run, tracker: "Tracker", console: Console, show: Callable[[Results], object]
 ) -> Results:
     """Show the results, and put them onto the run in MLflow."""
-    from tuneparts.tracking.card import SELECTED_TAG
-
     # The report names MLflow's run of each trial, so it waits for a store that is just slow.
     with console.status("sending the last numbers to MLflow"):
-        tracker.flush(PATIENCE / 3)
+        tracker.flush(_PATIENCE / 3)
     results = Results(made, has_run=True)
     show(results)
     tracker.log_artifact(made.folder / "report")
@@ -314,7 +385,7 @@ def _publish(
 def _keep_models(results: Results, tracker: "Tracker", console: Console) -> None:
     """Log the final net of every selected trial; numbers are safe, so a failure is only told."""
     with console.status("keeping models in MLflow"):
-        if not tracker.flush(PATIENCE):
+        if not tracker.flush(_PATIENCE):
             console.print("no model is kept: MLflow does not answer", style="yellow")
             return
         fresh = Results(results.run)  # which knows the ids that MLflow has given since
@@ -323,3 +394,81 @@ def _keep_models(results: Results, tracker: "Tracker", console: Console) -> None
                 fresh.keep_model(TrialId.parse(trial))
             except TunepartsError as error:
                 console.print(f"no model of {trial}: {error}", style="yellow", highlight=False)
+
+
+def grow(
+    run: runs.Run,
+    place: Place,
+    *,
+    arms: "Sequence[str | Arm]" = (),
+    search: str | Path | None = None,
+    why: str = "",
+    dry_run: bool = False,
+    **more: Any,
+) -> tuple[runs.Run, tuple[str, ...]]:
+    """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
+
+    New arms will run at `place`. `arms` and `search` are those of `extend`, `more` arguments of
+    `search.extension.extended`, and `why` is kept beside what is new.
+
+    Returns:
+        The run as it is then, and a sentence for each thing that is new.
+    """
+    from tuneparts.executors.width import fitted
+    from tuneparts.search.extension import check_journal, extended
+
+    names = [arm for arm in arms if isinstance(arm, str)]
+    fresh = [arm for arm in arms if not isinstance(arm, str)]
+    if search is not None and not names:
+        raise ConfigError(f"`{search}`: no arm of it was named. Add `--arms NAME`.")
+    with executors.lock(run.folder):
+        run = runs.Run(run.root, run.name)  # as it is now that no other process can change it
+        old = run.search
+        if names:
+            file = search_files.load(str(search or old.name), scale=str(old.scale), arms=names)
+            fresh = [*file.arms, *fresh]
+        if not dry_run:
+            code.add(fresh, run.folder / "code")
+        with code.Code.of(run.folder / "code").importable():
+            grown, news = extended(old, arms=fresh, **more)
+            # What old arms propose depends on the width that the run began with.
+            grown = fitted(grown, place)
+            check(grown)
+            check_journal(grown, run.folder / "journal.jsonl")
+        if news and not dry_run:
+            run = runs.extend(run, grown, [*news, *filter(None, [why])], **_origin())
+    return run, news
+
+
+def until_decided(
+    run: runs.Run,
+    pair: tuple[str, str],
+    place: Place,
+    *,
+    within: float | None = None,
+    at_most: int = 20,
+    metric: str = "test/accuracy",
+) -> Iterator[tuple[Results, Decision]]:
+    """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
+
+    Yields what the results allow to say, at first and after each replicate. It is decided by a
+    confidence sequence (`results.compare`), which may be looked at each time, and which assumes no
+    more than normal differences: which arm is better, or that they are equivalent within a margin.
+    """
+    results, num = Results(run), -1
+    while True:
+        decision = results.decide(pair, within=within, metric=metric)
+        if decision.num <= num:
+            raise DataMissingError(
+                f"{pair[0]}:{pair[1]}: the replicate that was added has not finished in both arms. "
+                f"See `tuneparts report {run.name}`."
+            )
+        yield results, decision
+        if decision.verdict or decision.num >= at_most:
+            return
+        num = decision.num
+        taken = [seed for arm in run.search.arms for seed in run.search.seeds_of(arm)]
+        why = f"{UNTIL_DECIDED} {pair[0]}:{pair[1]}"
+        why += "" if within is None else f" within {within:g}"
+        run, _ = grow(run, place, seeds=[max(taken) + 1], only=pair, why=why)
+        results = execute(run, place)

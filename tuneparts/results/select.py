@@ -10,24 +10,22 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from tuneparts.core import schema
+from tuneparts.core import pareto, schema
 from tuneparts.core.errors import ConfigError, DataError, printable
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
+from tuneparts.methods.catalog import TABLES
 from tuneparts.results.statistics import estimate
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import NOT_STARTED
 
 OUTCOMES = ("finished", "stopped", "failed")
 _COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
-EXCHANGED = ("communication/", "federated/")
-"""Families that the table of communication shows."""
-BYTES = "communication/total"
-SHARED = tuple(
-    f"superweights/{name}"
-    for name in ("tau_asked", "tau", "bins", "clusters", "templates", "vectors", "trained")
-)
-"""What the table of sharing shows."""
+
+
+def own_tables(frame: pd.DataFrame) -> list[schema.MethodTable]:
+    """The tables of methods whose metrics a frame has as columns."""
+    return [TABLES.find(name) for name in TABLES.names() if name in frame]
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -44,12 +42,11 @@ def by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
     return {int(s): float(v) for s, v in zip(own["seed"][known.index], known, strict=True)}
 
 
-def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
-    """Select one trial of each (arm, seed), in the order of the search.
+def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
+    """Select the best finished trial of each (arm, seed) by the search's rule, in its order.
 
-    The best finished trial by the selection metric; ties go to the smaller index. A finished
-    trial without the metric cannot be selected, unless it is the only one. A seed without a
-    selectable trial has no row.
+    Ties go to the smaller index. A finished trial without the metric cannot be selected, unless it
+    is the only one. A seed without a selectable trial has no row.
     """
     check(trials, metadata)
     trials = trials.reset_index(drop=True)
@@ -65,7 +62,7 @@ def select(trials: pd.DataFrame, metadata: ReportMetadata) -> pd.DataFrame:
     return trials.iloc[chosen].reset_index(drop=True)
 
 
-def _choose(candidates: pd.DataFrame, metadata: ReportMetadata) -> int | None:
+def _choose(candidates: pd.DataFrame, metadata: RunCard) -> int | None:
     """Return the row of the best candidate of one (arm, seed)."""
     if len(candidates) == 1 and not metadata.selection:
         return int(candidates.index[0])
@@ -92,25 +89,22 @@ def _is_weighed(name: str) -> bool:
 
 
 def summarise(
-    trials: pd.DataFrame, metadata: ReportMetadata, selected: pd.DataFrame | None = None
+    trials: pd.DataFrame, metadata: RunCard, selected: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    Args:
-        trials: One row per trial.
-        metadata: Of the search.
-        selected: What `select` gave for the same trials, where it was called already.
+    `selected` is what `select` gave for the same trials, where it was called already.
 
-    Returns:
-        Columns arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
+    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
     expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
     trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
-    the same with `_with_leader`, bytes (sent by all trials of a seed, with leaders; only where
-    anything was sent), and for each metric its mean over seeds under the schema name, with the
-    standard error under `<name>:se` and the number of seeds under `<name>:n`.
+    the same with `_with_leader`, the costs of methods' own tables, and for each metric its mean
+    over seeds under the schema name, with the standard error under `<name>:se` and the number of
+    seeds under `<name>:n`.
     """
     chosen = select(trials, metadata) if selected is None else selected
     metrics = reported(trials, metadata)
+    costs = {name: cost for table in own_tables(trials) for name, cost in table.costs.items()}
     rows = []
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
@@ -130,8 +124,8 @@ def summarise(
             row[f"{name}_with_leader"] = seed_cost(
                 trials, [arm.name, *metadata.leaders(arm.name)], cost
             )
-        if BYTES in trials:
-            row["bytes"] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], BYTES)
+        for name, cost in costs.items():
+            row[name] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], cost)
         for metric in metrics:
             over_seeds = estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
@@ -140,19 +134,22 @@ def summarise(
     return pd.DataFrame(rows)
 
 
-def reported(trials: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
+def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
     """List the metrics to aggregate: those of the tables, and the one that selects."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
     def place(name: str) -> tuple[int, str]:
         return order[schema.lookup(name).name], name
 
-    names = [str(name) for name in trials.columns]
-    tests = sorted((name for name in names if name.startswith(SCORED)), key=place)
-    hypers = sorted((name for name in names if name.startswith("hyper/")), key=place)
-    sent = sorted((name for name in names if name.startswith(EXCHANGED)), key=place)
-    shared = [name for name in SHARED if name in names]
-    return [*tests, *([metadata.metric] if metadata.metric else []), *hypers, *sent, *shared]
+    def starting(*families: str) -> list[str]:
+        return sorted((str(n) for n in trials if str(n).startswith(families)), key=place)
+
+    found = starting(*SCORED) + ([metadata.metric] if metadata.metric else []) + starting("hyper/")
+    for table in own_tables(trials):
+        families = tuple(name for name in table.metrics if name.endswith("/"))
+        found += starting(*families) if families else []
+        found += [name for name in table.metrics if name in trials and name not in found]
+    return found
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
@@ -169,7 +166,7 @@ def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     return total
 
 
-def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
+def check(trials: pd.DataFrame, metadata: RunCard) -> None:
     """Refuse trials that the metadata does not know or that occur twice."""
     known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
     strange = set(zip(trials["arm"], trials["seed"], strict=True)) - known
@@ -188,7 +185,7 @@ def check(trials: pd.DataFrame, metadata: ReportMetadata) -> None:
         )
 
 
-def _counts(own: pd.DataFrame, arm: ArmMetadata, metadata: ReportMetadata) -> dict[str, int]:
+def _counts(own: pd.DataFrame, arm: ArmCard, metadata: RunCard) -> dict[str, int]:
     present = own["seed"].value_counts()
     metric = metadata.metric
     absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
@@ -210,3 +207,21 @@ def _first_error(own: pd.DataFrame) -> str:
     failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
     errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
     return errors[0] if errors else ""
+
+
+def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
+    """The finished trials that have all objectives, with `on_front` of their arm and seed.
+
+    Columns: arm, seed, index, trial, the objectives, `cost/passes` and on_front.
+    """
+    names = list(metadata.objectives)
+    finished = trials[trials["outcome"] == "finished"]
+    values = {name: column(finished, name) for name in [*names, "cost/passes"]}
+    known: pd.DataFrame = finished[["arm", "seed", "index", "trial"]].assign(**values)
+    known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True).copy()
+    on_front = pd.Series(data=False, index=known.index)
+    for _, own in known.groupby(["arm", "seed"], sort=False):
+        points = pareto.oriented(own[names].to_numpy(), metadata.weighed)
+        on_front[own.index] = pareto.front(points)
+    known["on_front"] = on_front
+    return known

@@ -1,4 +1,4 @@
-"""The tables of a report: scores and costs, hypers, communication and sharing of weights.
+"""The tables of a report: scores and costs, hypers, schedules, and those that methods declare.
 
 `RunData.tables` builds them once for a run; `rendering` turns them into text.
 """
@@ -11,12 +11,11 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT
-from tuneparts.results.metadata import ReportMetadata
+from tuneparts.results.compare import Verdict
 from tuneparts.results.rendering import NOTHING, Cell, Column, Table
-from tuneparts.results.select import BYTES, OUTCOMES, SCORED, SHARED
-from tuneparts.results.verdict import Verdict
+from tuneparts.results.select import OUTCOMES, SCORED, own_tables
+from tuneparts.search.card import RunCard
 
-MEGABYTE = 1e6
 _ARROWS = {schema.Direction.UP: " ↑", schema.Direction.DOWN: " ↓", schema.Direction.NONE: ""}
 _JUDGED = ("test/", "corrupted/")
 """Families in which the winner is bold, if the verdict names one."""
@@ -24,39 +23,34 @@ _JUDGED = ("test/", "corrupted/")
 
 def build(
     summary: pd.DataFrame,
-    metadata: ReportMetadata,
+    metadata: RunCard,
     verdict: Callable[[str], Verdict],
     schedules: pd.DataFrame | None = None,
 ) -> tuple[Table, ...]:
-    """Build the table of scores and costs, and those of hypers and communication if there are any.
+    """Build the table of scores and costs, and those of hypers and of methods if there are any.
 
-    Args:
-        summary: One row per arm, as `select.summarise` gives it.
-        metadata: Of the search.
-        verdict: The verdict by a metric; the arm that it names as winner is bold.
-        schedules: Of the selected trials, as `frames.schedules` gives them; one table per arm.
+    `summary` has one row per arm (`select.summarise`). The arm that a `verdict` by a metric names
+    as winner is bold. `schedules` are those of the selected trials (`frames.schedules`).
     """
     tables = [_scores_and_costs(summary, metadata, verdict)]
     hypers = [name for name in _metrics(summary) if name.startswith("hyper/")]
     if hypers:
         tables.append(_hypers(summary, hypers))
-    if BYTES in summary:
-        tables.append(_communication(summary, metadata))
-    if SHARED[-1] in summary:
-        tables.append(_sharing(summary))
+    tables += [_own(table, summary) for table in own_tables(summary)]
     if schedules is not None:
         arms = [name for name in summary["arm"] if name in set(schedules["arm"])]
         tables += [_schedule(str(arm), schedules[schedules["arm"] == arm]) for arm in arms]
     machine = metadata.environment.get("machine", "")
-    hardware = f"Seconds are those of {machine}." if machine else ""
+    if machine:
+        notes = (*tables[0].notes, f"Seconds are those of {machine}.")
+        tables[0] = replace(tables[0], notes=notes)
     closing = (*filter(None, [metadata.replication]), provenance(metadata))
-    tables[0] = replace(tables[0], notes=(*tables[0].notes, *filter(None, [hardware])))
     return tuple(
         replace(table, subject=metadata.name, notes=(*table.notes, *closing)) for table in tables
     )
 
 
-def provenance(metadata: ReportMetadata) -> str:
+def provenance(metadata: RunCard) -> str:
     """Where the numbers come from: parent run, digest of the search, commit of the code."""
     parts = {"run": metadata.parent_run_id, "digest": metadata.digest, "commit": metadata.commit}
     return " · ".join(f"{name} {value or 'unknown'}" for name, value in parts.items())
@@ -87,7 +81,7 @@ def spread(mean: float, se: float, decimals: int) -> str:
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
-def to_csv(summary: pd.DataFrame, metadata: ReportMetadata) -> str:
+def to_csv(summary: pd.DataFrame, metadata: RunCard) -> str:
     """Write the whole summary at full precision, with provenance in each row."""
     return summary.assign(
         parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
@@ -104,7 +98,7 @@ def _arms(summary: pd.DataFrame) -> Column:
 
 
 def _scores_and_costs(
-    summary: pd.DataFrame, metadata: ReportMetadata, verdict: Callable[[str], Verdict]
+    summary: pd.DataFrame, metadata: RunCard, verdict: Callable[[str], Verdict]
 ) -> Table:
     names = [name for name in _metrics(summary) if name.startswith(SCORED)]
     scores = [
@@ -243,57 +237,23 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
     return columns
 
 
-def _communication(summary: pd.DataFrame, metadata: ReportMetadata) -> Table:
-    """What the selected trials sent, beside federated averaging where an arm of it ran alone."""
-    plain = [a.name for a in metadata.arms if a.method == "fedavg" and a.trials_per_seed == 1]
-    columns = [
-        _arms(summary),
-        _column(summary, "federated/rounds", "rounds", 1.0, 0),
-        _column(summary, "communication/up", "up (MB)", MEGABYTE, 2),
-        _column(summary, "communication/down", "down (MB)", MEGABYTE, 2),
-        _column(summary, BYTES, "sent (MB)", MEGABYTE, 2),
-    ]
-    note = "Mean over seeds of the selected trials"
-    if plain:
-        usual = float(summary.loc[summary["arm"] == plain[0], BYTES].iloc[0])
-        columns.append(_column(summary, BYTES, f"% of {plain[0]}", usual / 100, 1))
-        note += f"; per cent of what {plain[0]} sent in its rounds"
-    columns += [
-        _column(summary, "bytes", "sent per seed (MB)", MEGABYTE, 2),
-        _column(summary, "federated/dropped", "clients dropped", 1.0, 1),
-    ]
-    note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
-    return Table("Communication", tuple(columns), (note,))
+def _own(table: schema.MethodTable, summary: pd.DataFrame) -> Table:
+    """A table that a method declares."""
+    if table.own_arms:
+        summary = summary[summary[table.own_arms].notna()].reset_index(drop=True)
+    shown, notes = table.columns(summary)
+    columns = [_arms(summary)]
+    for one in shown:
+        if one.unit is None:
+            columns.append(replace(_scores(summary, one.name), header=one.header))
+        else:
+            values = (float(value) for value in summary[one.name] / one.unit)
+            cells = tuple(Cell(number(value, one.decimals)) for value in values)
+            columns.append(Column(one.header, cells))
+    return Table(table.heading, tuple(columns), tuple(notes))
 
 
-def _sharing(summary: pd.DataFrame) -> Table:
-    """What SuperWeight arms asked for, and what their budgets left of it."""
-    own = summary[summary[SHARED[-1]].notna()].reset_index(drop=True)
-    columns = [_arms(own)]
-    for name in (name for name in SHARED if name in own):
-        words = name.removeprefix("superweights/").replace("_", " ")
-        columns.append(replace(_scores(own, name), header=words))
-    notes = [
-        "Mean ± standard error over seeds of the selected trials. Where `clusters` is `bins`, "
-        "nothing was split; `trained` are the passes that trained the weights which were kept."
-    ]
-    if {"superweights/tau", "superweights/tau_asked"} <= set(own):
-        is_lower = own["superweights/tau"] < own["superweights/tau_asked"]
-        lowered = own.loc[is_lower, "arm"]
-        if len(lowered):
-            notes.append(
-                "The budget had no room for the clusters of the tau that was asked for, which was "
-                f"lowered: {', '.join(lowered)}."
-            )
-    return Table("Sharing", tuple(columns), tuple(notes))
-
-
-def _column(summary: pd.DataFrame, name: str, header: str, unit: float, decimals: int) -> Column:
-    values = summary[name] / unit
-    return Column(header, tuple(Cell(number(float(value), decimals)) for value in values))
-
-
-def stop_notes(metadata: ReportMetadata) -> list[str]:
+def stop_notes(metadata: RunCard) -> list[str]:
     """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
     notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
     reasons: dict[tuple[str, str], list[int]] = {}
@@ -306,7 +266,7 @@ def stop_notes(metadata: ReportMetadata) -> list[str]:
     return notes
 
 
-def _notes(summary: pd.DataFrame, metadata: ReportMetadata) -> list[str]:
+def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
     chosen = (
         f"of {metadata.rule.words(metadata.weighed)} within each seed" if metadata.metric else ""
     )

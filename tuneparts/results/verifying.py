@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # brings torch
     from tuneparts.search.arm import Arm
     from tuneparts.search.segment import Segment
 
-EXCEPTED = ("cost/seconds", "system/")
+_EXCEPTED = ("cost/seconds", "system/")
 """Numbers that are not the same twice: time, and what a worker used of its machine."""
 
 
@@ -70,13 +70,8 @@ def candidates(run: runs.Run) -> dict[TrialId, TrialRecord]:
 def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Verified]:
     """Train randomly chosen trials again in this process, one after the other.
 
-    Args:
-        run: What is checked; nothing in its folder is changed.
-        num_trials: How many; all if there are fewer.
-        seed: Of the choice.
-
-    Yields:
-        What became of each.
+    Nothing in the run's folder is changed. All trials are chosen if there are no more than
+    `num_trials`; `seed` is that of the choice.
     """
     from tuneparts.executors.worker import TrialSetting
     from tuneparts.search.segment import Segment
@@ -91,12 +86,13 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
             segment = Segment(trial, record.config, until=max(record.rows))
             rows, failure = _trained(segment, setting, arm)
             pairs = list(_compared(record.rows, rows))
-            yield Verified(
-                trial,
-                num_compared=len(pairs),
-                differences=tuple(one for one in pairs if not _is_same(one)),
-                failure=failure,
+            others = tuple(
+                one
+                for one in pairs
+                if one.reported != one.found
+                and not (math.isnan(one.reported) and math.isnan(one.found))
             )
+            yield Verified(trial, len(pairs), others, failure)
 
 
 def _trained(
@@ -127,10 +123,6 @@ def _compared(
         before = reported[step].metrics if step in reported else {}
         after = again.get(step, {})
         for metric in sorted({*before, *after}):
-            if not metric.startswith(EXCEPTED):
+            if not metric.startswith(_EXCEPTED):
                 values = before.get(metric, math.nan), after.get(metric, math.nan)
                 yield Difference(trial, step, metric, *values)
-
-
-def _is_same(pair: Difference) -> bool:
-    return pair.reported == pair.found or (math.isnan(pair.reported) and math.isnan(pair.found))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tuneparts.core.schema import Metric
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
 
@@ -27,23 +28,27 @@ KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
 """MLflow's own tag for which view of an experiment its UI opens."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag for nested runs."""
-USER_TAG, SOURCE_TAG, COMMIT_TAG = "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit"
+_USER_TAG, _SOURCE_TAG, _COMMIT_TAG = (
+    "mlflow.user",
+    "mlflow.source.name",
+    "mlflow.source.git.commit",
+)
 """MLflow's own tags for who ran what; its UI fills columns from them."""
-SOURCE_TYPE_TAG = "mlflow.source.type"
+_COMMIT_TAG, _SOURCE_TYPE_TAG = "mlflow.source.git.commit", "mlflow.source.type"
 NOTE_TAG = "mlflow.note.content"
 """MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
 """MLflow's own tag for the colour of a run in its charts."""
 RUNS_VIEW = "workflowType=machine_learning"
 """Query of an address in MLflow's UI: without it some pages open their view for language models."""
-VIEW_KEY = "arms"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+_VIEW_KEY = "arms"
+VIEW_TAG = f"mlflow.sharedViewState.{_VIEW_KEY}"
 """MLflow's own tag for a view of an experiment that a link can open."""
 REPORT = "report"
 """Folder of the report, in the folder of a run and among the artifacts of its parent run."""
 LONGEST_VALUE = 6000
 """Characters that MLflow keeps of a param's value."""
-LONGEST_KEY = 250
+_LONGEST_KEY = 250
 """Characters that MLflow keeps of a param's name."""
 
 
@@ -74,10 +79,10 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class SearchCard:
-    """What the parent run of a search shows in MLflow.
+    """What the parent run of a search shows in MLflow: the run's card, and what only MLflow has.
 
     Example:
-        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> card = SearchCard(RunCard("toy", scale="smoke", digest="d1", commit="c0ffee"))
         >>> card.shared_tags()
         {'search': 'toy', 'scale': 'smoke', 'digest': 'd1', 'commit': 'c0ffee'}
     """
@@ -86,24 +91,12 @@ class SearchCard:
     """What `KIND_TAG` says of the parent run."""
     is_open: ClassVar[bool] = False
     """Whether metrics that the schema does not list are shown too, and configs that change."""
-    name: str
-    """Name of the search, which is also the name of the MLflow experiment."""
-    scale: str
-    """smoke, cpu or paper."""
-    digest: str
-    """Digest of the resolved search."""
-    commit: str
-    """Commit of the code, empty outside a checkout."""
-    resolved: str
+    run: RunCard
+    """Its name is that of the MLflow experiment; with arms it is the artifact `metadata.json`."""
+    resolved: str = "{}"
     """The resolved search as JSON text; kept as the artifact `search.json`."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of python, torch, ray and the rest; kept as tags `version.<name>`."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Whatever else should be searchable in MLflow."""
-    question: str = ""
-    """What the search asks; the first line of every description."""
-    metadata: str = ""
-    """The search as reports tell it, as JSON text; kept as the artifact `metadata.json`."""
     colours: Mapping[str, str] = field(default_factory=dict)
     """Colour of each arm, the same as in the report."""
     data: DataFacts | None = None
@@ -114,23 +107,30 @@ class SearchCard:
     """What the parent run shows as params: its arms, methods and budgets; may be nested."""
     user: str = ""
     """Who ran it."""
-    source: str = ""
-    """The command or file that it was run with."""
-    extended: str = ""
-    """How the search was extended since it began; a tag of the parent run, whose params stay."""
+
+    @property
+    def name(self) -> str:
+        """Name of the search, which is also the name of the MLflow experiment."""
+        return self.run.name
+
+    @property
+    def metadata(self) -> str:
+        """The search as reports describe it, as JSON text; empty where it has no arms."""
+        return self.run.to_json() if self.run.arms else ""
 
     def shared_tags(self) -> dict[str, str]:
         """Tags that the parent run and every trial have in common."""
-        own = {"search": self.name, "scale": self.scale, "digest": self.digest}
-        return {**self.tags, **own, "commit": self.commit}
+        own = {"search": self.name, "scale": self.run.scale, "digest": self.run.digest}
+        return {**self.tags, **own, "commit": self.run.commit}
 
     def origin_tags(self) -> dict[str, str]:
         """MLflow's own tags for who ran what, and at which commit."""
-        is_commit = re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", self.commit) is not None
+        commit, source = self.run.commit, self.run.command
+        is_commit = re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", commit) is not None
         return {
-            **({USER_TAG: self.user} if self.user else {}),
-            **({SOURCE_TAG: self.source, SOURCE_TYPE_TAG: "LOCAL"} if self.source else {}),
-            **({COMMIT_TAG: self.commit} if is_commit else {}),
+            **({_USER_TAG: self.user} if self.user else {}),
+            **({_SOURCE_TAG: source, _SOURCE_TYPE_TAG: "LOCAL"} if source else {}),
+            **({_COMMIT_TAG: commit} if is_commit else {}),
         }
 
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
@@ -138,8 +138,8 @@ class SearchCard:
         return {
             **self.shared_tags(),
             **self.origin_tags(),
-            **{f"version.{name}": text for name, text in self.versions.items()},
-            **({"extended": self.extended} if self.extended else {}),
+            **{f"version.{name}": text for name, text in self.run.versions.items()},
+            **({"extended": "; ".join(self.run.history)} if self.run.history else {}),
             KIND_TAG: self.kind,
             KEY_TAG: key,
             RUN_TAG: folder.name,
@@ -166,30 +166,24 @@ class SearchCard:
 
     def experiment_tags(self, experiment_id: str) -> dict[str, str]:
         """Describe the experiment: the question, and the ways to look at the trials."""
-        note = f"{self.question}\n\n{_ways_to_look(experiment_id)}"
+        note = f"{self.run.question}\n\n{_ways_to_look(experiment_id)}"
         return {NOTE_TAG: note, VIEW_TAG: view_state()}
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:
-        """Describe the parent run: the question, with its answer once there is one.
-
-        Args:
-            experiment_id: The experiment of the run.
-            run_id: The parent run.
-            answer: Markdown; None while the search runs.
-        """
+        """Describe the parent run: the question, with its answer (Markdown) once there is one."""
         if answer is None:
             first, state = "Running, or interrupted", "`tuneparts dashboard` shows how far it is."
         else:
             first, state = f"**[Report]({_report_link(experiment_id, run_id)})**", answer
         # MLflow folds all but the first lines, and lets nothing behind the fold be clicked.
-        first += f" · [Charts by arm]({charts_link(experiment_id)})"
-        return f"{first}\n\n{self.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
+        first += f" · [Charts by arm]({_charts_link(experiment_id)})"
+        return f"{first}\n\n{self.run.question}\n\n{state}\n\n{_ways_to_look(experiment_id)}"
 
     def trial_note(self, experiment_id: str, parent: str, trial: TrialId) -> str:
         """Describe the run of a trial: which trial it is, with a link to the report."""
         return (
             f"Trial {trial.index} of arm `{trial.arm}`, seed {trial.seed}, of search "
-            f"`{self.name}` ({self.scale}).\n\n"
+            f"`{self.name}` ({self.run.scale}).\n\n"
             f"[Report of the search]({_report_link(experiment_id, parent)})"
         )
 
@@ -222,7 +216,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, str]:
     """
     return {
         # The letters that MLflow takes, and as many of them.
-        re.sub(r"[^\w.\- :/]", "_", path)[:LONGEST_KEY]: encode(leaf)
+        re.sub(r"[^\w.\- :/]", "_", path)[:_LONGEST_KEY]: encode(leaf)
         for path, leaf in flat(config).items()
     }
 
@@ -262,15 +256,15 @@ def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
     return f"#/experiments/{place}?{RUNS_VIEW}"
 
 
-def charts_link(experiment_id: str) -> str:
+def _charts_link(experiment_id: str) -> str:
     """The charts of an experiment, averaged by arm, as a fragment of the UI's own address."""
-    view = f"viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
+    view = f"viewStateShareKey={_VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
     return f"#/experiments/{experiment_id}/runs?{view}"
 
 
 def _ways_to_look(experiment_id: str) -> str:
     return (
-        f"- [Charts, averaged by arm]({charts_link(experiment_id)})\n"
+        f"- [Charts, averaged by arm]({_charts_link(experiment_id)})\n"
         f"- one arm: filter by `tags.arm = 'NAME'`\n"
         f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
     )

@@ -39,9 +39,10 @@ class Tracker:
     same MLflow runs.
 
     Example:
+        >>> from tuneparts.search.card import RunCard
         >>> from tuneparts.search.journal import Journal, TrialStarted
         >>> folder = Path("toy-run")
-        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> card = SearchCard(RunCard("toy", scale="smoke"))
         >>> tracker = Tracker("sqlite:///mlflow.db", folder=folder, search=card)
         >>> event = TrialStarted(TrialId("random", seed=0, index=0), {"lr": 0.1}, time.time())
         >>> Journal(folder / "journal.jsonl").append(event)
@@ -196,12 +197,13 @@ def sync(
         read_log: As of `Tracker`.
 
     Example:
+        >>> from tuneparts.search.card import RunCard
         >>> from tuneparts.search.journal import Journal, TrialRunning
         >>> folder = Path("other-run")
         >>> event = TrialRunning(TrialId("random", seed=0, index=0), time.time())
         >>> Journal(folder / "journal.jsonl").append(event)
         True
-        >>> card = SearchCard("toy", "smoke", digest="d1", commit="c0ffee", resolved="{}")
+        >>> card = SearchCard(RunCard("toy", scale="smoke"))
         >>> done = sync(folder, "sqlite:///mlflow.db", card)
         >>> done.runs, done.points, done.problems
         (2, 0, [])

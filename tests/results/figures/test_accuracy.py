@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tuneparts.results.figures.accuracy import accuracy, anytime, over_seeds
 from tuneparts.results.figures.drawing import Note
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import select, summarise
+from tuneparts.search.card import ArmCard, RunCard
 
 
 def row(arm, seed, index, outcome, *scores):
@@ -24,7 +24,7 @@ NO_STEPS = pd.DataFrame(columns=["trial", "arm", "seed", "index", "metric", "ste
 
 
 def test_incumbents_by_hand():
-    metadata = ReportMetadata("s", "q", (ArmMetadata("a", "m", 4, (0,)),), metric="val/accuracy")
+    metadata = RunCard("s", "q", (ArmCard("a", "m", 4, (0,)),), metric="val/accuracy")
     trials = pd.DataFrame(
         [
             row("a", 0, 0, "finished", 0.5, 0.6, 10),
@@ -41,7 +41,7 @@ def test_incumbents_by_hand():
 @settings(max_examples=30, deadline=None)
 @given(scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, NAN]), min_size=1, max_size=6))
 def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
-    metadata = ReportMetadata("s", "q", (ArmMetadata("a", "m", 7, (0,)),), metric="val/accuracy")
+    metadata = RunCard("s", "q", (ArmCard("a", "m", 7, (0,)),), metric="val/accuracy")
     rows = [row("a", 0, i, "finished", val, i, 10) for i, val in enumerate(scores)]
     expected = []
     for count in range(1, len(rows) + 1):
@@ -53,14 +53,14 @@ def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
 
 def test_follower_starts_at_the_end_of_its_leaders_bill():
     arms = (
-        ArmMetadata("lead", "m", 1, (0, 1)),
-        ArmMetadata("tail", "m", 1, (0, 1), follows="lead"),
+        ArmCard("lead", "m", 1, (0, 1)),
+        ArmCard("tail", "m", 1, (0, 1), follows="lead"),
     )
     trials = pd.DataFrame(
         [row("lead", s, 0, "finished", NAN, 0.8, 10 + s) for s in (0, 1)]
         + [row("tail", s, 0, "finished", NAN, 0.9, 5) for s in (0, 1)]
     )
-    curve = anytime(RunData(ReportMetadata("s", "q", arms), trials, NO_STEPS), "test/accuracy")
+    curve = anytime(RunData(RunCard("s", "q", arms), trials, NO_STEPS), "test/accuracy")
     assert list(curve["passes"]) == [10, 11, 15, 16]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tuneparts.results.figures.best_of_n import best_of_n, curve, equivalents
 from tuneparts.results.figures.drawing import Note
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard, RunCard
 
 
 def row(arm, seed, index, val, test, *, outcome="finished"):
@@ -15,10 +15,10 @@ def row(arm, seed, index, val, test, *, outcome="finished"):
 
 
 def run_data_of(one_score):
-    arms = (ArmMetadata("random", "m", 3, (0,)), ArmMetadata("one", "m", 1, (0,)))
+    arms = (ArmCard("random", "m", 3, (0,)), ArmCard("one", "m", 1, (0,)))
     rows = [row("random", 0, i, v, v) for i, v in enumerate((0.3, 0.9, 0.6))]
     rows.append(row("one", 0, 0, np.nan, one_score))
-    metadata = ReportMetadata("s", "q", arms, metric="val/accuracy")
+    metadata = RunCard("s", "q", arms, metric="val/accuracy")
     return RunData(metadata, pd.DataFrame(rows), pd.DataFrame())
 
 
@@ -43,37 +43,35 @@ def test_equivalents_by_hand(score, says, passes):
 
 def test_trials_that_depend_on_each_other_make_no_curve():
     run_data = run_data_of(0.5)
-    adaptive = ArmMetadata("random", "m", 3, (0,), is_adaptive=True)
-    metadata = ReportMetadata(
-        "s", "q", (adaptive, run_data.metadata.arms[1]), metric="val/accuracy"
-    )
+    adaptive = ArmCard("random", "m", 3, (0,), is_adaptive=True)
+    metadata = RunCard("s", "q", (adaptive, run_data.metadata.arms[1]), metric="val/accuracy")
     assert curve(RunData(metadata, run_data.trials, pd.DataFrame()), "test/accuracy").empty
 
 
 def test_an_arm_that_follows_a_selecting_one_is_not_set_against_it():
     run_data = run_data_of(0.5)
-    after = ArmMetadata("one", "m", 1, (0,), follows="random")
-    metadata = ReportMetadata("s", "q", (run_data.metadata.arms[0], after), metric="val/accuracy")
+    after = ArmCard("one", "m", 1, (0,), follows="random")
+    metadata = RunCard("s", "q", (run_data.metadata.arms[0], after), metric="val/accuracy")
     run_data = RunData(metadata, run_data.trials, pd.DataFrame())
     assert equivalents(run_data, "test/accuracy", curve(run_data, "test/accuracy")).empty
 
 
 def test_a_failed_trial_makes_each_usable_one_dearer():
     run_data = run_data_of(0.5)
-    arms = (ArmMetadata("random", "m", 4, (0,)), run_data.metadata.arms[1])
+    arms = (ArmCard("random", "m", 4, (0,)), run_data.metadata.arms[1])
     failed = row("random", 0, 3, np.nan, np.nan, outcome="failed")
     trials = pd.concat([run_data.trials, pd.DataFrame([failed])], ignore_index=True)
-    metadata = ReportMetadata("s", "q", arms, metric="val/accuracy")
+    metadata = RunCard("s", "q", arms, metric="val/accuracy")
     own = curve(RunData(metadata, trials, pd.DataFrame()), "test/accuracy")
     assert own["passes"].iloc[0] == pytest.approx(40 / 3)
 
 
 def test_end_is_the_tables_mean_where_seeds_are_whole(trials, steps, metadata):
     whole = trials[trials["seed"] == 0]
-    one = ReportMetadata(
+    one = RunCard(
         "s",
         "q",
-        tuple(ArmMetadata(a.name, "m", a.trials_per_seed, (0,)) for a in metadata.arms),
+        tuple(ArmCard(a.name, "m", a.trials_per_seed, (0,)) for a in metadata.arms),
         metric="val/accuracy",
     )
     run_data = RunData(one, whole, steps)
@@ -89,6 +87,6 @@ def test_the_legend_says_the_equivalent(trials, steps, metadata):
 
 
 def test_without_a_selecting_arm_a_note(trials, steps, metadata):
-    fixed = ReportMetadata("s", "q", metadata.arms[:1])
+    fixed = RunCard("s", "q", metadata.arms[:1])
     run_data = RunData(fixed, trials[trials["arm"] == "none"], steps)
     assert isinstance(best_of_n(run_data), Note)

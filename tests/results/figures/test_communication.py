@@ -9,16 +9,16 @@ import pytest
 from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures.communication import communication, over_seeds, points
 from tuneparts.results.figures.drawing import Drawing, Note
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.page import page
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard
 
 SEEDS = (0, 1)
 ARMS = (
-    ArmMetadata("federated", "federated", 1, SEEDS),
-    ArmMetadata("fedavg", "fedavg", 1, SEEDS),
-    ArmMetadata("random", "fedavg", 2, SEEDS),
-    ArmMetadata("again", "fedavg", 1, SEEDS, follows="federated"),
+    ArmCard("federated", "federated", 1, SEEDS),
+    ArmCard("fedavg", "fedavg", 1, SEEDS),
+    ArmCard("random", "fedavg", 2, SEEDS),
+    ArmCard("again", "fedavg", 1, SEEDS, follows="federated"),
 )
 MEGABYTES = {"federated": 9.0, "fedavg": 10.0, "random": 10.0, "again": 10.0}
 

@@ -11,8 +11,8 @@ from tuneparts.results.figures.members import (
     memberships,
     points,
 )
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard
 
 ARMS = ("shared", "plain")
 
@@ -46,7 +46,7 @@ def run_data(metadata) -> RunData:
                 row |= {f"superweights/cluster.{m}_{k}": float(k % 2) for m, k in CLUSTERS}
                 row |= {f"interpolation/accuracy.{i}": 0.5 + 0.1 * seed for i in range(11)}
             rows.append(row)
-    arms = tuple(ArmMetadata(arm, "superweights", 1, (0, 1), passes=1) for arm in ARMS)
+    arms = tuple(ArmCard(arm, "superweights", 1, (0, 1), passes=1) for arm in ARMS)
     changed = type(metadata)(**{**metadata.__dict__, "arms": arms})
     return RunData(changed, pd.DataFrame(rows), pd.DataFrame())
 

@@ -5,8 +5,8 @@ import pytest
 
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.partitions import levels, subnetworks
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard
 
 
 def _run_data(metadata, **scores) -> RunData:
@@ -17,7 +17,7 @@ def _run_data(metadata, **scores) -> RunData:
         for arm in ("parts", "plain")
         for seed in (0, 1)
     ]
-    arms = tuple(ArmMetadata(arm, "partitioned", 1, (0, 1), passes=1) for arm in ("parts", "plain"))
+    arms = tuple(ArmCard(arm, "partitioned", 1, (0, 1), passes=1) for arm in ("parts", "plain"))
     changed = type(metadata)(**{**metadata.__dict__, "arms": arms})
     return RunData(changed, pd.DataFrame(rows), pd.DataFrame())
 

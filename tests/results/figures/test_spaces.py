@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.results import fronts
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
+from tuneparts.results.select import members
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import DRAWN_COLUMNS
 
 OBJECTIVES = ("val/accuracy", "size/parameters")
@@ -34,9 +34,7 @@ def run_data(num: int = 20, **metadata) -> RunData:
             drawn.append((*where, 2, "y", y, True))
             if kind == "sgd":
                 drawn.append((*where, 0, "o[sgd].momentum", rng.random(), False))
-    told = ReportMetadata(
-        "s", "q?", (ArmMetadata("a", "m", num, (0, 1)),), metric="val/accuracy", **metadata
-    )
+    told = RunCard("s", "q?", (ArmCard("a", "m", num, (0, 1)),), metric="val/accuracy", **metadata)
     frame = pd.DataFrame(drawn, columns=DRAWN_COLUMNS)
     return RunData(told, pd.DataFrame(trials), pd.DataFrame(), drawn=frame)
 
@@ -84,7 +82,7 @@ def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> 
     data = run_data(
         objectives=OBJECTIVES, selection={"kind": "within", "limits": {"val/accuracy": 0}}
     )
-    known = fronts.members(data.trials, data.metadata)
+    known = members(data.trials, data.metadata)
     for _, own in known.groupby("seed"):
         points = own[list(OBJECTIVES)].to_numpy() * [1, -1]
         expected = [

@@ -8,11 +8,11 @@ from tuneparts.results.figures.style import (
     in_focus,
     visible,
 )
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
+from tuneparts.search.card import ArmCard, RunCard
 
 
 def metadata_of(*names):
-    return ReportMetadata("s", "q", tuple(ArmMetadata(name, "m", 1, (0,)) for name in names))
+    return RunCard("s", "q", tuple(ArmCard(name, "m", 1, (0,)) for name in names))
 
 
 def test_an_arm_keeps_its_colour_in_another_search():
@@ -56,10 +56,10 @@ def test_all_arms_are_in_focus_while_there_are_colours():
 
 
 def test_of_many_arms_usual_and_searching_ones_come_first_and_followers_last():
-    arms = [ArmMetadata(f"arm_{i}", "m", 1, (0,)) for i in range(18)]
-    arms += [ArmMetadata("partitioned", "m", 1, (0,)), ArmMetadata("tpe", "m", 9, (0,))]
-    arms += [ArmMetadata("retrained", "m", 1, (0,), follows="partitioned")]
-    metadata = ReportMetadata("s", "q", tuple(arms))
+    arms = [ArmCard(f"arm_{i}", "m", 1, (0,)) for i in range(18)]
+    arms += [ArmCard("partitioned", "m", 1, (0,)), ArmCard("tpe", "m", 9, (0,))]
+    arms += [ArmCard("retrained", "m", 1, (0,), follows="partitioned")]
+    metadata = RunCard("s", "q", tuple(arms))
     shown = in_focus(metadata)
     assert len(shown) == MOST_ARMS
     assert {"partitioned", "tpe", "arm_0"} < shown

@@ -23,11 +23,11 @@ from tuneparts.results.figures.drawing import (
     counts_axis,
 )
 from tuneparts.results.figures.style import focus_note, visible
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
 from tuneparts.results.statistics import estimate
 from tuneparts.results.tables import label
+from tuneparts.search.card import ArmCard
 
 TITLE = "Accuracy against passes"
 
@@ -111,7 +111,7 @@ def over_seeds(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _along(
     run_data: RunData,
-    arm: ArmMetadata,
+    arm: ArmCard,
     seed: int,
     metric: str,
     paths: pd.DataFrame,
@@ -132,7 +132,7 @@ def _along(
 
 
 def incumbents(
-    run_data: RunData, arm: ArmMetadata, seed: int, metric: str, *, cost: str = "cost/passes"
+    run_data: RunData, arm: ArmCard, seed: int, metric: str, *, cost: str = "cost/passes"
 ) -> list[tuple[float, float]]:
     """Follow the best trial so far by validation: cost so far and its value, after each finish.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tuneparts.core import schema, seeding
-from tuneparts.results.equivalents import of_arms
+from tuneparts.results.compare import equivalent_trials
 from tuneparts.results.figures.drawing import Drawing, Note, add_band, canvas, place
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus, visible
 from tuneparts.results.run_data import RunData
@@ -142,7 +142,7 @@ def equivalents(run_data: RunData, metric: str, curves: pd.DataFrame) -> pd.Data
             score, billed = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
             if several.intersection(billed) or np.isnan(score):
                 continue
-            worth = of_arms(
+            worth = equivalent_trials(
                 run_data.trials, run_data.selected, metadata,
                 arm=arm.name, against=str(against), metric=metric,
             )  # fmt: skip

@@ -11,11 +11,12 @@ from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures.accuracy import incumbents, leaders_bill
 from tuneparts.results.figures.drawing import Drawing, Note, by_arm, canvas
-from tuneparts.results.metadata import ArmMetadata
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import BYTES
 from tuneparts.results.statistics import estimate
-from tuneparts.results.tables import MEGABYTE, label
+from tuneparts.results.tables import label
+from tuneparts.search.card import ArmCard
+
+_BYTES, _MEGABYTE = "communication/total", 1e6
 
 
 def communication(
@@ -63,12 +64,12 @@ def points(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     Columns: arm, seed, report (number of the evaluation), bytes (leaders included), value.
     """
     rows = []
-    values, sent = run_data.paths(metric), run_data.paths(BYTES)
+    values, sent = run_data.paths(metric), run_data.paths(_BYTES)
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
-            start = leaders_bill(run_data, arm.name, seed, cost=BYTES)
+            start = leaders_bill(run_data, arm.name, seed, cost=_BYTES)
             found = (
-                incumbents(run_data, arm, seed, metric, cost=BYTES)
+                incumbents(run_data, arm, seed, metric, cost=_BYTES)
                 if arm.trials_per_seed > 1
                 else _along(arm, seed, values, sent, window=window)
             )
@@ -91,13 +92,13 @@ def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
         for report, values in own.groupby("report"):
             if len(values) == num_seeds:
                 point = estimate(values["value"].to_numpy())
-                sent = float(values["bytes"].mean()) / MEGABYTE
+                sent = float(values["bytes"].mean()) / _MEGABYTE
                 rows.append((arm, report, sent, point.mean, point.se, point.num))
     return pd.DataFrame(rows, columns=["arm", "report", "megabytes", "mean", "se", "seeds"])
 
 
 def _along(
-    arm: ArmMetadata, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
+    arm: ArmCard, seed: int, values: pd.DataFrame, sent: pd.DataFrame, *, window: int
 ) -> list[tuple[float, float]]:
     """Return bytes sent and the moving average of the score along the one trial of a seed."""
 

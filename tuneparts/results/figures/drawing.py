@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tuneparts.results.figures.style import ArmStyle, arm_styles, visible
-from tuneparts.results.metadata import ReportMetadata
+from tuneparts.search.card import RunCard
 
 PANEL_HEIGHT = 330
 _GRID = "#e3e5e8"
@@ -80,9 +80,7 @@ def canvas(num_panels: int = 1, titles: Sequence[str] = ()) -> go.Figure:
     return figure
 
 
-def by_arm(
-    metadata: ReportMetadata, data: pd.DataFrame
-) -> Iterator[tuple[str, ArmStyle, pd.DataFrame]]:
+def by_arm(metadata: RunCard, data: pd.DataFrame) -> Iterator[tuple[str, ArmStyle, pd.DataFrame]]:
     """Name, style and rows of each arm that has any, in the order of the search."""
     for arm, style in arm_styles(metadata).items():
         if not (own := data[data["arm"] == arm]).empty:
@@ -101,9 +99,7 @@ def add_band(
         )  # fmt: skip
 
 
-def add_lines(
-    figure: go.Figure, metadata: ReportMetadata, data: pd.DataFrame, *, x: str, y: str
-) -> None:
+def add_lines(figure: go.Figure, metadata: RunCard, data: pd.DataFrame, *, x: str, y: str) -> None:
     """Draw a line per arm through its means, with one standard error.
 
     `data` has columns `arm` and `se` besides those of places, `x`, and of means, `y`.

@@ -6,10 +6,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tuneparts.core import schema
-from tuneparts.results import fronts
 from tuneparts.results.figures.drawing import Drawing, Note, by_arm, canvas, counts_axis, place
 from tuneparts.results.figures.style import ArmStyle
 from tuneparts.results.run_data import RunData
+from tuneparts.results.select import members
 from tuneparts.results.tables import label
 
 
@@ -21,7 +21,7 @@ def pareto(run_data: RunData) -> Drawing | Note:
     title, names = "Pareto fronts", list(run_data.metadata.objectives)
     if not names:
         return Note(title, "The search has one objective. Give it several as `objectives`.")
-    data = fronts.members(run_data.trials, run_data.metadata)
+    data = members(run_data.trials, run_data.metadata)
     if data.empty:
         return Note(title, f"No finished trial has all of {', '.join(names)} yet.")
     selected = set(run_data.selected.get("trial", ()))

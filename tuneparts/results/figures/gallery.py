@@ -92,8 +92,8 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
 
     Example:
         >>> import pandas as pd
-        >>> from tuneparts.results.metadata import ReportMetadata
-        >>> nothing = RunData(ReportMetadata("digits", "?", ()), pd.DataFrame(), pd.DataFrame())
+        >>> from tuneparts.search.card import RunCard
+        >>> nothing = RunData(RunCard("digits", "?", ()), pd.DataFrame(), pd.DataFrame())
         >>> draw("accuracy:test/nll", nothing).text
         'No selected trial has reported test/nll yet.'
     """

@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 from tuneparts.core import schema
 from tuneparts.results.figures.drawing import Drawing, Note, canvas, counts_axis, place
 from tuneparts.results.figures.style import ArmStyle, arm_styles, focus_note, visible
-from tuneparts.results.metadata import ArmMetadata, ReportMetadata
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
 from tuneparts.results.tables import label
+from tuneparts.search.card import ArmCard, RunCard
 
 OVER_PASSES = "Hypers over passes"
 MAX_PANELS = 8
@@ -143,7 +143,7 @@ def _unit(stem: str) -> str:
 
 
 def _add_truth(
-    figure: go.Figure, metadata: ReportMetadata, metric: str, where: dict[str, int], *, axis: str
+    figure: go.Figure, metadata: RunCard, metric: str, where: dict[str, int], *, axis: str
 ) -> None:
     """Draw a dashed line at the true value of a hyper, where the data was made with one.
 
@@ -167,7 +167,7 @@ def _truth_note(run_data: RunData) -> str:
 
 
 def _points(
-    own: pd.DataFrame, arm: ArmMetadata, style: ArmStyle, *, name: str, metric: str, is_first: bool
+    own: pd.DataFrame, arm: ArmCard, style: ArmStyle, *, name: str, metric: str, is_first: bool
 ) -> go.Scatter:
     is_many = arm.trials_per_seed > 1
     return go.Scatter(

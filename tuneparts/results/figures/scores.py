@@ -7,12 +7,11 @@ probabilities: calibration error, likelihood and Brier score.
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.compare import FEWEST
 from tuneparts.results.figures.drawing import Drawing, Note, bounded_axis, bounds, canvas, place
 from tuneparts.results.figures.style import arm_styles
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
-from tuneparts.results.statistics import estimate, student_interval
+from tuneparts.results.statistics import FEWEST, estimate, student_interval
 from tuneparts.results.tables import label
 
 _ROW_HEIGHT = 26

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from tuneparts.results.metadata import ReportMetadata
+from tuneparts.search.card import RunCard
 
 COLOURS = ("#0072B2", "#B97700", "#009E73", "#D55E00", "#CC79A7", "#3A97D0", "#7f868d")
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -55,7 +55,7 @@ class ArmStyle:
         return {"color": self.colour, "symbol": self.symbol, "size": size, **look}
 
 
-def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
+def arm_styles(metadata: RunCard) -> dict[str, ArmStyle]:
     """Return the style of each arm by its name."""
     taken: dict[str, int] = {}
     names = [arm.name for arm in metadata.arms]
@@ -76,7 +76,7 @@ def arm_styles(metadata: ReportMetadata) -> dict[str, ArmStyle]:
     }
 
 
-def in_focus(metadata: ReportMetadata) -> frozenset[str]:
+def in_focus(metadata: RunCard) -> frozenset[str]:
     """The arms that a figure of many lines shows before anyone asks for the others.
 
     All of them while there are no more than colours. Otherwise those of the search's contrast and
@@ -98,12 +98,12 @@ def in_focus(metadata: ReportMetadata) -> frozenset[str]:
     return frozenset(arm.name for arm in order[:MOST_ARMS])
 
 
-def visible(arm: str, metadata: ReportMetadata) -> bool | Literal["legendonly"]:
+def visible(arm: str, metadata: RunCard) -> bool | Literal["legendonly"]:
     """What plotly calls the visibility of an arm's marks: shown, or by a click on the legend."""
     return True if arm in in_focus(metadata) else "legendonly"
 
 
-def focus_note(metadata: ReportMetadata) -> str:
+def focus_note(metadata: RunCard) -> str:
     """A sentence for captions where not every arm is shown at first."""
     hidden = len(metadata.arms) - len(in_focus(metadata))
     if not hidden:

@@ -1,0 +1,440 @@
+"""What a run is, besides its numbers: question, arms, budgets, provenance, in words.
+
+`RunCard` is made once from a run; reports, MLflow and exports read it. Published results hold it as
+`metadata.json`.
+"""
+
+import functools
+import inspect
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter
+
+from tuneparts.core import redaction, schema
+from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
+from tuneparts.core.selection import Best, Selection
+from tuneparts.search import data_record
+from tuneparts.search.events import Stops
+from tuneparts.search.frames import flat
+from tuneparts.search.journal import stops
+
+if TYPE_CHECKING:
+    from tuneparts.search.arm import Arm
+    from tuneparts.search.runs import Run
+    from tuneparts.search.space.dimension import Dimension
+    from tuneparts.search.spec import Search
+
+UNTIL_DECIDED = "added until decided:"
+"""What the history of a run says where replicates were added by a stopping rule, before `a:b`."""
+_FEWEST_TRIALS = 4
+"""Trials of a replicate from which on figures of the space say something."""
+_MOST_DIFFERENCES = 4
+"""Fields that are named where two arms of one method differ; the rest are counted."""
+_GENERAL = ("passes", "interval")
+
+
+@dataclass(frozen=True)
+class ArmCard:
+    """One arm; each of its seeds is a replicate of the whole arm with all its trials."""
+
+    name: str
+    method: str
+    trials_per_seed: int
+    seeds: tuple[int, ...]
+    follows: str | None = None
+    """The arm whose findings this one starts from; its cost is part of this arm's answer."""
+    passes: int = 0
+    """Budget of one trial; 0 where it varies."""
+    is_adaptive: bool = False
+    """Whether its trials depend on each other, so that no subset of them is a smaller search."""
+    is_free: bool = False
+    """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
+    budget_note: str = ""
+    """Why the budget differs from that of the other arms, where it does."""
+    is_tuning: bool = False
+    """Whether it only finds the config that another arm trains at under a fresh seed."""
+    what: str = ""
+    """What the arm is, in a sentence or two."""
+    space: str = ""
+    """What its trials draw, and from where; empty where they draw nothing."""
+    judged_on: str = ""
+    """What its validation and test data has other than that of the search; arms that differ here
+    are not compared."""
+
+    @property
+    def competes(self) -> bool:
+        """Whether it is a rival, and not only there to tune another arm."""
+        return not self.is_tuning
+
+    @property
+    def num_expected(self) -> int:
+        """How many trials the arm was to run."""
+        return self.trials_per_seed * len(self.seeds)
+
+
+@dataclass(frozen=True)
+class StopCard:
+    """A replicate that ran nothing more though trials were left, and why."""
+
+    arm: str
+    seed: int
+    message: str
+    is_all: bool = False
+    """Whether the whole search was stopped."""
+
+
+@dataclass(frozen=True)
+class RunCard:
+    """A search as its report describes it; the fields are those of `metadata.json`, in order."""
+
+    name: str
+    question: str = ""
+    arms: tuple[ArmCard, ...] = ()
+    metric: str = ""
+    """Selection metric; may be empty when no arm has anything to select."""
+    quantity: str = "accuracy"
+    """What the answer, and figures that say nothing else, are about: `test/accuracy`, ..."""
+    objectives: tuple[str, ...] = ()
+    """Metrics that are weighed against each other, the selection metric first; or none."""
+    selection: Mapping[str, Any] = field(default_factory=dict)
+    """The rule that selects, as JSON; the best by the metric where it is empty."""
+    data_draws: Literal["", "fixed", "drawn"] = ""
+    """Whether every replicate has data of its own; empty where nothing is learnt from data."""
+    compare: tuple[str, ...] = ()
+    """The two arms whose contrast answers the question, if it has one."""
+    references: tuple[str, ...] = ()
+    """Arms that bound the others instead of competing, worst first."""
+    answer: str = "difference"
+    """What is stated of the contrast: difference, equivalent_trials, found."""
+    within: float | None = None
+    """Margin of equivalence."""
+    found: Mapping[str, float | None] = field(default_factory=dict)
+    """Hypers that the question is about, with their true values where known."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The machine, in words."""
+    notes: str = ""
+    """What the paper did and what differs here."""
+    scale: str = ""
+    figures: tuple[str, ...] = ()
+    """Requests of `figures.gallery`, in the order of the page."""
+    digest: str = ""
+    commit: str = ""
+    parent_run_id: str = ""
+    command: str = ""
+    ui_command: str = "tuneparts ui"
+    versions: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """How the run was extended since it began: when, by what, at whose command."""
+    stops: tuple[StopCard, ...] = ()
+    """What was stopped; trials that had not started then are counted as such."""
+    truth: Mapping[str, float] = field(default_factory=dict)
+    """True values of hypers, by the name of their metric, where the data was made with them."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What else a reader asks for, in words: data, net, start, machine."""
+    metrics: tuple[schema.Metric, ...] = ()
+    """What the methods of the search declared, for readers who do not have the methods."""
+
+    @property
+    def replication(self) -> str:
+        """What differs between replicates, in a sentence; empty where there is no data."""
+        if self.data_draws == "drawn":
+            return "Each replicate draws its data anew, for all arms the same."
+        if self.data_draws == "fixed":
+            return (
+                "All replicates share one fixed draw of the data, so intervals say nothing about "
+                "other data."
+            )
+        return ""
+
+    @property
+    def until_decided(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of arms to which replicates were added until they were decided."""
+        told = [one.partition(UNTIL_DECIDED)[2] for one in self.history if UNTIL_DECIDED in one]
+        pairs = [words.split()[0].rstrip(";").partition(":") for words in told]
+        return tuple(dict.fromkeys((one, other) for one, _, other in pairs))
+
+    @property
+    def rule(self) -> Selection:
+        """The rule that selects one trial of each replicate."""
+        return Selection.made_from(self.selection) if self.selection else Best()
+
+    @property
+    def weighed(self) -> tuple[schema.Metric, ...]:
+        """The objectives; the selection metric alone where there is one."""
+        return tuple(map(schema.lookup, self.objectives or (self.metric,)))
+
+    def arm(self, name: str) -> ArmCard:
+        """The arm of this name."""
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        raise UnknownNameError("arm", name, [arm.name for arm in self.arms])
+
+    def leaders(self, name: str) -> tuple[str, ...]:
+        """The arms that this one rests on, nearest first."""
+        chain: list[str] = []
+        leader = self.arm(name).follows
+        while leader is not None:
+            if leader in chain:
+                raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
+            chain.append(leader)
+            leader = self.arm(leader).follows
+        return tuple(chain)
+
+    @classmethod
+    def of(cls, run: "Run", parent_run_id: str = "", stopped: Stops | None = None) -> "RunCard":
+        """Describe a run; secrets are masked. Its journal is read for `stopped` if that is None."""
+        facts, search, redactor = run.card, run.search, redaction.of_process()
+        data, record = search.data, data_record.read(run.folder)
+        stopped = stops(run.folder / "journal.jsonl") if stopped is None else stopped
+        rule = search.selection.model_dump(mode="json")
+        in_words = {
+            "data": _data(search, record),
+            "net": _nets(search),
+            "replicates": " or ".join(
+                map(str, sorted({len(search.seeds_of(arm)) for arm in search.arms}))
+            ),
+            "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
+            "machine": str(facts.get("machine", "")),
+        }
+        copied = ("name", "metric", "objectives", "compare", "references", "answer", "within")
+        return cls(
+            **{name: getattr(search, name) for name in (*copied, "found")},
+            **{name: facts[name] for name in ("digest", "commit", "command", "versions")},
+            question=redactor.text(search.question),
+            notes=redactor.text(search.notes),
+            scale=str(search.scale),
+            selection={} if rule == {"kind": "best"} else rule,
+            quantity="accuracy" if data is None else data.target.metrics[0].name,
+            data_draws=_data_draws(search, record),
+            environment={
+                name: redactor.text(str(facts[name])) for name in ("machine",) if facts.get(name)
+            },
+            figures=_figures(search),
+            truth={} if data is None else data.truth,
+            facts={name: redactor.text(text) for name, text in in_words.items() if text},
+            stops=tuple(
+                StopCard(arm, seed, stop.message, stop.is_all)
+                for (arm, seed), stop in sorted(stopped.items())
+            ),
+            history=tuple(_extension(step) for step in facts.get("history", [])),
+            parent_run_id=parent_run_id,
+            metrics=tuple(m for m in search.declared_metrics() if m.name not in schema.BUILT_IN),
+            arms=tuple(_arm(search, arm) for arm in search.arms),
+        )
+
+    def to_json(self) -> str:
+        """Return indented JSON text, with the fields in the order of the class."""
+        tree = asdict(self)
+        for metric in tree["metrics"]:
+            metric["direction"] = metric["direction"].name
+        return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "RunCard":
+        """Read what `to_json` wrote, and declare the metrics of the search in this process.
+
+        Raises:
+            DataError: Something else wrote it.
+        """
+        try:
+            tree: dict[str, Any] = json.loads(text)
+            for metric in tree["metrics"]:
+                metric["direction"] = schema.Direction[metric["direction"]]
+            found = _adapter().validate_python(tree)
+            for arm in found.arms:
+                found.leaders(arm.name)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"this does not describe a search: {error!s:.300}") from None
+        schema.declare(*found.metrics)
+        return found
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[RunCard]:
+    return TypeAdapter(RunCard)
+
+
+def _arm(search: "Search", arm: "Arm") -> ArmCard:
+    masked = redaction.of_process().text
+    followers = [other for other in search.arms if other.follows == arm.name]
+    return ArmCard(
+        name=arm.name,
+        method=arm.config.model_dump()["method"],
+        trials_per_seed=arm.trials_per_seed,
+        seeds=search.seeds_of(arm),
+        follows=arm.follows,
+        is_adaptive=arm.algorithm.is_adaptive,
+        is_free=arm.algorithm.is_free,
+        passes=arm.config.passes,
+        budget_note=masked(arm.budget_note),
+        judged_on=masked(arm.judged_on),
+        is_tuning=any(other.adopts == "config" for other in followers),
+        what=masked(_what(search, arm)),
+        space=masked(_space(arm.space)),
+    )
+
+
+def _data_draws(
+    search: "Search", record: Mapping[str, Any] | None
+) -> Literal["", "fixed", "drawn"]:
+    """Whether replicates differ in their data; draws of a whole official set are all the same."""
+    if search.data is None:
+        return ""
+    known = (record or {}).get("draws", {})
+    digests = {json.dumps(draw, sort_keys=True) for draw in known.values()}
+    is_same = len(known) > 1 and len(digests) == 1
+    return "drawn" if search.draws_data and not is_same else "fixed"
+
+
+def _figures(search: "Search") -> tuple[str, ...]:
+    """What a search asks for, and what follows from its space and its objectives."""
+    found = list(search.figures)
+    if any(arm.trials_per_seed >= _FEWEST_TRIALS and arm.space for arm in search.arms):
+        found += ["parallel", "importance", "slices"]
+    if search.objectives:
+        found.append("pareto")
+    return tuple(dict.fromkeys(found))
+
+
+def _extension(step: Mapping[str, Any]) -> str:
+    """One extension of a run in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(step["time"]))
+    return f"{when}: {'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
+
+
+def _what(search: "Search", own: "Arm") -> str:
+    """What an arm is: its method, its algorithm, and how it differs from its like.
+
+    Two arms are alike that have one method, one algorithm, and follow the same arm or none.
+    """
+    parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
+    if own.follows is not None:
+        parts.append(f"Trained at the hypers that `{own.follows}` found.")
+    if own.trials_per_seed > 1:
+        parts.append(_algorithm(own))
+    kinds = {
+        one.name: (type(one.config), type(one.algorithm), one.follows is None)
+        for one in search.arms
+    }
+    like = next(one for one in search.arms if kinds[one.name] == kinds[own.name])
+    if like.name != own.name:
+        parts.append(_difference(own, like))
+    return " ".join(filter(None, parts))
+
+
+def _difference(own: "Arm", like: "Arm") -> str:
+    if own.follows is not None and own.follows != like.follows:
+        return ""  # what it follows says it
+    fields, others = (flat(one.config.model_dump(mode="json")) for one in (own, like))
+    found: list[str] = []
+    parts: dict[str, list[str]] = {}
+    for path, value in fields.items():
+        if path in own.space or others.get(path) == value or path in _GENERAL:
+            continue
+        words = path.split(".")
+        above = (".".join(words[:end]) for end in range(1, len(words)))
+        whole = next((part for part in above if part in others), None)
+        if whole is None:
+            found.append(f"`{path}` {_value(value)}")
+        elif value:  # a part that the other arm does not have
+            parts.setdefault(whole, []).append(f"{path[len(whole) + 1 :]} {_value(value)}")
+    for whole, values in parts.items():
+        found.append(f"`{whole}` ({', '.join(values[:_MOST_DIFFERENCES])})")
+    if not found:
+        return ""
+    more = len(found) - _MOST_DIFFERENCES
+    rest = f" and {more} more" if more > 0 else ""
+    return f"As `{like.name}`, but with {', '.join(found[:_MOST_DIFFERENCES])}{rest}."
+
+
+def _algorithm(own: "Arm") -> str:
+    """The algorithm of an arm, with its settings."""
+    fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
+    # What of Optuna it is is said also where it is the usual one.
+    optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
+    fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
+    shown = {name: value for name, value in fields.items() if name not in ("kind", "num_trials")}
+    settings = [f"{name} {_value(value)}" for name, value in shown.items()]
+    sentence = _sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`."
+    return f"{sentence} ({', '.join(settings)})" if settings else sentence
+
+
+def _space(dimensions: Mapping[str, "Dimension"]) -> str:
+    """The dimensions of a space with where their values come from; equal ones together.
+
+    Example:
+        >>> from tuneparts.search.space import Uniform
+        >>> _space({"hypers.affine.rotation": Uniform(low=0, high=3.2), "optimiser.lr": Uniform(
+        ...     low=1e-4, high=0.1, log=True)})
+        'rotation (rad): 0 to 3.2; lr: 0.0001 to 0.1, evenly in the logarithm'
+    """
+    names: dict[str, list[str]] = {}
+    for path, dimension in dimensions.items():
+        short = path.rpartition(".")[2]
+        metric = schema.find(f"hyper/{short}")
+        unit = f" ({metric.unit})" if metric is not None and metric.unit else ""
+        names.setdefault(_range(dimension), []).append(short + unit)
+    return "; ".join(f"{', '.join(paths)}: {words}" for words, paths in names.items())
+
+
+def _range(dimension: "Dimension") -> str:
+    fields = dimension.model_dump(mode="json", exclude_none=True)
+    if {"low", "high"} <= set(fields) and "mean" not in fields:
+        words = f"{_value(fields['low'])} to {_value(fields['high'])}"
+        words += f" in steps of {_value(fields['step'])}" if fields.get("step", 1) != 1 else ""
+        return words + (", evenly in the logarithm" if dimension.is_log else "")
+    values = dimension.grid()
+    if values is not None and len(values) <= 2 * _MOST_DIFFERENCES:
+        return " or ".join(_value(dimension.shown(value)) for value in values)
+    rest = ", ".join(f"{name} {_value(value)}" for name, value in fields.items() if name != "kind")
+    return f"{fields.get('kind', type(dimension).__name__)} ({rest})"
+
+
+def _nets(search: "Search") -> str:
+    """The nets of the arms, each with the fields that differ from its defaults."""
+    nets = [getattr(one.config, "net", None) for one in search.arms]
+    return "; ".join(dict.fromkeys(_net(each) for each in nets if each is not None))
+
+
+def _net(config: Any) -> str:
+    fields = config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    own = ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
+    name = str(getattr(config, "name", type(config).__name__))
+    return f"{name} ({own})" if own else name
+
+
+def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
+    """The data set, its variant, and how many examples each part has, by its `data_record`."""
+    if search.data is None:
+        return ""
+    skipped = ("name", "seed", "root", "num_train", "num_val", "num_test", "target")
+    varied = search.data.model_dump(mode="json", exclude_defaults=True)
+    variant = [
+        name if value is True else f"{name} {_value(value)}"
+        for name, value in varied.items()
+        if name not in skipped
+    ]
+    words = ", ".join([search.data.name, *variant])
+    if record is None:
+        return words
+    counts = ", ".join(
+        f"{record[f'num_{part}']:,} {what}"
+        for part, what in (("train", "training"), ("val", "validation"), ("test", "test"))
+    )
+    shape: Sequence[int] = record["in_shape"]
+    return f"{words}; {counts} examples of {' x '.join(map(str, shape))} numbers"
+
+
+def _sentence(thing: Any) -> str:
+    """The first paragraph of the docstring of an object's class, where it has one of its own."""
+    own = type(thing).__dict__.get("__doc__")
+    return "" if own is None else inspect.cleandoc(own).partition("\n\n")[0].replace("\n", " ")
+
+
+def _value(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
