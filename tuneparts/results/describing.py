@@ -109,8 +109,8 @@ def _facts(run: runs.Run) -> dict[str, str]:
 
 
 def _figures(search: "Search") -> tuple[str, ...]:
-    """What a search asks for, and what follows from its space and its objectives."""
-    found = list(search.figures)
+    """What a search asks for, what its methods declare, what its space and objectives ask for."""
+    found = [*search.figures, *(name for arm in search.arms for name in arm.config.figures)]
     if any(arm.trials_per_seed >= FEWEST_TRIALS and arm.space for arm in search.arms):
         found += ["parallel", "importance", "slices"]
     if search.objectives:

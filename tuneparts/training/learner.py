@@ -154,6 +154,9 @@ class MethodConfig(Config):
     """Precision and layout of the passes; None for that of the search."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
+    figures: ClassVar[tuple[str, ...]] = ()
+    """Figures that reports of its arms have besides those that the search asks for: names of ours,
+    or import paths, `package.module:function`."""
     takes_runtime: ClassVar[bool] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
     a `runtime`."""
