@@ -43,12 +43,6 @@ def test_a_family_shares_a_panel_and_panels_are_limited(trials, steps, metadata)
     assert set(drawing.data["metric"]) == {f"hyper/{name}" for name in ["rotation", *more]}
 
 
-def test_without_hypers_a_note(trials, steps, metadata):
-    bare = steps[~steps["metric"].str.startswith("hyper/")]
-    assert isinstance(hypers(RunData(metadata, trials, bare)), Note)
-    assert isinstance(hypers(RunData(metadata, trials, steps.iloc[:0])), Note)
-
-
 def test_every_finished_trial_is_a_point(trials, steps, metadata):
     drawing = projections(RunData(metadata, trials, steps))
     points = [trace for trace in drawing.figure.data if trace.mode == "markers"]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.results.figures import progress
-from tuneparts.results.figures.drawing import Note
 from tuneparts.results.figures.progress import (
     MOST_TRIALS,
     accuracy,
@@ -98,13 +97,6 @@ def test_every_arm_is_named_once(trials, steps, metadata):
     assert figure.layout.xaxis.type == "log"
 
 
-def test_one_seed_has_no_band(trials, steps, metadata):
-    one = replace(metadata, arms=tuple(replace(arm, seeds=(0,)) for arm in metadata.arms))
-    drawing = accuracy(RunData(one, trials[trials["seed"] == 0], steps[steps["seed"] == 0]))
-    assert all(not trace.x for trace in drawing.figure.data if trace.fill)
-    assert drawing.data["se"].isna().all()
-
-
 def test_scores_against_seconds(trials, steps, metadata) -> None:
     data = RunData(metadata, trials, steps)
     by_seconds, by_passes = (
@@ -176,44 +168,38 @@ def test_equivalents_by_hand(score, says, passes):
     assert found["own_passes"] == 10
 
 
+def with_arms(run_data, *arms):
+    return replace(run_data, metadata=replace(run_data.metadata, arms=arms))
+
+
 def test_trials_that_depend_on_each_other_make_no_curve():
-    run_data = run_data_of(0.5)
-    adaptive = ArmMetadata("random", "m", 3, (0,), is_adaptive=True)
-    metadata = ReportMetadata(
-        "s", "q", (adaptive, run_data.metadata.arms[1]), metric="val/accuracy"
-    )
-    assert expected_best(RunData(metadata, run_data.trials, pd.DataFrame()), "test/accuracy").empty
+    random, one = run_data_of(0.5).metadata.arms
+    run_data = with_arms(run_data_of(0.5), replace(random, is_adaptive=True), one)
+    assert expected_best(run_data, "test/accuracy").empty
 
 
 def test_an_arm_that_follows_a_selecting_one_is_not_set_against_it():
-    run_data = run_data_of(0.5)
-    after = ArmMetadata("one", "m", 1, (0,), follows="random")
-    metadata = ReportMetadata("s", "q", (run_data.metadata.arms[0], after), metric="val/accuracy")
-    run_data = RunData(metadata, run_data.trials, pd.DataFrame())
+    random, one = run_data_of(0.5).metadata.arms
+    run_data = with_arms(run_data_of(0.5), random, replace(one, follows="random"))
     assert equivalents(run_data, "test/accuracy", expected_best(run_data, "test/accuracy")).empty
 
 
 def test_a_failed_trial_makes_each_usable_one_dearer():
     run_data = run_data_of(0.5)
-    arms = (ArmMetadata("random", "m", 4, (0,)), run_data.metadata.arms[1])
-    failed = row("random", 0, 3, "failed", np.nan, np.nan, 10.0)
-    trials = pd.concat([run_data.trials, pd.DataFrame([failed])], ignore_index=True)
-    metadata = ReportMetadata("s", "q", arms, metric="val/accuracy")
-    own = expected_best(RunData(metadata, trials, pd.DataFrame()), "test/accuracy")
+    failed = pd.DataFrame([row("random", 0, 3, "failed", np.nan, np.nan, 10.0)])
+    run_data = replace(run_data, trials=pd.concat([run_data.trials, failed], ignore_index=True))
+    own = expected_best(run_data, "test/accuracy")
     assert own["passes"].iloc[0] == pytest.approx(40 / 3)
 
 
 def test_end_is_the_tables_mean_where_seeds_are_whole(trials, steps, metadata):
-    whole = trials[trials["seed"] == 0]
-    one = ReportMetadata(
-        "s",
-        "q",
-        tuple(ArmMetadata(a.name, "m", a.trials_per_seed, (0,)) for a in metadata.arms),
-        metric="val/accuracy",
-    )
-    run_data = RunData(one, whole, steps)
+    arms = [replace(arm, seeds=(0,)) for arm in metadata.arms]
+    run_data = with_arms(RunData(metadata, trials[trials["seed"] == 0], steps), *arms)
     end = expected_best(run_data, "test/accuracy")["mean"].iloc[-1]
     assert end == pytest.approx(run_data.summary.set_index("arm")["test/accuracy"]["random"])
+    drawing = accuracy(run_data)  # one seed has no band
+    assert drawing.data["se"].isna().all()
+    assert all(not trace.x for trace in drawing.figure.data if trace.fill)
 
 
 def test_the_legend_says_the_equivalent(trials, steps, metadata):
@@ -221,8 +207,3 @@ def test_the_legend_says_the_equivalent(trials, steps, metadata):
     assert "none: at most 1 random trial (95 % interval 1 to 1)" in names
     # The shortest seed finished seven.
     assert "retrained: more than 7 random trials (95 % interval 4 to more than 7)" in names
-
-
-@pytest.mark.parametrize("figure", [accuracy, best_of_n, progress.trials])
-def test_without_scores_a_note(figure, trials, steps, metadata):
-    assert isinstance(figure(RunData(metadata, trials.iloc[:0], steps.iloc[:0])), Note)

@@ -11,7 +11,6 @@ from tuneparts.results.figures.drawing import Drawing, Note, bounds
 from tuneparts.results.figures.scores import (
     CALIBRATION_METRICS,
     calibration,
-    family,
     gains,
     heat_map,
     scores,
@@ -31,18 +30,14 @@ def test_intervals_are_students_and_the_best_is_on_top(trials, steps, metadata):
         assert (row["low"], row["high"]) == pytest.approx((low, high))
     means = [trace.x[0] for trace in drawing.figure.data if trace.error_x.array is not None]
     assert means == sorted(means)  # plotly draws the last category on top
+    alone = scores(RunData(metadata, trials[trials["seed"] == 0], steps))
+    assert alone.data["low"].isna().all()
 
 
 def test_smaller_scores_are_on_top_where_smaller_is_better(trials, steps, metadata):
     drawing = scores(RunData(metadata, trials, steps), "test/nll")
     means = [trace.x[0] for trace in drawing.figure.data if trace.error_x.array is not None]
     assert means == sorted(means, reverse=True)
-
-
-def test_one_seed_has_no_interval(trials, steps, metadata):
-    alone = trials[trials["seed"] == 0]
-    drawing = scores(RunData(metadata, alone, steps))
-    assert drawing.data["low"].isna().all()
 
 
 def test_marks_are_the_seeds_and_their_mean(trials, steps, metadata):
@@ -102,9 +97,6 @@ def test_sweep_by_hand(run_data):
     assert found["se"] == pytest.approx(scores.std(ddof=1) / np.sqrt(len(scores)))
     assert list(drawing.figure.data[1].x) == [8.0, 16.0, 24.0]
     assert drawing.figure.layout.xaxis.type == "linear"
-
-
-def test_words_are_categories(run_data):
     assert sweep(run_data, "param.kind").figure.layout.xaxis.type == "category"
 
 
@@ -188,17 +180,3 @@ def test_gains_are_those_of_lines_drawn_by_hand() -> None:
     assert row["gain"] == pytest.approx((0.09 + 0.05) / 2)
     assert row["low"] < row["gain"] < row["high"]
     assert row["seeds"] == 2
-
-
-@pytest.mark.parametrize(
-    ("arm", "expected"),
-    [
-        ("learnt_cutoff_10", "learnt"),
-        ("wfn_unpulled_delta_15", "wfn_unpulled"),
-        ("kmeans_8", "kmeans"),
-        ("int4_aware", "int4_aware"),
-        ("free", "free"),
-    ],
-)
-def test_families(arm: str, expected: str) -> None:
-    assert family(arm) == expected

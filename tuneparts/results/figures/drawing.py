@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,6 +13,8 @@ from tuneparts.results.figures.style import arm_styles, in_focus
 from tuneparts.results.metadata import ReportMetadata
 from tuneparts.results.statistics import estimate
 
+Look: TypeAlias = dict[str, Any]
+"""What plotly takes besides places: options by name."""
 PANEL_HEIGHT = 330
 GREY = "#7f868d"
 _BOUNDS = {
@@ -48,12 +50,7 @@ class Canvas:
     """A plotly figure in the style of the report: one panel, or a grid two panels wide.
 
     Marks of an arm have its colour, dash and marker; the legend names each arm once, and arms that
-    are not in focus are shown by a click on it.
-
-    Args:
-        metadata: of the search whose arms are drawn.
-        titles: of the panels.
-        num_panels: where they have no titles.
+    are not in focus are shown by a click on it. Panels without `titles` are counted.
     """
 
     def __init__(
@@ -103,32 +100,20 @@ class Canvas:
         mode: str = "lines+markers",
         width: float = 2.5,
         size: float = 8,
-        line: dict[str, Any] | None = None,
-        marker: dict[str, Any] | None = None,
+        line: Look | None = None,
+        marker: Look | None = None,
         error: Iterable[float] | None = None,
         hover: str = "",
         in_legend: bool = True,
         **look: Any,
     ) -> None:
-        """Draw marks of an arm.
+        """Draw marks of an arm at places (x, y), with vertical error bars where there are errors.
 
-        Args:
-            arm: Its name.
-            x: Places across.
-            y: Places up.
-            panel: Number of the panel.
-            mode: lines, markers, or both.
-            width: Of lines.
-            size: Of markers.
-            line: What else plotly takes for lines.
-            marker: What else it takes for markers.
-            error: Length of an error bar up and down from each mark.
-            hover: Template of the text beside a mark that is pointed at; the usual when empty.
-            in_legend: Whether the legend names the arm here, unless it has named it before.
-            look: What else plotly's scatter takes.
+        `line`, `marker` and `look` are what else plotly's scatter takes; `hover` is the template of
+        the text beside a mark. The legend has the first marks of each arm that are `in_legend`.
         """
         style = self.styles[arm]
-        options: dict[str, Any] = {
+        options: Look = {
             "name": style.name,
             "legendgroup": arm,
             "showlegend": in_legend and arm not in self._named,
@@ -162,7 +147,7 @@ class Canvas:
         """Fill an arm's band between two edges, the upper one first."""
         x, line = list(x), {"width": 0, "shape": shape}
         for y, fill in zip(edges, (None, "tonexty"), strict=True):
-            look = {"fill": fill, "fillcolor": self.styles[arm].wash, "hoverinfo": "skip"}
+            look: Look = {"fill": fill, "fillcolor": self.styles[arm].wash, "hoverinfo": "skip"}
             self.add(arm, x, y, panel=panel, mode="lines", line=line, in_legend=False, **look)
 
     def lines(self, data: pd.DataFrame, *, x: str, y: str = "mean") -> None:

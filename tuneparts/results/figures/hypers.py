@@ -14,7 +14,7 @@ import pandas as pd
 from PIL import Image
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import GREY, Canvas, Drawing, Note
+from tuneparts.results.figures.drawing import GREY, Canvas, Drawing, Look, Note
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
@@ -106,7 +106,12 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
             is_many = metadata.arm(arm).trials_per_seed > 1
             for line in [] if is_many else _moved(run_data, own, name, metric):
                 x, y = line[name], line[metric]
-                look = {"mode": "lines", "width": 1.5, "in_legend": False, "hoverinfo": "skip"}
+                look: Look = {
+                    "mode": "lines",
+                    "width": 1.5,
+                    "in_legend": False,
+                    "hoverinfo": "skip",
+                }
                 canvas.add(arm, x, y, panel=panel, **look)
             canvas.add(
                 arm,
@@ -176,13 +181,16 @@ def samples(run_data: RunData) -> Drawing | Note:
     canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
     for panel, grid in enumerate(grids):
         image = grid.mosaic()
-        look = {"hoverinfo": "skip", "dx": 1, "dy": 1}
-        canvas.figure.add_image(source=_png(image), **look, **canvas.where(panel))
+        size: Look = {"hoverinfo": "skip", "dx": 1, "dy": 1}
+        canvas.figure.add_image(source=_png(image), **size, **canvas.where(panel))
         down, across = (size + 1 for size in grid.originals_EHWC.shape[1:3])
         heads = ["data", *map(str, range(1, grid.draws_EDHWC.shape[1] + 1))]
         height, width = image.shape[:2]
-        shared = {"panel": panel, "showgrid": False, "constrain": "domain"}
-        ticks = {"tickvals": [across * (0.5 + i) for i in range(len(heads))], "ticktext": heads}
+        shared: Look = {"panel": panel, "showgrid": False, "constrain": "domain"}
+        ticks: Look = {
+            "tickvals": [across * (0.5 + i) for i in range(len(heads))],
+            "ticktext": heads,
+        }
         canvas.x_axis("draw", range=[-0.5, width - 0.5], **ticks, **shared)
         heads = [str(one) for one in grid.labels]
         ticks = {"tickvals": [down * (0.5 + i) for i in range(len(heads))], "ticktext": heads}

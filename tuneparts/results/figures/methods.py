@@ -3,13 +3,11 @@
 Each draws what trials have reported, whichever method that was.
 """
 
-from typing import Any
-
 import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.results.figures.drawing import Canvas, Drawing, Note, means
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
 from tuneparts.results.figures.progress import cost_note, curves, step_shape
 from tuneparts.results.figures.style import arm_styles, focus_note
 from tuneparts.results.run_data import RunData
@@ -99,7 +97,7 @@ def anytime(run_data: RunData) -> Drawing | Note:
     for arm, own in canvas.arms(data):
         for is_best in (True, False):
             part = own[own["is_best"] == is_best]
-            look: dict[str, Any] = {"mode": "markers", "size": 6, "marker": {"opacity": 0.45}}
+            look: Look = {"mode": "markers", "size": 6, "marker": {"opacity": 0.45}}
             if is_best:
                 look = {"size": 9, "error": part["se"]}
             hover = "members %{text}: %{y:.4f} at %{x:.3s} FLOPs"
@@ -198,7 +196,7 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     chosen = [names[round(i * (len(names) - 1) / max(num - 1, 1))] for i in range(num)]
     panels = [(layer, moment) for layer in chosen for moment in moments]
     canvas = Canvas(run_data.metadata, [f"{layer}, {moment}" for layer, moment in panels])
-    look = {"mode": "markers", "size": 4, "marker": {"symbol": "circle", "opacity": 0.5}}
+    look: Look = {"mode": "markers", "size": 4, "marker": {"symbol": "circle", "opacity": 0.5}}
     look |= {"in_legend": False, "visible": True, "hover": "mu %{x:.4f}, sigma %{y:.5f}"}
     for panel, (layer, moment) in enumerate(panels):
         own = data[(data["layer"] == layer) & (data["moment"] == moment)]
@@ -255,8 +253,9 @@ def sent(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     found = found[found["bytes"] > 0]
     groups = found.groupby(["arm", "seed"], sort=False)["value"]
     smooth = groups.transform(lambda own: own.rolling(window, min_periods=1).mean())
-    selecting = [run_data.metadata.arm(arm).trials_per_seed > 1 for arm in found["arm"]]
-    return found.assign(value=found["value"].where(selecting, smooth), report=groups.cumcount())
+    selecting = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
+    values = found["value"].where(found["arm"].isin(selecting), smooth)
+    return found.assign(value=values, report=groups.cumcount())
 
 
 def _over_reports(data: pd.DataFrame) -> pd.DataFrame:

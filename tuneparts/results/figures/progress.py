@@ -123,7 +123,7 @@ def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
     whole = []
     for arm, own in data.groupby("arm", sort=False):
         wide = own.pivot_table(index="passes", columns="seed", values="value", aggfunc="last")
-        held = wide.sort_index().ffill().dropna().stack().rename("value").reset_index()
+        held = wide.sort_index().ffill().dropna().reset_index().melt("passes")
         whole.append(means(held.assign(arm=arm), ["arm", "passes"]))
     empty = pd.DataFrame(columns=["arm", "passes", "mean", "se", "seeds"])
     return pd.concat(whole, ignore_index=True) if whole else empty
@@ -286,7 +286,7 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
     )
     shown = in_focus(metadata)
     worth = "; ".join(
-        f"{styles[arm].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
+        f"{styles[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
         for arm, own in equals.groupby("arm", sort=False)
         if arm in shown
     )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results.compare import FEWEST
-from tuneparts.results.figures.drawing import Canvas, Drawing, Note, bounds, means
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, bounds, means
 from tuneparts.results.figures.style import COLOURS
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
@@ -47,7 +47,8 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     reach = max(seen) - min(seen)
     near = (min(seen) - reach, max(seen) + reach)
     if reach > 0:
-        seen += [min(max(end, near[0]), near[1]) for end in data[["low", "high"]].stack()]
+        limits = [*data["low"].dropna(), *data["high"].dropna()]
+        seen += [min(max(end, near[0]), near[1]) for end in limits]
     canvas.figure.update_layout(height=26 * len(data) + 90)
     canvas.bounded_axis(label(metric, arrow=True), metric, seen)
     canvas.y_axis(type="category")
@@ -77,12 +78,12 @@ def _marks(
     `ends` are the lengths of the error above and below the mean.
     """
     style = canvas.styles[arm]
-    shared = {"panel": panel, "mode": "markers", "in_legend": False, "visible": True}
-    faint = {"marker": {"color": style.wash}, "hover": "one seed: %{x:.4f}"}
+    shared: Look = {"panel": panel, "mode": "markers", "in_legend": False, "visible": True}
+    faint: Look = {"marker": {"color": style.wash}, "hover": "one seed: %{x:.4f}"}
     canvas.add(arm, seeds, [style.name] * len(seeds), **faint, **shared)
     error = {"type": "data", "symmetric": False, "array": [ends[0]], "arrayminus": [ends[1]]}
     hover = f"mean %{{x:.4f}}, +{ends[0]:.4f} -{ends[1]:.4f}"
-    look = {"error_x": {**error, "thickness": 2}, "hover": hover, **shared}
+    look: Look = {"error_x": {**error, "thickness": 2}, "hover": hover, **shared}
     canvas.add(arm, [mean], [style.name], size=10, **look)
 
 

@@ -1,8 +1,8 @@
 """What trials drew from their spaces and what came of it; trials between several objectives.
 
-Importances are Optuna's own figure. Its parallel coordinates are drawn by WebGL, which builds code
-at run time and so is refused by the page's content security policy; its slices and fronts are of
-one study, where ours set arms and seeds beside each other.
+Importances are Optuna's own figure. Its parallel coordinates leave out every trial that lacks a
+dimension, and its slices and fronts are of one study; ours keep such trials, and set arms and seeds
+beside each other.
 """
 
 import math
@@ -15,7 +15,7 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results import fronts
-from tuneparts.results.figures.drawing import Canvas, Drawing, Note
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
 from tuneparts.results.figures.style import arm_styles, focus_note
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
@@ -130,7 +130,7 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
     canvas = Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
     for panel, name in enumerate(shown):
         rows = data[data["name"] == name]
-        look = {"panel": panel, "mode": "markers", "size": 7, "opacity": 0.8}
+        look: Look = {"panel": panel, "mode": "markers", "size": 7, "opacity": 0.8}
         for arm, own in canvas.arms(rows):
             look |= {"text": own["trial"].tolist(), "hover": "%{text}<br>%{x}: %{y:.4f}"}
             canvas.add(arm, own["value"], own["score"], **look)
@@ -231,7 +231,7 @@ def _study(own: pd.DataFrame, arm: str, metric: str) -> "Study | None":
     if table.shape[1] < 2:
         return None
     dimensions: dict[str, kinds.BaseDistribution] = {}
-    for name in table:
+    for name in map(str, table):
         values, kind = table[name].tolist(), _axis(own[own["name"] == name])
         if kind == "category":
             table[name] = [str(value) for value in values]
@@ -243,7 +243,7 @@ def _study(own: pd.DataFrame, arm: str, metric: str) -> "Study | None":
     study = optuna.create_study(study_name=arm, direction="maximize" if is_up else "minimize")
     for trial, params in table.iterrows():
         drawn = {"params": params.to_dict(), "distributions": dimensions}
-        study.add_trial(optuna.create_trial(value=float(scores[trial]), **drawn))
+        study.add_trial(optuna.create_trial(value=float(scores[str(trial)]), **drawn))
     return study
 
 
@@ -282,19 +282,19 @@ def _add_front(
     canvas: Canvas, arm: str, own: pd.DataFrame, pair: tuple[str, str], panel: int
 ) -> None:
     """The trials of one arm, the staircase of each seed where a front is a line, and the rings."""
-    shared = {"panel": panel, "visible": True}
-    quiet = {**shared, "in_legend": False, "hoverinfo": "skip"}
+    shared: Look = {"panel": panel, "visible": True}
+    quiet: Look = {**shared, "in_legend": False, "hoverinfo": "skip"}
     symbol = canvas.styles[arm].symbol
     marks = {
         "symbol": [symbol if on else f"{symbol}-open" for on in own["on_front"]],
         "opacity": [1.0 if on else 0.55 for on in own["on_front"]],
     }
     hover, names = "%{text}<br>%{x}, %{y:.4f}", own["trial"].tolist()
-    look = {"mode": "markers", "marker": marks, "text": names, "hover": hover, **shared}
+    look: Look = {"mode": "markers", "marker": marks, "text": names, "hover": hover, **shared}
     canvas.add(arm, own[pair[0]], own[pair[1]], **look)
     if canvas.num_panels == 1:
         shape = "hv" if schema.lookup(pair[0]).direction is schema.Direction.DOWN else "vh"
-        line = {"mode": "lines", "width": 1.5, "line": {"shape": shape}, **quiet}
+        line: Look = {"mode": "lines", "width": 1.5, "line": {"shape": shape}, **quiet}
         for _, seed in own[own["on_front"]].groupby("seed"):
             ordered = seed.sort_values(pair[0])
             canvas.add(arm, ordered[pair[0]], ordered[pair[1]], **line)
