@@ -155,8 +155,7 @@ class MethodConfig(Config):
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
     figures: ClassVar[tuple[str, ...]] = ()
-    """Figures that reports of its arms have besides those that the search asks for: names of ours,
-    or import paths, `package.module:function`."""
+    """Figures of reports of its arms besides those that the search asks for."""
     takes_runtime: ClassVar[bool] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
     a `runtime`."""
