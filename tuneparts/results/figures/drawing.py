@@ -70,7 +70,7 @@ class Canvas:
         )
         # The page stacks panels where it is narrow, by their number.
         top = 40 if titles else 16
-        dress(self.figure, height=height, margin_t=top, meta={"panels": self.num_panels})
+        _dress(self.figure, height=height, margin_t=top, meta={"panels": self.num_panels})
         self._focus = in_focus(metadata)
         self._named: set[str] = set()
 
@@ -195,7 +195,7 @@ class Canvas:
         self.x_axis(title, panel=panel, **options)
 
 
-def dress(figure: go.Figure, *, height: int, margin_t: int = 16, **layout: Any) -> None:
+def _dress(figure: go.Figure, *, height: int, margin_t: int = 16, **layout: Any) -> None:
     """Give a figure the fonts, margins, legend and grid of the report, whoever made it."""
     clear = "rgba(0,0,0,0)"
     figure.update_layout(
