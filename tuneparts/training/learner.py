@@ -141,9 +141,8 @@ def available_device(gpus: float = 1.0) -> torch.device:
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval.
 
-    The field `method` names the method, so that a config that was written as JSON finds its class
-    again. A class outside of this package that builds a learner and has no such field gets one: its
-    own import path. `examples/own_method.py` shows such a class.
+    A config that was written as JSON finds its class by the field `method`. A class outside of this
+    package that has no such field gets one, its import path: see `examples/own_method.py`.
     """
 
     passes: int = Field(default=400, gt=0)
@@ -157,8 +156,7 @@ class MethodConfig(Config):
     figures: ClassVar[tuple[str, ...]] = ()
     """Figures of reports of its arms besides those that the search asks for."""
     takes_runtime: ClassVar[bool] = False
-    """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
-    a `runtime`."""
+    """Whether its learner trains by `loss_on` or by `passes.run`, and so takes a `runtime`."""
     compiles: ClassVar[bool] = False
     """Whether it trains one net as it is, which `runtime.compile` can compile."""
     needs_data: ClassVar[bool] = True
