@@ -40,7 +40,7 @@ REGISTERED: dict[str, Iterable[str]] = {
     "sampler": SAMPLERS,
     "dimension": Dimension.registry.known,
     "selection": Selection.registry.known,
-    "figure": FIGURES,
+    "figure": FIGURES.known,
     "setting": re.findall(
         r"TUNEPARTS_\w+", (ROOT / "tuneparts" / "core" / "settings.py").read_text()
     ),

@@ -21,6 +21,11 @@ from tuneparts.results.run_data import RunData
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
+needs_browser = pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="Chromium is not installed"
+)
+
+
 def page(run_data):
     """The page with all figures that the search asks for."""
     asked = run_data.metadata.figures
@@ -139,6 +144,7 @@ def test_the_words_of_the_project_are_explained(text):
     for word, meaning in GLOSSARY.items():
         start = meaning.partition("`")[0].strip()
         assert f"{word} {start}" in words
+    assert "<code>smoke</code>" in text
     tips = {attrs["title"] for tag, attrs in tags.tags if tag == "th" and "title" in attrs}
     assert {GLOSSARY["arm"], GLOSSARY["pass"], GLOSSARY["replicate"]} < tips
     assert "not an epoch" in text.partition("<h2>Scores and costs</h2>")[2]
@@ -197,8 +203,8 @@ def test_a_long_list_of_failures_is_counted(trials, steps, metadata):
     assert "5 more are listed" in text
 
 
+@needs_browser
 @pytest.mark.browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_a_browser_draws_every_figure_without_complaint(text, metadata, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
@@ -212,8 +218,8 @@ def test_a_browser_draws_every_figure_without_complaint(text, metadata, tmp_path
     assert found.count('class="main-svg"') >= 4
 
 
+@needs_browser
 @pytest.mark.browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_an_address_shows_one_figure_alone(text, metadata, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
@@ -222,8 +228,8 @@ def test_an_address_shows_one_figure_alone(text, metadata, tmp_path):
     assert 'id="hypers"' in shown
 
 
+@needs_browser
 @pytest.mark.browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_the_page_runs_its_own_scripts_and_no_other(text, metadata, tmp_path):
     """Were something not escaped one day, the browser would still not run it."""
     slipped = '<script>document.title = "caught"</script><img src=x onerror="document.title=1">'

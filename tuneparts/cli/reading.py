@@ -217,7 +217,7 @@ def ranks(
         refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
     from tuneparts.results import page, static_export
     from tuneparts.results import ranks as over_tasks
-    from tuneparts.results.figures.sweeps import tasks
+    from tuneparts.results.figures.scores import tasks
 
     console = terminal(form)
     with console.status("reading the runs"):

@@ -211,7 +211,8 @@ def check(search: "Search") -> None:
     from tuneparts.search.check import check as check_arms  # brings torch
 
     with schema.using(*search.declared_metrics()):  # refuses two metrics of one name
-        for figure in search.figures:
+        declared = (figure for arm in search.arms for figure in arm.config.figures)
+        for figure in (*search.figures, *declared):
             gallery.parse(figure)
         check_arms(search)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tuneparts.data.task import Task
-    from tuneparts.hypers import HypersConfig
 
 NUM_EXAMPLES = 4
 NUM_DRAWS = 7
@@ -39,18 +38,11 @@ class SampleGrid:
     draws_EDHWC: npt.NDArray[np.uint8]
 
     def mosaic(self, *, gap: int = 1) -> npt.NDArray[np.uint8]:
-        """Put all into one image, a row per example: the example itself, then its draws.
-
-        Args:
-            gap: pixels of neutral grey between images.
-        """
-        rows = []
-        for original_HWC, draws_DHWC in zip(self.originals_EHWC, self.draws_EDHWC, strict=True):
-            padded = [
-                np.pad(image, ((0, gap), (0, gap), (0, 0)), constant_values=128)
-                for image in (original_HWC, *draws_DHWC)
-            ]
-            rows.append(np.concatenate(padded, axis=1))
+        """Put all into one image, with grey gaps: a row per example, the example then its draws."""
+        images_EIHWC = np.concatenate([self.originals_EHWC[:, None], self.draws_EDHWC], axis=1)
+        edges = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
+        padded = np.pad(images_EIHWC, edges, constant_values=128)
+        rows = [np.concatenate(list(row_IHWC), axis=1) for row_IHWC in padded]
         whole: npt.NDArray[np.uint8] = np.concatenate(rows)[: -gap or None, : -gap or None]
         return whole
 
@@ -62,7 +54,7 @@ def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[Samp
 
     Args:
         search: the resolved search.
-        selected: the trial that stands for each (arm, seed).
+        selected: the selected trial of each (arm, seed).
         has_run: whether this process ran the search, so that a data function may be called.
     """
     found = []
@@ -71,7 +63,13 @@ def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[Samp
         hypers = getattr(arm.config, "hypers", None)
         if arm.follows is not None or hypers is None or not len(own):
             continue
-        values = _values(own.iloc[0].to_dict(), hypers)
+        values = {
+            str(name): float(value)
+            for name, value in own.iloc[0].items()
+            if str(name).startswith("hyper/")
+            and hypers.is_augmentation(str(name).removeprefix("hyper/"))
+            and not np.isnan(float(value))
+        }
         if any(values.values()):
             found.append((arm, own.iloc[0], values))
     if not found:
@@ -91,43 +89,26 @@ def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[Samp
     return tuple(_grid(arm, row, values, tasks[int(row["seed"])]) for arm, row, values in found), ""
 
 
-def _values(row: dict[Any, Any], hypers: "HypersConfig") -> dict[str, float]:
-    """The trial's hypers that change pixels, by metric name."""
-    return {
-        str(name): float(value)
-        for name, value in row.items()
-        if str(name).startswith("hyper/")
-        and hypers.is_augmentation(str(name).removeprefix("hyper/"))
-        and not np.isnan(float(value))
-    }
-
-
 def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
+    """Draw the first example of each of the first classes; the first ones where there are none."""
     from tuneparts.hypers.hypers import augmented_pixels  # brings torch
 
+    labels_N = task.train.labels
+    has_classes = labels_N.dtype == np.int64 and labels_N.ndim == 1
+    first = np.unique(labels_N, return_index=True)[1] if has_classes else np.arange(len(labels_N))
+    chosen = task.train.subset(np.asarray(first[:NUM_EXAMPLES], dtype=np.int64))
     plain = {name.removeprefix("hyper/"): value for name, value in values.items()}
     config = arm.config.hypers.augmentation().at(plain)
-    chosen = task.train.subset(_shown(task.train.labels))
     draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
     return SampleGrid(
         arm=arm.name,
         seed=int(row["seed"]),
         trial=str(row["trial"]),
         hypers=values,
-        labels=tuple(_label(one) for one in chosen.labels),
+        labels=tuple(
+            int(one) if has_classes else ", ".join(f"{value:g}" for value in np.ravel(one))
+            for one in chosen.labels
+        ),
         originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
         draws_EDHWC=draws,
     )
-
-
-def _label(label: Any) -> int | str:
-    is_class = np.ndim(label) == 0 and np.asarray(label).dtype == np.int64
-    return int(label) if is_class else ", ".join(f"{one:g}" for one in np.ravel(label))
-
-
-def _shown(labels_N: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the index of the first example of each of the first classes, or the first ones."""
-    if labels_N.dtype != np.int64 or labels_N.ndim > 1:
-        return np.arange(min(NUM_EXAMPLES, len(labels_N)))
-    _, first = np.unique(labels_N, return_index=True)
-    return np.asarray(first[:NUM_EXAMPLES], dtype=np.int64)

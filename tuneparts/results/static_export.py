@@ -21,22 +21,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 """Browsers that can draw, in the order in which they are looked for."""
 WIDTH = 760
 """Pixels; about the width of a page of text, so that letters keep their size in print."""
-_SECONDS = 120
 _log = logging.getLogger(__name__)
 _FLAGS = (
-    "--headless",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--dump-dom",
-    "--virtual-time-budget=30000",
-)
-_SCRIPT = """
+    "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--dump-dom", "--virtual-time-budget=30000",
+)  # fmt: skip
+_PAGE = """<!DOCTYPE html><meta charset="utf-8"><body><script>%s</script><script>
 (async () => {
-  for (const [name, { data, layout }] of Object.entries(FIGURES)) {
-    const size = { width: WIDTH, height: layout.height };
+  for (const [name, { data, layout }] of Object.entries(%s)) {
+    const size = { width: %d, height: layout.height };
     const url = await Plotly.toImage({ data, layout }, { format: "svg", ...size });
     const place = document.createElement("pre");
     place.id = name;
@@ -44,7 +37,7 @@ _SCRIPT = """
     document.body.append(place);
   }
 })();
-"""
+</script></body>"""
 
 
 def browser() -> str | None:
@@ -74,25 +67,15 @@ def svgs(figures: Mapping[str, object]) -> dict[str, str]:
     if command is None or not figures:
         return {}
     data = json.dumps(dict(figures)).replace("<", "\\u003c")
-    script = f"const FIGURES = {data}, WIDTH = {WIDTH};{_SCRIPT}"
-    page = (
-        '<!DOCTYPE html><meta charset="utf-8"><body>'
-        f"<script>{get_plotlyjs()}</script><script>{script}</script></body>"
-    )
     with tempfile.TemporaryDirectory(prefix="tuneparts-static-export-") as place:
         path = Path(place) / "figures.html"
-        path.write_text(page, encoding="utf-8")
+        path.write_text(_PAGE % (get_plotlyjs(), data, WIDTH), encoding="utf-8")
         flags = [*_FLAGS, f"--user-data-dir={place}/profile"]
         if os.geteuid() == 0:
             flags.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
+        run = [command, *flags, path.as_uri()]
         try:
-            done = subprocess.run(
-                [command, *flags, path.as_uri()],
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-                check=True,
-            )
+            done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
         except (OSError, subprocess.SubprocessError) as error:
             _log.warning("figures are not drawn as SVG: %s", error)
             return {}

@@ -292,8 +292,8 @@ def _data_draws(
 
 
 def _figures(search: "Search") -> tuple[str, ...]:
-    """What a search asks for, and what follows from its space and its objectives."""
-    found = list(search.figures)
+    """What a search asks for, what its methods declare, what its space and objectives ask for."""
+    found = [*search.figures, *(name for arm in search.arms for name in arm.config.figures)]
     if any(arm.trials_per_seed >= _FEWEST_TRIALS and arm.space for arm in search.arms):
         found += ["parallel", "importance", "slices"]
     if search.objectives:

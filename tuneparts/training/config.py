@@ -202,6 +202,8 @@ class MethodConfig(Config):
     """Precision and layout of the passes; None for that of the search."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
+    figures: ClassVar[tuple[str, ...]] = ()
+    """Figures of reports of its arms besides those that the search asks for."""
     takes_runtime: ClassVar[bool | Literal["compiled"]] = False
     """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
     a `runtime`; `compiled` if it trains one net as it is, which `runtime.compile` can compile."""

@@ -3,23 +3,19 @@ from dataclasses import replace
 
 import pytest
 
+from tuneparts.search import card
 from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.results import running
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import FIGURES, draw, parse
 from tuneparts.results.run_data import RunData
+from tuneparts.results.static_export import write
+from tuneparts.search import runs
 from tuneparts.search.spec import Search
 
 DEFAULT_FIGURES = Search.model_fields["figures"].default
-MEMBERS = ("anytime", "interpolation", "membership")
-ASKED = [*DEFAULT_FIGURES, "sweep:param.lr", "heat_map:param.lr,param.width", *MEMBERS]
-ASKED += ["deviations", "rounds"]
-ASKED += ["parallel", "slices", "importance", "pareto"]
-ASKED += ["samples", "calibration", "trials", "communication", "schedule", "subnetworks"]
-ASKED += ["matched"]
-
-
-def test_every_figure_is_asked_for_below():
-    assert {request.partition(":")[0] for request in ASKED} == set(FIGURES)
+ARGUMENTS = {"sweep": "sweep:param.lr", "heat_map": "heat_map:param.lr,param.width"}
+ASKED = [ARGUMENTS.get(name, name) for name in FIGURES.known]
 
 
 @pytest.mark.parametrize("request_", ASKED)
@@ -98,7 +94,7 @@ def test_a_function_of_ones_own_is_drawn_and_written(trials, steps, metadata, tm
     drawing = draw("own_figures:counts", RunData(metadata, trials, steps))
     expected = trials["arm"].value_counts()
     assert dict(zip(drawing.data["arm"], drawing.data["size"], strict=True)) == expected.to_dict()
-    paths = RunData(asked, trials, steps).write(tmp_path / "report")
+    paths = write(RunData(asked, trials, steps), tmp_path / "report")
     assert "figures/own_figures-counts.csv" in paths
     text = paths["report.html"].read_text("utf-8")
     assert "Trials of each arm." in text
@@ -108,7 +104,7 @@ def test_a_function_of_ones_own_is_drawn_and_written(trials, steps, metadata, tm
 @pytest.mark.usefixtures("own_figures")
 @pytest.mark.parametrize("request_", ["nowhere:plot", "own_figures:no", "own_figures:number"])
 def test_what_is_no_figure_is_refused_before_and_noted_after(request_, trials, steps, metadata):
-    with pytest.raises(ConfigError, match=r"package.module:function.*Ours: accuracy"):
+    with pytest.raises(ConfigError, match=r"none of ours \(accuracy.*package.module:function"):
         parse(request_)
     assert isinstance(draw(request_, RunData(metadata, trials, steps)), Note)
 
@@ -119,3 +115,13 @@ def test_what_takes_or_returns_something_else_is_told(trials, steps, metadata):
         parse("own_figures:two")
     note = draw("own_figures:words", RunData(metadata, trials, steps))
     assert "this returned 'a picture'" in note.text
+
+
+def test_a_method_brings_its_figures_into_the_report(null_search, null_arm, tmp_path, monkeypatch):
+    search = null_search(null_arm("a"), figures=("scores",))
+    run = runs.create(tmp_path, search, command="x", commit="abc", versions={}, storage=None)
+    monkeypatch.setattr(type(search.arms[0].config), "figures", ("trials", "scores"))
+    assert card.RunCard.of(run).figures == ("scores", "trials")
+    monkeypatch.setattr(type(search.arms[0].config), "figures", ("trails",))
+    with pytest.raises(UnknownNameError, match="`trials`"):
+        running.check(search)

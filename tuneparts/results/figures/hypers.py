@@ -1,22 +1,25 @@
-"""Figures of hypers: their paths over passes, and their values against the test score.
+"""Figures of hypers: their paths over passes, their values against a score, and what they do.
 
-The second has the panels of Mlodozeniec et al. (2023, Figure 9): small marks are trials of arms
+`projections` has the panels of Mlodozeniec et al. (2023, Figure 9): small marks are trials of arms
 that draw many; large ones are arms with one trial per seed, with the path that led there where
 the score was taken along the way.
 """
 
+import base64
+import io
+
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
-import plotly.graph_objects as go
+from PIL import Image
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import Drawing, Note, canvas, counts_axis, place
-from tuneparts.results.figures.style import ArmStyle, arm_styles, focus_note, visible
+from tuneparts.results.figures.drawing import GREY, Canvas, Drawing, Look, Note
+from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
-from tuneparts.results.tables import label
-from tuneparts.search.card import ArmCard, RunCard
+from tuneparts.results.tables import label, number
 
-OVER_PASSES = "Hypers over passes"
 MAX_PANELS = 8
 
 
@@ -25,54 +28,46 @@ def hypers(run_data: RunData) -> Drawing | Note:
 
     A value that stays constant was given, not learned, and is drawn dotted.
     """
-    data = paths(run_data)
+    title, metadata = "Hypers over passes", run_data.metadata
+    data = _paths(run_data)
     if data.empty:
-        return Note(OVER_PASSES, "No selected trial has reported a hyper.")
+        return Note(title, "No selected trial has reported a hyper.")
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
-    figure = canvas(len(shown), [label(stem) for stem in shown])
-    known = arm_styles(run_data.metadata)
-    followers = {arm.name for arm in run_data.metadata.arms if arm.follows is not None}
-    named: set[str] = set()
+    canvas = Canvas(metadata, [label(stem) for stem in shown])
+    followers = {arm.name for arm in metadata.arms if arm.follows is not None}
     for panel, stem in enumerate(shown):
-        where = place(panel, len(shown))
         own = data[data["panel"] == stem]
         for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):
-            style = known[str(arm)]
             is_given = line["value"].nunique() == 1
             if is_given and arm in followers:
                 continue  # its leader's value
-            figure.add_scatter(
-                x=line["passes"].tolist(),
-                y=line["value"].tolist(),
-                name=style.name,
-                legendgroup=str(arm),
-                showlegend=arm not in named,
-                visible=visible(str(arm), run_data.metadata),
-                mode="lines+markers",
-                marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 6},
-                line=style.line(2) | ({"dash": "dot"} if is_given else {}),
-                hovertemplate=f"{style.name}, seed {seed}, {label(str(metric))}: %{{y:.3f}}"
-                "<br>%{x} passes<extra></extra>",
-                **where,
+            name = f"{canvas.styles[arm].name}, seed {seed}, {label(metric)}"
+            canvas.add(
+                arm,
+                line["passes"],
+                line["value"],
+                panel=panel,
+                width=2,
+                size=7,
+                marker={"maxdisplayed": 6},
+                line={"dash": "dot"} if is_given else None,
+                hover=f"{name}: %{{y:.3f}}<br>%{{x}} passes",
             )
-            named.add(str(arm))
-        counts_axis(figure, "passes", own["passes"].tolist(), where)
-        figure.update_yaxes(title_text=_unit(stem), **where)
-        _add_truth(figure, run_data.metadata, stem, where, axis="y")
-    units = ", ".join(f"{label(s)}: {schema.lookup(s).meaning}" for s in shown)
+        canvas.counts_axis("passes", own["passes"], panel=panel)
+        canvas.y_axis(schema.lookup(stem).unit or schema.lookup(stem).meaning, panel=panel)
+        if stem in metadata.truth:
+            _add_truth(canvas, panel, metadata.truth[stem], y=metadata.truth[stem])
+    units = ", ".join(f"{label(stem)}: {schema.lookup(stem).meaning}" for stem in shown)
     caption = (
         "Hypers of the selected trials against their own passes, a line per seed; dotted where "
         f"the value was given and stays; not drawn where it is a leader's. {units}."
     )
-    if len(stems) > MAX_PANELS:
-        caption += f" {len(stems) - MAX_PANELS} more hypers are in the data file only."
-    caption += _truth_note(run_data) + focus_note(run_data.metadata)
-    width, table = 560 if len(shown) > 1 else 0, data.drop(columns="panel")
-    return Drawing(OVER_PASSES, figure, caption, table, min_width=width)
+    caption += _notes(run_data, len(stems))
+    return Drawing(title, canvas.figure, caption, data.drop(columns="panel"), canvas.min_width)
 
 
-def paths(run_data: RunData) -> pd.DataFrame:
+def _paths(run_data: RunData) -> pd.DataFrame:
     """Return the hypers of the selected trials at each report.
 
     Columns: arm, seed, metric, passes, value, panel (the metric, or its family).
@@ -92,115 +87,62 @@ def paths(run_data: RunData) -> pd.DataFrame:
 
 def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Draw the score of every finished trial against each hyper that differs between trials."""
-    title = f"Hypers against {metric.partition('/')[2]}"
+    title, metadata = f"Hypers against {metric.partition('/')[2]}", run_data.metadata
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
     names = [
         name
-        for name in reported(trials, run_data.metadata)
+        for name in reported(trials, metadata)
         if name.startswith("hyper/") and trials[name].nunique() > 1
     ]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
         return Note(title, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
-    figure = canvas(len(shown), [])
-    known = arm_styles(run_data.metadata)
+    canvas = Canvas(metadata, num_panels=len(shown))
     # The ends decide what is seen: paths start far below and would flatten them.
     low, high = float(trials[metric].min()), float(trials[metric].max())
     reach = [low - 0.1 * (high - low), high + 0.1 * (high - low)] if high > low else None
     for panel, name in enumerate(shown):
-        where = place(panel, len(shown))
-        for arm in run_data.metadata.arms:
-            own = trials[trials["arm"] == arm.name].dropna(subset=[name, metric])
-            if own.empty:
-                continue
-            lines = _paths(run_data, own, name, metric) if arm.trials_per_seed == 1 else []
-            marks = _points(own, arm, known[arm.name], name=name, metric=metric, is_first=not panel)
-            for trace in [*(_path(line, known[arm.name], arm.name) for line in lines), marks]:
-                trace.visible = visible(arm.name, run_data.metadata)
-                figure.add_trace(trace, **where)
-        figure.update_xaxes(title_text=label(name), **where)
-        figure.update_yaxes(range=reach, **where)
-        _add_truth(figure, run_data.metadata, name, where, axis="x")
-        if where["col"] == 1:
-            figure.update_yaxes(title_text=label(metric, arrow=True), **where)
+        for arm, own in canvas.arms(trials.dropna(subset=[name, metric])):
+            is_many = metadata.arm(arm).trials_per_seed > 1
+            for line in [] if is_many else _moved(run_data, own, name, metric):
+                x, y = line[name], line[metric]
+                look: Look = {
+                    "mode": "lines",
+                    "width": 1.5,
+                    "in_legend": False,
+                    "hoverinfo": "skip",
+                }
+                canvas.add(arm, x, y, panel=panel, **look)
+            canvas.add(
+                arm,
+                own[name],
+                own[metric],
+                panel=panel,
+                mode="markers",
+                size=7 if is_many else 12,
+                marker={"opacity": 0.75 if is_many else 1.0}
+                | {"line": {"width": 0 if is_many else 1, "color": "white"}},
+                in_legend=panel == 0,
+                text=own["seed"].astype(str).tolist(),
+                hover=f"{canvas.styles[arm].name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}",
+            )
+        canvas.x_axis(label(name), panel=panel)
+        is_left = canvas.where(panel)["col"] == 1
+        canvas.y_axis(label(metric, arrow=True) if is_left else None, panel=panel, range=reach)
+        if name in metadata.truth:
+            _add_truth(canvas, panel, metadata.truth[name], x=metadata.truth[name])
     caption = (
         f"{label(metric).capitalize()} of every finished trial against the value of each hyper at "
         "its end; the other hypers differ too. Large marks: arms with one trial per seed, with "
         "the path they took, from below, where the score was taken on the way."
     )
-    if len(names) > MAX_PANELS:
-        caption += f" {len(names) - MAX_PANELS} more hypers are in the data file only."
-    caption += _truth_note(run_data) + focus_note(run_data.metadata)
+    caption += _notes(run_data, len(names))
     data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
-    width = 560 if len(shown) > 1 else 0
-    return Drawing(title, figure, caption, data.reset_index(drop=True), min_width=width)
+    return Drawing(title, canvas.figure, caption, data.reset_index(drop=True), canvas.min_width)
 
 
-def _unit(stem: str) -> str:
-    """The unit of a hyper; of one that is a plain number what it measures."""
-    metric = schema.lookup(stem)
-    return metric.unit or metric.meaning
-
-
-def _add_truth(
-    figure: go.Figure, metadata: RunCard, metric: str, where: dict[str, int], *, axis: str
-) -> None:
-    """Draw a dashed line at the true value of a hyper, where the data was made with one.
-
-    `axis` is `x` or `y`, which has the hyper.
-    """
-    value = metadata.truth.get(metric)
-    if value is None:
-        return
-    line = {"dash": "longdash", "width": 1.5, "color": "#7f868d"}
-    note = {"annotation_text": f"true value {value:.3g}"}
-    if axis == "y":
-        figure.add_hline(y=value, line=line, annotation_position="bottom right", **note, **where)
-    else:
-        figure.add_vline(x=value, line=line, annotation_position="top left", **note, **where)
-
-
-def _truth_note(run_data: RunData) -> str:
-    return " The dashed line is the value that the data was made with." * bool(
-        run_data.metadata.truth
-    )
-
-
-def _points(
-    own: pd.DataFrame, arm: ArmCard, style: ArmStyle, *, name: str, metric: str, is_first: bool
-) -> go.Scatter:
-    is_many = arm.trials_per_seed > 1
-    return go.Scatter(
-        x=own[name].tolist(),
-        y=own[metric].tolist(),
-        name=style.name,
-        legendgroup=arm.name,
-        showlegend=is_first,
-        mode="markers",
-        marker=style.marker(
-            7 if is_many else 12,
-            opacity=0.75 if is_many else 1.0,
-            line={"width": 0 if is_many else 1, "color": "white"},
-        ),
-        text=own["seed"].astype(str).tolist(),
-        hovertemplate=f"{style.name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}<extra></extra>",
-    )
-
-
-def _path(line: pd.DataFrame, style: ArmStyle, arm: str) -> go.Scatter:
-    return go.Scatter(
-        x=line["x"].tolist(),
-        y=line["y"].tolist(),
-        mode="lines",
-        line=style.line(1.5),
-        legendgroup=arm,
-        showlegend=False,
-        hoverinfo="skip",
-    )
-
-
-def _paths(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
-    """Return hyper (x) and score (y) along each trial in which the hyper moved."""
+def _moved(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
+    """Return hyper and score along each trial in which the hyper moved."""
     steps = run_data.steps
     if steps.empty:
         return []
@@ -208,6 +150,78 @@ def _paths(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list
     wide = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
     if name not in wide or metric not in wide:
         return []
-    wide = wide.dropna().rename(columns={name: "x", metric: "y"})
-    lines = [line for _, line in wide.groupby(level="trial")]
-    return [line for line in lines if line["x"].nunique() > 1]
+    lines = [line for _, line in wide.dropna().groupby(level="trial")]
+    return [line for line in lines if line[name].nunique() > 1]
+
+
+def _add_truth(canvas: Canvas, panel: int, value: float, **at: float) -> None:
+    """Draw a dashed line at the true value of a hyper, which is on the axis `x` or `y`."""
+    add = canvas.figure.add_hline if "y" in at else canvas.figure.add_vline
+    place = "bottom right" if "y" in at else "top left"
+    words = {"annotation_text": f"true value {value:.3g}", "annotation_position": place}
+    line = {"dash": "longdash", "width": 1.5, "color": GREY}
+    add(**at, line=line, **words, **canvas.where(panel))
+
+
+def _notes(run_data: RunData, num: int) -> str:
+    """What captions say of hypers without a panel, of true values and of arms out of focus."""
+    more = f" {num - MAX_PANELS} more hypers are in the data file only." if num > MAX_PANELS else ""
+    if run_data.metadata.truth:
+        more += " The dashed line is the value that the data was made with."
+    return more + focus_note(run_data.metadata)
+
+
+def samples(run_data: RunData) -> Drawing | Note:
+    """Draw a panel per arm: examples down, the example itself and draws of its augmentation."""
+    title = "Data under the augmentation found"
+    shown, styles = in_focus(run_data.metadata), arm_styles(run_data.metadata)
+    grids = tuple(grid for grid in run_data.sample_grids if grid.arm in shown)
+    if not grids:
+        return Note(title, run_data.sample_grids_note or "No selected trial augments images.")
+    canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
+    for panel, grid in enumerate(grids):
+        image = grid.mosaic()
+        size: Look = {"hoverinfo": "skip", "dx": 1, "dy": 1}
+        canvas.figure.add_image(source=_png(image), **size, **canvas.where(panel))
+        down, across = (size + 1 for size in grid.originals_EHWC.shape[1:3])
+        heads = ["data", *map(str, range(1, grid.draws_EDHWC.shape[1] + 1))]
+        height, width = image.shape[:2]
+        shared: Look = {"panel": panel, "showgrid": False, "constrain": "domain"}
+        ticks: Look = {
+            "tickvals": [across * (0.5 + i) for i in range(len(heads))],
+            "ticktext": heads,
+        }
+        canvas.x_axis("draw", range=[-0.5, width - 0.5], **ticks, **shared)
+        heads = [str(one) for one in grid.labels]
+        ticks = {"tickvals": [down * (0.5 + i) for i in range(len(heads))], "ticktext": heads}
+        canvas.y_axis("class", range=[height - 0.5, -0.5], **ticks, **shared)
+    rows = [
+        (grid.arm, grid.seed, grid.trial, name, value)
+        for grid in run_data.sample_grids
+        for name, value in grid.hypers.items()
+    ]
+    words = "; ".join(
+        f"{grid.arm}: "
+        + ", ".join(
+            f"{label(name)} {number(value, schema.lookup(name).decimals)}"
+            for name, value in grid.hypers.items()
+        )
+        for grid in grids
+    )
+    caption = (
+        "Training examples (first column) and what the net is shown in their place: independent "
+        f"draws at the hypers of the selected trial of seed {grids[0].seed}. {words}."
+    )
+    if left_out := len(run_data.sample_grids) - len(grids):
+        caption += f" {left_out} more arms are in the data file only."
+    data = pd.DataFrame(rows, columns=["arm", "seed", "trial", "metric", "value"])
+    return Drawing(title, canvas.figure, caption, data, canvas.min_width)
+
+
+def _png(image_HWC: npt.NDArray[np.uint8]) -> str:
+    """Encode an image as a data URI, so that the page needs no second file."""
+    channels = image_HWC.shape[2]
+    image = Image.fromarray(image_HWC[:, :, 0] if channels == 1 else image_HWC[:, :, :3])
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

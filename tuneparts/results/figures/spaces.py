@@ -1,23 +1,30 @@
-"""What trials drew from their spaces, and what came of it: parallel coordinates and slices."""
+"""What trials drew from their spaces and what came of it; trials between several objectives.
+
+Importances are Optuna's own figure. Its parallel coordinates leave out every trial that lacks a
+dimension, and its slices and fronts are of one study; ours keep such trials, and set arms and seeds
+beside each other.
+"""
 
 import math
 import re
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import Drawing, Note, canvas, place
-from tuneparts.results.figures.style import arm_styles, focus_note, visible
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
+from tuneparts.results.figures.style import arm_styles, focus_note
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import column
+from tuneparts.results.select import column, members
 from tuneparts.results.tables import label
 
-MAX_PANELS = 12
-_CLASSES = (
+if TYPE_CHECKING:
+    from optuna import Study
+
+_MAX_PANELS = 12
+_FIFTHS = (
     ("worst fifth", "#8b95a7", 1.0),
     ("fourth fifth", "#7d8db3", 1.0),
     ("middle fifth", "#667db5", 1.0),
@@ -25,70 +32,120 @@ _CLASSES = (
     ("best fifth", "#D55E00", 3.0),
 )
 """Name, colour and width of the lines of each fifth of the trials."""
+_FEWEST = 8
+"""Finished trials of an arm from which on importances are computed."""
+_MOST = 512
+"""Trials of an arm that the forest is fitted to, the first ones; it takes long for more."""
 
 
 def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
     """Draw a line per trial through what it drew, a panel per arm."""
     metric = metric or run_data.metadata.metric
     title = f"What trials drew, by {label(metric)}"
-    data = _scored(run_data, metric)
+    data, styles = _scored(run_data, metric), arm_styles(run_data.metadata)
     counts = data.groupby("arm")["name"].nunique()
-    known = arm_styles(run_data.metadata)
-    arms = [arm for arm in known if counts.get(arm, 0) > 1][:MAX_PANELS]
+    arms = [arm for arm in styles if counts.get(arm, 0) > 1][:_MAX_PANELS]
     if not arms:
         return Note(title, f"No arm with several dimensions has finished trials with {metric}.")
-    figure = canvas(len(arms), [known[arm].name for arm in arms])
+    canvas = Canvas(run_data.metadata, [styles[arm].name for arm in arms])
     for panel, arm in enumerate(arms):
-        _add_parallel(figure, data[data["arm"] == arm], metric, panel, len(arms))
+        _add_parallel(canvas, data[data["arm"] == arm], metric, panel)
     caption = (
-        "A line per finished trial through the values that it drew; each axis goes from the lowest "
-        "to the highest of them, in the logarithm where the space has it. Colours are fifths of "
-        f"the trials of an arm by {label(metric)}. A line without a dot on an axis passes by a "
-        "dimension that its trial did not have."
+        "A line per finished trial through the values that it drew, coloured by fifths of the "
+        f"trials of an arm by {label(metric)}; each axis goes from the lowest to the highest of "
+        "them, in the logarithm where the space has it. A line without a dot on an axis passes by "
+        "a dimension that its trial did not have."
     )
-    return Drawing(title, figure, caption, data, min_width=560)
+    return Drawing(title, canvas.figure, caption, data, min_width=560)
+
+
+def _add_parallel(canvas: Canvas, own: pd.DataFrame, metric: str, panel: int) -> None:
+    names, heights = _ordered(own), dict[tuple[str, str], float]()
+    for number, name in enumerate(names):
+        rows = own[own["name"] == name]
+        spread, ends = _heights(rows)
+        heights |= {(trial, name): at for trial, at in zip(rows["trial"], spread, strict=True)}
+        for at, end in ends:
+            style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}}
+            text, where = escape(end, quote=False), canvas.where(panel)
+            canvas.figure.add_annotation(x=number, y=at, text=text, **style, **where)
+    scores = own.drop_duplicates("trial").set_index("trial")["score"]
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    ranked = scores.sort_values(ascending=not is_up, kind="stable").index.tolist()
+    best_first = np.arange(len(ranked)) * len(_FIFTHS) // len(ranked)  # so that there is a best one
+    for fifth, (words, colour, width) in enumerate(_FIFTHS):
+        x: list[float | None] = []
+        y: list[float | None] = []
+        for trial in (ranked[i] for i in np.flatnonzero(best_first == len(_FIFTHS) - 1 - fifth)):
+            has = [number for number, name in enumerate(names) if (trial, name) in heights]
+            x += [*has, None]
+            y += [*(heights[trial, names[number]] for number in has), None]
+        if x:
+            canvas.figure.add_scatter(
+                x=x,
+                y=y,
+                name=words,
+                legendgroup=words,
+                showlegend=words not in {trace.name for trace in canvas.figure.data},
+                mode="lines+markers",
+                line={"color": colour, "width": width},
+                marker={"size": 4},
+                hoverinfo="skip",
+                **canvas.where(panel),
+            )
+    canvas.x_axis(
+        panel=panel,
+        tickvals=list(range(len(names))),
+        ticktext=[escape(_short(name), quote=False) for name in names],
+        range=[-0.1, len(names) - 0.6],
+    )
+    canvas.y_axis(panel=panel, showticklabels=False, ticks="", range=[-0.08, 1.08])
+
+
+def _heights(rows: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]]]:
+    """Places of values on an axis from 0 to 1, and what its ends or options are called."""
+    values: list[Any] = rows["value"].tolist()
+    kind = _axis(rows)
+    if kind == "category":
+        options = sorted({str(value) for value in values})
+        places = {o: (i + 0.5) / len(options) for i, o in enumerate(options)}
+        return [places[str(v)] for v in values], [(y, o) for o, y in places.items()]
+    numbers = [math.log(v) if kind == "log" else float(v) for v in values]
+    low, high = min(numbers), max(numbers)
+    if high == low:
+        return [0.5] * len(values), [(0.5, f"{values[0]:.3g}")]
+    ends = [(0.0, f"{min(values):.3g}"), (1.0, f"{max(values):.3g}")]
+    return [(v - low) / (high - low) for v in numbers], ends
 
 
 def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
     """Draw a metric against each dimension of the spaces, a panel per dimension."""
     metric = metric or run_data.metadata.metric
-    title = f"{label(metric).capitalize()} along each dimension"
-    data = _scored(run_data, metric)
+    title, data = f"{label(metric).capitalize()} along each dimension", _scored(run_data, metric)
     if data.empty:
         return Note(title, f"No finished trial of an arm with a space has {metric}.")
     names = _ordered(data)
-    shown = names[:MAX_PANELS]
-    figure = canvas(len(shown), [escape(name, quote=False) for name in shown])
-    styles, named = arm_styles(run_data.metadata), set[str]()
+    shown = names[:_MAX_PANELS]
+    canvas = Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
     for panel, name in enumerate(shown):
-        where, rows = place(panel, len(shown)), data[data["name"] == name]
-        for arm, own in rows.groupby("arm", sort=False):
-            style = styles[str(arm)]
-            figure.add_scatter(
-                x=own["value"].tolist(),
-                y=own["score"].tolist(),
-                text=own["trial"].tolist(),
-                name=style.name,
-                legendgroup=style.name,
-                showlegend=arm not in named,
-                visible=visible(str(arm), run_data.metadata),
-                mode="markers",
-                marker=style.marker(7),
-                opacity=0.8,
-                hovertemplate="%{text}<br>%{x}: %{y:.4f}<extra></extra>",
-                **where,
-            )
-            named.add(str(arm))
-        kind = _axis(rows)
-        is_log = kind == "log"
-        figure.update_xaxes(type=kind, dtick="D2" if is_log else None, **where)
-        figure.update_xaxes(title_text=_unit_of(name) + " (log scale)" * is_log, **where)
-        if panel % 2 == 0:
-            figure.update_yaxes(title_text=label(metric, arrow=True), **where)
+        rows = data[data["name"] == name]
+        look: Look = {"panel": panel, "mode": "markers", "size": 7, "opacity": 0.8}
+        for arm, own in canvas.arms(rows):
+            look |= {"text": own["trial"].tolist(), "hover": "%{text}<br>%{x}: %{y:.4f}"}
+            canvas.add(arm, own["value"], own["score"], **look)
+        kind, words = _axis(rows), _short(name)
+        hyper = schema.find(f"hyper/{words}") if re.fullmatch(r"[a-z_]+", words) else None
+        words += f" ({hyper.unit})" if hyper is not None and hyper.unit else ""
+        if kind == "log":
+            canvas.x_axis(f"{words} (log scale)", panel=panel, type=kind, dtick="D2")
+        else:
+            canvas.x_axis(words, panel=panel, type=kind)
+        if canvas.where(panel)["col"] == 1:
+            canvas.y_axis(label(metric, arrow=True), panel=panel)
     caption = f"{label(metric).capitalize()} of every finished trial against what it drew."
     if len(names) > len(shown):
         caption += f" {len(shown)} of {len(names)} dimensions are drawn; all are in the data."
-    return Drawing(title, figure, caption + focus_note(run_data.metadata), data)
+    return Drawing(title, canvas.figure, caption + focus_note(run_data.metadata), data)
 
 
 def _scored(run_data: RunData, metric: str) -> pd.DataFrame:
@@ -101,101 +158,146 @@ def _scored(run_data: RunData, metric: str) -> pd.DataFrame:
 
 
 def _ordered(data: pd.DataFrame) -> list[str]:
-    """The names of dimensions in the order of the spaces, each before what hangs on it."""
+    """The names of dimensions in the order of the spaces, each before what depends on it."""
     places = data.groupby("name")["place"].min()
     return sorted(map(str, places.index), key=lambda name: (places[name], name))
 
 
 def _short(name: str) -> str:
-    """The last part of a name; of `optimiser[sgd].lr` what stands after the field."""
+    """The last part of a name; of `optimiser[sgd].lr` what is after the field."""
     field, bracket, rest = name.partition("[")
     return rest.replace("]", "") if bracket else field.rpartition(".")[2]
 
 
-def _unit_of(name: str) -> str:
-    """The short name of a dimension, with its unit where it is a hyper that has one."""
-    short = _short(name)
-    metric = schema.find(f"hyper/{short}") if re.fullmatch(r"[a-z_]+", short) else None
-    return f"{short} ({metric.unit})" if metric is not None and metric.unit else short
-
-
-def _is_numeric(values: pd.Series) -> bool:
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-
-
 def _axis(rows: pd.DataFrame) -> str:
-    if not _is_numeric(rows["value"]):
+    values = rows["value"].tolist()
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
         return "category"
-    return "log" if rows["is_log"].any() and min(rows["value"]) > 0 else "linear"
+    return "log" if rows["is_log"].any() and min(values) > 0 else "linear"
 
 
-def _add_parallel(
-    figure: go.Figure, own: pd.DataFrame, metric: str, panel: int, num_panels: int
-) -> None:
-    where = place(panel, num_panels)
-    names = _ordered(own)
-    heights: dict[tuple[str, str], float] = {}
-    for number, name in enumerate(names):
-        rows = own[own["name"] == name]
-        spread, ends = _heights(rows)
-        heights |= {(trial, name): at for trial, at in zip(rows["trial"], spread, strict=True)}
-        for at, end in ends:
-            text = escape(end, quote=False)
-            style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}}
-            figure.add_annotation(x=number, y=at, text=text, **style, **where)
-    for fifth, trials in _fifths(own, metric).items():
-        if not trials:
-            continue
-        x: list[float | None] = []
-        y: list[float | None] = []
-        for trial in trials:
-            has = [number for number, name in enumerate(names) if (trial, name) in heights]
-            x += [*has, None]
-            y += [*(heights[trial, names[number]] for number in has), None]
-        words, colour, width = _CLASSES[fifth]
-        figure.add_scatter(
-            x=x,
-            y=y,
-            name=words,
-            legendgroup=words,
-            showlegend=words not in {trace.name for trace in figure.data},
-            mode="lines+markers",
-            line={"color": colour, "width": width},
-            marker={"size": 4},
-            hoverinfo="skip",
-            **where,
+def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
+    """Draw the share of the variance of a metric that each dimension explains, a bar per arm."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    metric = metric or run_data.metadata.metric
+    title, styles = f"What matters for {label(metric)}", arm_styles(run_data.metadata)
+    scored = _scored(run_data, metric)
+    found = {arm: _study(scored[scored["arm"] == arm], arm, metric) for arm in styles}
+    studies = {arm: study for arm, study in found.items() if study is not None}
+    if not studies:
+        return Note(
+            title,
+            f"No arm has {_FEWEST} finished trials with {metric}, which varies, and two "
+            "dimensions.",
         )
-    figure.update_xaxes(
-        tickvals=list(range(len(names))),
-        ticktext=[escape(_short(name), quote=False) for name in names],
-        range=[-0.1, len(names) - 0.6],
-        **where,
+    forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
+    canvas, rows = Canvas(run_data.metadata), list[tuple[str, str, float, int]]()
+    for arm, study in studies.items():
+        (bars,) = optuna.visualization.plot_param_importances(study, evaluator=forest).data
+        bars.update(name=styles[arm].name, marker={"color": styles[arm].colour}, text=None)
+        bars.update(hovertemplate="%{y}: %{x:.2f}<extra></extra>", showlegend=True)
+        canvas.figure.add_trace(bars)
+        shares = zip(reversed(bars.y), reversed(bars.x), strict=True)
+        rows += [(arm, name, float(share), len(study.trials)) for name, share in shares]
+    data = pd.DataFrame(rows, columns=["arm", "dimension", "share", "trials"])
+    names = data.groupby("dimension")["share"].max().sort_values().index.tolist()
+    height = max(240, 130 + 30 * len(names) * len(studies))
+    canvas.figure.update_layout(barmode="group", height=height)
+    canvas.x_axis("share of the variance explained", rangemode="tozero")
+    canvas.y_axis(type="category", categoryorder="array", categoryarray=names)
+    caption = (
+        f"Share of the variance of {label(metric)} over the space that each dimension explains by "
+        "itself, by a random forest fitted to all finished trials of an arm (fANOVA, Hutter et al. "
+        "2014, as Optuna computes it). Dimensions that exist under one option only are left out; "
+        "trials of an adaptive arm crowd where it looked, which affects its shares."
     )
-    figure.update_yaxes(showticklabels=False, ticks="", range=[-0.08, 1.08], **where)
+    return Drawing(title, canvas.figure, caption, data)
 
 
-def _fifths(own: pd.DataFrame, metric: str) -> dict[int, list[str]]:
-    """The trials of an arm in fifths by their score, the worst first."""
+def _study(own: pd.DataFrame, arm: str, metric: str) -> "Study | None":
+    """The trials of an arm as Optuna has them, with the dimensions that all of them have."""
+    import optuna
+    from optuna import distributions as kinds
+
     scores = own.drop_duplicates("trial").set_index("trial")["score"]
+    if len(scores) < _FEWEST or scores.nunique() < 2:
+        return None
+    table = own.pivot_table(index="trial", columns="name", values="value", aggfunc="first")
+    table = table.dropna(axis=1).head(_MOST)
+    table = table[[name for name in table if table[name].nunique() > 1]]
+    if table.shape[1] < 2:
+        return None
+    dimensions: dict[str, kinds.BaseDistribution] = {}
+    for name in map(str, table):
+        values, kind = table[name].tolist(), _axis(own[own["name"] == name])
+        if kind == "category":
+            table[name] = [str(value) for value in values]
+            dimensions[name] = kinds.CategoricalDistribution(sorted(set(table[name])))
+        else:
+            low, high = float(min(values)), float(max(values))
+            dimensions[name] = kinds.FloatDistribution(low, high, log=kind == "log")
     is_up = schema.lookup(metric).direction is schema.Direction.UP
-    ranked = scores.sort_values(ascending=not is_up, kind="stable").index.tolist()
-    fifths: dict[int, list[str]] = {fifth: [] for fifth in range(len(_CLASSES))}
-    for rank, trial in enumerate(ranked):  # from the best, so that few trials have a best fifth
-        fifths[len(_CLASSES) - 1 - rank * len(_CLASSES) // len(ranked)].append(str(trial))
-    return fifths
+    study = optuna.create_study(study_name=arm, direction="maximize" if is_up else "minimize")
+    for trial, params in table.iterrows():
+        drawn = {"params": params.to_dict(), "distributions": dimensions}
+        study.add_trial(optuna.create_trial(value=float(scores[str(trial)]), **drawn))
+    return study
 
 
-def _heights(rows: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]]]:
-    """Where values stand on an axis from 0 to 1, and what its ends or options are called."""
-    values: list[Any] = rows["value"].tolist()
-    if not _is_numeric(rows["value"]):
-        options = list(dict.fromkeys(sorted(map(str, values))))
-        places = {o: (i + 0.5) / len(options) for i, o in enumerate(options)}
-        return [places[str(v)] for v in values], [(y, o) for o, y in places.items()]
-    is_log = _axis(rows) == "log"
-    numbers = [math.log(v) if is_log else float(v) for v in values]
-    low, high = min(numbers), max(numbers)
-    ends = [(0.0, f"{min(values):.3g}"), (1.0, f"{max(values):.3g}")]
-    if high == low:
-        return [0.5] * len(values), [(0.5, ends[0][1])]
-    return [(v - low) / (high - low) for v in numbers], ends
+def pareto(run_data: RunData) -> Drawing | Note:
+    """Draw every trial by its objectives, the front of each seed, and the selected trials.
+
+    With more than two objectives there is a panel for the first against each other one.
+    """
+    title, metadata = "Pareto fronts", run_data.metadata
+    names = list(metadata.objectives)
+    if not names:
+        return Note(title, "The search has one objective. Give it several as `objectives`.")
+    data = members(run_data.trials, metadata)
+    if data.empty:
+        return Note(title, f"No finished trial has all of {', '.join(names)} yet.")
+    data = data.assign(selected=data["trial"].isin(run_data.selected.get("trial", ())))
+    data = data.sort_values("on_front", ascending=False, kind="stable")  # the legend has the first
+    canvas = Canvas(metadata, num_panels=len(names) - 1)
+    for panel, other in enumerate(names[1:]):
+        for arm, own in canvas.arms(data):
+            _add_front(canvas, arm, own, (other, names[0]), panel)
+        canvas.counts_axis(label(other, arrow=True), data[other], panel=panel)
+        canvas.y_axis(label(names[0], arrow=True), panel=panel)
+    caption = (
+        "Every finished trial by its objectives; filled where no other trial of its arm and seed "
+        "dominates it"
+        + (", with a line through the front of each seed" if len(names) == 2 else "")
+        + f". Rings: {metadata.rule.words(metadata.weighed)}, of each seed."
+    )
+    if left_out := int((run_data.trials["outcome"] == "finished").sum()) - len(data):
+        caption += f" {left_out} finished trials lack an objective and are left out."
+    return Drawing(title, canvas.figure, caption, data)
+
+
+def _add_front(
+    canvas: Canvas, arm: str, own: pd.DataFrame, pair: tuple[str, str], panel: int
+) -> None:
+    """The trials of one arm, the staircase of each seed where a front is a line, and the rings."""
+    shared: Look = {"panel": panel, "visible": True}
+    quiet: Look = {**shared, "in_legend": False, "hoverinfo": "skip"}
+    symbol = canvas.styles[arm].symbol
+    marks = {
+        "symbol": [symbol if on else f"{symbol}-open" for on in own["on_front"]],
+        "opacity": [1.0 if on else 0.55 for on in own["on_front"]],
+    }
+    hover, names = "%{text}<br>%{x}, %{y:.4f}", own["trial"].tolist()
+    look: Look = {"mode": "markers", "marker": marks, "text": names, "hover": hover, **shared}
+    canvas.add(arm, own[pair[0]], own[pair[1]], **look)
+    if canvas.num_panels == 1:
+        shape = "hv" if schema.lookup(pair[0]).direction is schema.Direction.DOWN else "vh"
+        line: Look = {"mode": "lines", "width": 1.5, "line": {"shape": shape}, **quiet}
+        for _, seed in own[own["on_front"]].groupby("seed"):
+            ordered = seed.sort_values(pair[0])
+            canvas.add(arm, ordered[pair[0]], ordered[pair[1]], **line)
+    rings = own[own["selected"]]
+    ring = {"symbol": "circle-open", "line": {"width": 2}}
+    look = {"mode": "markers", "size": 17, "marker": ring, **quiet}
+    canvas.add(arm, rings[pair[0]], rings[pair[1]], **look)

@@ -9,25 +9,16 @@ would share it, so the same arm has the same colour in every report.
 import hashlib
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal
 
 from tuneparts.search.card import RunCard
 
 COLOURS = ("#0072B2", "#B97700", "#009E73", "#D55E00", "#CC79A7", "#3A97D0", "#7f868d")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
-_USUAL = {
-    "partitioned": 0,
-    "random": 1,
-    "validation": 2,
-    "augerino": 3,
-    "laplace": 4,
-    "retrained": 5,
-    "none": 6,
-}
-"""Slots of names that occur in many searches, so that they never collide."""
+_USUAL = ("partitioned", "random", "validation", "augerino", "laplace", "retrained", "none")
+"""Names that occur in many searches: each has a slot of its own, so that they never collide."""
 MOST_ARMS = len(COLOURS)
-"""Arms that a figure of lines draws at once; the others wait in its legend."""
+"""Arms that a figure of lines draws at once; the others are shown by a click on the legend."""
 
 
 @dataclass(frozen=True)
@@ -46,31 +37,24 @@ class ArmStyle:
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.18)"
 
-    def line(self, width: float, **look: Any) -> dict[str, Any]:
-        """What plotly calls a line, in the look of the arm."""
-        return {"color": self.colour, "dash": self.dash, "width": width, **look}
-
-    def marker(self, size: float, **look: Any) -> dict[str, Any]:
-        """What plotly calls a marker, in the look of the arm."""
-        return {"color": self.colour, "symbol": self.symbol, "size": size, **look}
-
 
 def arm_styles(metadata: RunCard) -> dict[str, ArmStyle]:
     """Return the style of each arm by its name."""
     taken: dict[str, int] = {}
-    names = [arm.name for arm in metadata.arms]
+    names, num = [arm.name for arm in metadata.arms], len(COLOURS)
     for name in sorted(names, key=lambda name: (name not in _USUAL, names.index(name))):
-        slot = _slot(name)
-        rounds = len(taken) // len(COLOURS) * len(COLOURS)
+        digest = hashlib.sha256(name.encode()).digest()[0]
+        slot = _USUAL.index(name) if name in _USUAL else digest % num
+        rounds = len(taken) // num * num
         while slot + rounds in taken.values():
-            slot = (slot + 1) % len(COLOURS)
+            slot = (slot + 1) % num
         taken[name] = slot + rounds
     return {
         name: ArmStyle(
             escape(name, quote=False),
-            COLOURS[taken[name] % len(COLOURS)],
-            _DASHES[taken[name] // len(COLOURS) % len(_DASHES)],
-            _SYMBOLS[(taken[name] + taken[name] // len(COLOURS)) % len(_SYMBOLS)],
+            COLOURS[taken[name] % num],
+            _DASHES[taken[name] // num % len(_DASHES)],
+            _SYMBOLS[(taken[name] + taken[name] // num) % len(_SYMBOLS)],
         )
         for name in names
     }
@@ -83,11 +67,8 @@ def in_focus(metadata: RunCard) -> frozenset[str]:
     its references, those with usual names, then arms that search, then the rest in their order;
     arms that follow another come last.
     """
-    arms = {arm.name: arm for arm in metadata.arms}
-    if len(arms) <= MOST_ARMS:
-        return frozenset(arms)
     order = sorted(
-        arms.values(),
+        metadata.arms,
         key=lambda arm: (
             arm.name not in (*metadata.compare, *metadata.references),
             arm.follows is not None,
@@ -98,23 +79,11 @@ def in_focus(metadata: RunCard) -> frozenset[str]:
     return frozenset(arm.name for arm in order[:MOST_ARMS])
 
 
-def visible(arm: str, metadata: RunCard) -> bool | Literal["legendonly"]:
-    """What plotly calls the visibility of an arm's marks: shown, or by a click on the legend."""
-    return True if arm in in_focus(metadata) else "legendonly"
-
-
 def focus_note(metadata: RunCard) -> str:
     """A sentence for captions where not every arm is shown at first."""
-    hidden = len(metadata.arms) - len(in_focus(metadata))
-    if not hidden:
+    if len(metadata.arms) <= MOST_ARMS:
         return ""
     return (
         f" {MOST_ARMS} of {len(metadata.arms)} arms are shown; a click on a name in the legend "
         "shows or hides it."
     )
-
-
-def _slot(name: str) -> int:
-    if name in _USUAL:
-        return _USUAL[name]
-    return hashlib.sha256(name.encode()).digest()[0] % len(COLOURS)

@@ -1,0 +1,365 @@
+"""Figures over cost: how good each arm is after so many passes, trials or bytes.
+
+An arm with one trial per seed shows the score along that trial. An arm that selects shows the
+score of the best trial so far by validation, after each finished trial, as if the trials of a
+seed ran one after another; failed and stopped trials move it to the right. An arm that follows
+another starts where the cost of its leader ends.
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tuneparts.core import schema, seeding
+from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.results.compare import equivalent_trials
+from tuneparts.results.figures.drawing import Canvas, Drawing, Note, bounds, means
+from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
+from tuneparts.results.run_data import RunData
+from tuneparts.results.select import column, seed_cost
+from tuneparts.results.statistics import expected_best_interval
+from tuneparts.results.tables import label
+from tuneparts.search.card import ArmCard
+
+MOST_TRIALS = 40
+"""Trials that `trials` draws of each arm, the newest; more lines than that are one blot."""
+_MAX_PANELS = 8
+_PASSES = "cost/passes"
+_BEST_OF_N = "Expected best of n trials"
+_SCHEDULES = "Schedules that populations found"
+
+
+def accuracy(
+    run_data: RunData, metric: str = "test/accuracy", cost: str = _PASSES
+) -> Drawing | Note:
+    """Draw a metric against cumulative cost: mean over seeds, band of one standard error.
+
+    The cost is passes, or `cost/seconds` of the machine that the run ran on.
+    """
+    metadata = run_data.metadata
+    data = over_seeds(curves(run_data, metric, cost))
+    spent = "passes" if cost == _PASSES else label(cost)
+    title = f"{label(metric)} against {spent}"
+    if (metric, cost) == ("test/accuracy", _PASSES):
+        title = "Accuracy against passes"
+    if data.empty:
+        return Note(title, f"No selected trial has reported {metric} yet.")
+    canvas = Canvas(metadata)
+    for arm, own in canvas.arms(data):
+        shape = step_shape(metadata.arm(arm))
+        band = own.dropna(subset=["se"])
+        edges = [(band["mean"] + sign * band["se"]).clip(*bounds(metric)) for sign in (1, -1)]
+        canvas.band(arm, band["passes"], edges, shape=shape)
+        canvas.add(arm, own["passes"], own["mean"], size=7, line={"shape": shape})
+    canvas.counts_axis(spent, data["passes"])
+    canvas.y_axis(label(metric, arrow=True))
+    meaning = schema.lookup(metric).meaning
+    caption = f"{label(metric).capitalize()} ({meaning}) against passes ({PASS_IN_SHORT}): "
+    caption += "mean over seeds, band one standard error." + cost_note(run_data, "passes")
+    caption += focus_note(metadata)
+    if cost != _PASSES:
+        machine = metadata.environment.get("machine", "a machine that is not recorded")
+        caption += f" By {spent} instead of passes, on {machine}."
+    return Drawing(title, canvas.figure, caption, data)
+
+
+def cost_note(run_data: RunData, cost: str) -> str:
+    """What a caption says of arms that select and of arms that follow another."""
+    arms, text = run_data.metadata.arms, ""
+    if any(arm.trials_per_seed > 1 for arm in arms):
+        text += f" Arms that select show the best trial so far by {run_data.metadata.metric}, "
+        text += "and pay for all, failed ones included."
+    if any(arm.follows for arm in arms):
+        text += f" Arms that follow another start where their leader's {cost} end."
+    return text
+
+
+def step_shape(arm: ArmCard) -> str:
+    """How plotly joins the points of an arm: in steps where it selects."""
+    return "hv" if arm.trials_per_seed > 1 else "linear"
+
+
+def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
+    """Return the score of each seed after so much cost, with a row wherever it changes.
+
+    Columns: arm, seed, passes (or the other cost; cumulative, leaders included), value.
+    """
+    rows = []
+    paths = run_data.paths(metric)
+    costs = None if cost == _PASSES else run_data.paths(cost)
+    for arm in run_data.metadata.arms:
+        for seed in arm.seeds:
+            start = 0.0
+            for leader in run_data.metadata.leaders(arm.name):
+                own = run_data.trials[run_data.trials["arm"] == leader]
+                sums = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
+                start += float(sums.get(seed, sums.mean() if len(sums) else 0.0))
+            points = (
+                _incumbents(run_data, arm, seed, metric, cost)
+                if arm.trials_per_seed > 1
+                else _along(arm, seed, paths, costs)
+            )
+            if not points and arm.trials_per_seed == 1:
+                chosen = run_data.selected
+                chosen = chosen[(chosen["arm"] == arm.name) & (chosen["seed"] == seed)]
+                ends = pd.DataFrame({"x": column(chosen, cost), "y": column(chosen, metric)})
+                points = list(ends.dropna().itertuples(index=False, name=None))
+            rows += [(arm.name, seed, start + spent, value) for spent, value in points]
+    return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
+
+
+def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
+    """Average curves over seeds; each seed holds its last value until its next.
+
+    Columns: arm, passes, mean, se, seeds.
+
+    A point is drawn from where every seed that has any value has one, so that the mean never
+    changes its seeds on the way.
+    """
+    whole = []
+    for arm, own in data.groupby("arm", sort=False):
+        wide = own.pivot_table(index="passes", columns="seed", values="value", aggfunc="last")
+        held = wide.sort_index().ffill().dropna().reset_index().melt("passes")
+        whole.append(means(held.assign(arm=arm), ["arm", "passes"]))
+    empty = pd.DataFrame(columns=["arm", "passes", "mean", "se", "seeds"])
+    return pd.concat(whole, ignore_index=True) if whole else empty
+
+
+def _along(
+    arm: ArmCard, seed: int, paths: pd.DataFrame, costs: pd.DataFrame | None
+) -> list[tuple[float, float]]:
+    """Cost so far (passes where None) and value at each report of the one trial of a seed."""
+    own = paths[(paths["arm"] == arm.name) & (paths["seed"] == seed)].dropna(subset=["value"])
+    if costs is None:
+        return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
+    keys = ["trial", "step"]
+    both = own.merge(costs[[*keys, "value"]], on=keys, suffixes=("", ":spent"))
+    spent = both["value:spent"].astype(float)
+    return list(zip(spent, both["value"].astype(float), strict=True))
+
+
+def _incumbents(
+    run_data: RunData, arm: ArmCard, seed: int, metric: str, cost: str
+) -> list[tuple[float, float]]:
+    """Follow the best trial so far by validation: cost so far and its value, after each finish."""
+    trials = run_data.trials
+    own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
+    rule = schema.selection_metric(run_data.metadata.metric)
+    rivals: dict[int, float | None] = {}
+    values: dict[int, float] = {}
+    total, points = 0.0, []
+    numbers = (column(own, cost).fillna(0.0), column(own, rule.name), column(own, metric))
+    table = zip(own["index"], own["outcome"], *numbers, strict=True)
+    for index, outcome, spent, score, value in table:
+        total += spent
+        if outcome != "finished":
+            continue
+        rivals[index], values[index] = score, value
+        best = schema.best_index(rivals, rule)
+        if best is None:
+            continue
+        rivals = {best: rivals[best]}  # a trial that lost once can never win later
+        if not math.isnan(values[best]):
+            points.append((total, values[best]))
+    return points
+
+
+def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
+    """Draw a line per trial, failed and running ones too; by default of the selection metric."""
+    metadata = run_data.metadata
+    metric = metric or metadata.metric
+    title = f"{label(metric)} of each trial" if metric else "Trials"
+    columns = ["arm", "trial", "passes", "value"]
+    data = pd.DataFrame(columns=columns)
+    if not run_data.steps.empty:
+        rows = run_data.steps[run_data.steps["metric"] == metric].dropna(subset=["value"])
+        rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
+        each = rows.drop_duplicates("trial").sort_values(["time", "trial"], kind="stable")
+        rows = rows[rows["trial"].isin(each.groupby("arm")["trial"].tail(MOST_TRIALS))]
+        data = rows.rename(columns={"step": "passes"})[columns].reset_index(drop=True)
+    if data.empty:
+        return Note(title, f"No trial has reported {metric or 'anything'} yet.")
+    canvas = Canvas(metadata)
+    for arm, own in canvas.arms(data):
+        x: list[float | None] = []
+        y: list[float | None] = []
+        text: list[str | None] = []
+        for trial, line in own.groupby("trial", sort=False):
+            x += [*line["passes"].tolist(), None]  # a gap between two trials
+            y += [*line["value"].tolist(), None]
+            text += [*[str(trial)] * len(line), None]
+        hover = "%{text}: %{y:.4f} at %{x} passes"
+        canvas.add(arm, x, y, width=1.5, size=5, hover=hover, text=text, opacity=0.75)
+    canvas.counts_axis("passes", data["passes"])
+    canvas.y_axis(label(metric, arrow=True))
+    caption = f"{label(metric).capitalize()} of each trial against its own passes."
+    num_left_out = run_data.trials["trial"].nunique() - data["trial"].nunique()
+    if num_left_out > 0 and data.groupby("arm")["trial"].nunique().max() == MOST_TRIALS:
+        caption += f" The newest {MOST_TRIALS} trials of each arm are drawn."
+    return Drawing(title, canvas.figure, caption + focus_note(metadata), data)
+
+
+def schedule(run_data: RunData) -> Drawing | Note:
+    """Draw the values under which the weights of selected trials were trained, a panel per value.
+
+    A line follows the weights, through the trials that were copied. Values that are no numbers are
+    in the table only.
+    """
+    data = run_data.schedules
+    if not data.empty:
+        data = data[data["trial"].isin(run_data.selected["trial"])]
+        data = data[[isinstance(value, int | float) for value in data["value"]]]
+    if data.empty:
+        return Note(_SCHEDULES, "No selected trial has a value that changed on its way.")
+    paths = list(dict.fromkeys(data["path"]))[:_MAX_PANELS]
+    canvas = Canvas(run_data.metadata, paths)
+    for panel, path in enumerate(paths):
+        own = data[data["path"] == path]
+        for (arm, seed), line in own.groupby(["arm", "seed"], sort=False):
+            name, passes = canvas.styles[arm].name, line["passes"].tolist()
+            values = [float(value) for value in line["value"]]
+            canvas.add(
+                arm,
+                [*passes, max(run_data.metadata.arm(arm).passes, passes[-1])],
+                [*values, values[-1]],
+                panel=panel,
+                mode="lines",
+                width=2,
+                line={"shape": "hv"},
+                hover=f"{name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes",
+            )
+        canvas.counts_axis("passes", own["passes"], panel=panel)
+    caption = (
+        "Values under which the weights of the selected trials were trained, a line per seed, back "
+        "through the trials that they were copied from."
+    )
+    return Drawing(_SCHEDULES, canvas.figure, caption, data.reset_index(drop=True))
+
+
+def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
+    """Draw the expected score of the best of n trials, and mark the arms with one trial per seed.
+
+    The curve is that of Dodge et al. (2019) without replacement (Tang et al. 2020), within each
+    seed and averaged over seeds. A mark is at the n at which the curve reaches that arm's score.
+    """
+    metadata, data = run_data.metadata, expected_best(run_data, metric)
+    if data.empty:
+        return Note(_BEST_OF_N, f"No arm has several finished trials per seed with {metric}.")
+    equals = equivalents(run_data, metric, data)
+    arms = list(dict.fromkeys(data["arm"]))
+    styles = arm_styles(metadata)
+    canvas = Canvas(metadata, [f"best of n: {styles[arm].name}" for arm in arms])
+    for panel, arm in enumerate(arms):
+        own = data[data["arm"] == arm]
+        canvas.band(arm, own["n"], [own["high"], own["low"]], panel=panel)
+        canvas.add(
+            arm, own["n"], own["mean"], panel=panel, mode="lines", in_legend=False, visible=True
+        )
+        for row in equals[equals["against"] == arm].to_dict("records"):
+            style, is_reached = styles[row["arm"]], not np.isnan(row["trials"])
+            symbol = style.symbol if is_reached else f"{style.symbol}-open"
+            canvas.add(
+                row["arm"],
+                [row["trials"] if is_reached else len(own)],
+                [row["score"]],
+                panel=panel,
+                mode="markers",
+                size=12,
+                marker={"symbol": symbol, "line": {"width": 2, "color": style.colour}},
+                name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
+                hover=f"{style.name}: {_count(row)}",
+            )
+        last = int(own["n"].max())
+        ticks = {"dtick": 1} if last <= 12 else {}
+        canvas.x_axis("n (trials)", panel=panel, range=[1 - last / 40, last * 1.04], **ticks)
+        canvas.y_axis(label(metric, arrow=True), panel=panel)
+    caption = (
+        f"Lines: expected {label(metric)} of the best of n trials by {metadata.metric}, averaged "
+        "over seeds, for arms whose trials do not depend on each other; band: bootstrap interval "
+        "over trials, nominally 95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the "
+        "right end. Marks: arms with one trial per seed where the line first reaches them, open "
+        "where it never does; intervals of n are over seeds, trials included."
+    )
+    shown = in_focus(metadata)
+    worth = "; ".join(
+        f"{styles[str(arm)].name} is worth {', '.join(map(_count, own.to_dict('records')))}"
+        for arm, own in equals.groupby("arm", sort=False)
+        if arm in shown
+    )
+    caption += (f" {worth}." if worth else "") + focus_note(metadata)
+    data = pd.concat([data.assign(kind="curve"), equals.assign(kind="equivalent")])
+    data = data.reset_index(drop=True)
+    return Drawing(_BEST_OF_N, canvas.figure, caption, data, canvas.min_width)
+
+
+def _count(row: Mapping[Hashable, Any]) -> str:
+    interval = f" ({row['interval']})" if row["interval"] else ""
+    plural = "s" if row["trials"] != 1 else ""
+    return f"{row['says']} {escape(row['against'])} trial{plural}{interval}"
+
+
+def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
+    """Return the expected score of the best of n trials for each arm that draws independently.
+
+    Columns: arm, n, passes (what n trials cost on average), mean, low, high.
+    """
+    rows = []
+    for arm in run_data.metadata.arms:
+        if arm.trials_per_seed == 1 or arm.is_adaptive:
+            continue
+        rule = schema.selection_metric(run_data.metadata.metric)
+        own = run_data.trials[run_data.trials["arm"] == arm.name].sort_values("index")
+        scored = own[own["outcome"] == "finished"]
+        scored = scored[column(scored, rule.name).notna() & column(scored, metric).notna()]
+        seeds = [
+            (column(part, rule.name).to_numpy(), column(part, metric).to_numpy())
+            for _, part in scored.groupby("seed")
+        ]
+        if not seeds:
+            continue
+        mean, low, high = expected_best_interval(
+            seeds,
+            seeding.numpy_generator(0, "reports", "best_of_n", arm.name),
+            larger_is_better=rule.direction is schema.Direction.UP,
+        )
+        # Failed and stopped trials are part of what a usable trial costs.
+        each = column(own, _PASSES).sum() / len(scored)
+        for n, values in enumerate(zip(mean, low, high, strict=True), start=1):
+            rows.append((arm.name, n, n * each, *map(float, values)))
+    return pd.DataFrame(rows, columns=["arm", "n", "passes", "mean", "low", "high"])
+
+
+def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFrame:
+    """Return how many trials of each selecting arm match each arm with one trial per seed.
+
+    Arms that follow a selecting one are left out: what they cost holds all of its trials. `data`
+    is that of `expected_best`.
+
+    Columns arm, score, own_passes (leaders included), against, trials (NaN when never reached),
+    passes (of that many trials), says ("at most 1", "5", "more than 8"), interval ("95 % interval 2
+    to 9", empty below three replicates).
+    """
+    rows, metadata = [], run_data.metadata
+    several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}
+    scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
+    for against, own in data.groupby("arm", sort=False):
+        for arm in metadata.arms:
+            score, paid = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
+            if several.intersection(paid) or np.isnan(score):
+                continue
+            worth = equivalent_trials(
+                run_data.trials, run_data.selected, metadata,
+                arm=arm.name, against=str(against), metric=metric,
+            )  # fmt: skip
+            if worth is None:
+                continue
+            spent = seed_cost(run_data.trials, paid, _PASSES)
+            num = float("nan") if worth.trials is None else float(worth.trials)
+            passes = num * float(own["passes"].iloc[0])
+            rows.append((arm.name, score, spent, against, num, passes, worth.says, worth.interval))
+    names = ["arm", "score", "own_passes", "against", "trials", "passes", "says", "interval"]
+    return pd.DataFrame(rows, columns=names)
