@@ -29,13 +29,7 @@ def msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "Mult
 
 
 class MultiScaleDense(nn.Module):
-    """Blocks of layers over several scales, and a classifier after each.
-
-    Args:
-        config: sizes.
-        num_in: input channels.
-        num_classes: K.
-    """
+    """Blocks of layers over several scales, and a classifier after each."""
 
     def __init__(self, config: MsdNet, num_in: int, num_classes: int) -> None:
         super().__init__()

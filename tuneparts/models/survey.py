@@ -131,11 +131,8 @@ def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bo
 def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
     """Whether a net that is lent other weights computes what a net that owns them does.
 
-    Args:
-        net: it is not changed.
-        x: a few inputs.
-        names: of the parameters to lend.
-        lend: may change the net that it gets.
+    The net is not changed, but `lend` may change the copy that it gets. `names` are those of the
+    parameters to lend.
     """
     generator = torch.Generator().manual_seed(0)
     owner = deepcopy(net)
