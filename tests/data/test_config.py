@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.core.config import parse
-from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError
 from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
 from tuneparts.data.variants import angles, resample
@@ -103,16 +103,6 @@ def test_fields_that_do_not_fit_the_set_are_refused(fields, message):
         parse(DataConfig, fields)
     with pytest.raises(ValidationError, match=message):
         DataConfig(**fields)
-
-
-def test_an_unknown_set_is_refused_at_construction():
-    with pytest.raises(UnknownNameError, match="digits"):
-        DataConfig(name="digit")
-
-
-def test_asking_for_more_than_there_is_names_the_numbers():
-    with pytest.raises(ConfigError, match=r"1297 - num_val.*num_train 1200 and num_val 100"):
-        DataConfig(name="digits", num_train=1200, num_val=100).load()
 
 
 def test_a_pool_that_does_not_divide_names_the_size():

@@ -140,12 +140,6 @@ def test_normalisation_that_does_not_fit_is_refused(examples, mean, std):
         DeviceExamples(examples, mean=mean, std=std, device=CPU)
 
 
-def test_a_batch_of_nothing_is_refused(examples):
-    data = DeviceExamples(examples, mean=MEAN, std=STD, device=CPU)
-    with pytest.raises(ConfigError, match="batch_size"):
-        next(data.iterate(0))
-
-
 def test_the_next_learner_finds_the_data_on_the_device(examples):
     options = {"mean": (0.5,), "std": (0.5,), "device": torch.device("cpu")}
     first = kept_on_device(examples, **options)

@@ -26,16 +26,12 @@ def _cached(cache_dir):
     return sorted((cache_dir / "decoded").iterdir())
 
 
-def test_decoding_keeps_order_and_pixels(files):
+@pytest.mark.parametrize("block", [2, 256])
+def test_decoding_keeps_order_and_pixels(files, monkeypatch, block):
+    monkeypatch.setattr(image_files, "_BLOCK", block)
     images = np.asarray(decode(files, image_size=None, title="t"))
     assert images.shape == (5, 3, 8, 8)
     assert images.dtype == np.uint8
-    np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
-
-
-def test_more_images_than_a_block_keep_their_order(files, monkeypatch):
-    monkeypatch.setattr(image_files, "_BLOCK", 2)
-    images = np.asarray(decode(files, image_size=None, title="t"))
     np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
 
 

@@ -48,12 +48,6 @@ def test_joining_nothing_copies_nothing(images):
     assert examples.joined(examples.subset(np.array([], np.int64))) is examples
 
 
-def test_a_task_knows_the_shape_of_an_input(images):
-    examples = Examples(images, np.arange(30))
-    task = Task("t", examples, examples, examples, num_classes=30, mean=(0.0,), std=(1.0,))
-    assert task.in_shape == (3, 4, 4)
-
-
 def test_stored_images_index_and_measure_like_the_array(images, stored):
     rows = np.array([7, 3, 20])
     assert stored.shape == images.shape

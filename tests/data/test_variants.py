@@ -73,11 +73,6 @@ def test_an_image_does_not_depend_on_its_company(images):
     np.testing.assert_array_equal(together, alone)
 
 
-def test_a_pool_that_does_not_divide_is_refused(images):
-    with pytest.raises(ConfigError, match="2 for 9 x 9"):
-        resample(images, degrees_N=None, pool=2)
-
-
 def test_angles_belong_to_the_place_in_the_part():
     np.testing.assert_array_equal(angles(100, "train")[:10], angles(10, "train"))
     assert not np.allclose(angles(10, "train"), angles(10, "test"))

@@ -26,13 +26,6 @@ def test_logits_are_exactly_zero_at_the_start(depth):
     assert torch.count_nonzero(build(depth, planes=8)(randn(2, 3, 32, 32))) == 0
 
 
-@pytest.mark.parametrize("depth", [8, 14, 20])
-def test_depth_counts_convolutions_and_the_classifier(depth):
-    net = build(depth, planes=4)
-    assert sum(isinstance(m, nn.Conv2d | nn.Linear) for m in net.modules()) == depth
-    assert sum(isinstance(m, FixupBlock) for m in net) == (depth - 2) // 2
-
-
 def test_a_block_starts_as_the_identity_up_to_relu():
     x = randn(2, 16, 9, 9)
     kept, halved = build(8).stage1_block1, build(8).stage2_block1
@@ -84,11 +77,6 @@ def test_scalars_are_four_biases_and_a_scale_a_block_and_two_biases():
     assert all(
         parameters[name].item() == (1.0 if name.endswith("scale.scale") else 0.0) for name in names
     )
-
-
-def test_scalar_names_of_a_lone_scalar():
-    assert scalar_names(Bias()) == ["bias"]
-    assert scalar_names(nn.Linear(1, 1)) == []
 
 
 def drawn(*shape: int, stream: str = "x") -> torch.Tensor:

@@ -144,10 +144,7 @@ class FixupResNet(NetConfig):
     @classmethod
     def _check_depth(cls, depth: int) -> int:
         if depth < 8 or depth % 6 != 2:
-            raise ValueError(
-                f"a FixUp ResNet has depth 6n + 2 with n >= 1, but got {depth}. "
-                "Use 8, 14, 20, 32, 44, 56 or 110."
-            )
+            raise ValueError(f"depth {depth}: must be 6n + 2 with n >= 1, such as 8, 14 or 20.")
         return depth
 
 
@@ -167,10 +164,7 @@ class WideResNet(NetConfig):
     @classmethod
     def _check_depth(cls, depth: int) -> int:
         if depth < 10 or depth % 6 != 4:
-            raise ValueError(
-                f"a Wide ResNet has depth 6n + 4 with n >= 1, but got {depth}. "
-                "Use 10, 16, 22, 28, 34 or 40."
-            )
+            raise ValueError(f"depth {depth}: must be 6n + 4 with n >= 1, such as 10, 16 or 28.")
         return depth
 
 
