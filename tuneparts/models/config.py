@@ -72,10 +72,6 @@ class NetConfig(Config):
         """Build an initialised net from inputs (B, *in_shape) to logits (B, num_classes).
 
         Initialisation draws from torch's global generator; wrap the call in `seeding.isolated`.
-
-        Args:
-            in_shape: (C, H, W) of one image, or (D,) of one vector.
-            num_classes: logits per example.
         """
         net: nn.Module = import_path.find(self.builder)(self, in_shape, num_classes)
         return net
@@ -468,13 +464,9 @@ def own_nets(value: Any) -> list[Own]:
 def check_own_nets(
     config: BaseModel, in_shape: tuple[int, ...], num_classes: int, *, is_whole: bool = False
 ) -> None:
-    """Build every net of one's own in a config once, so that a bad one is refused here.
+    """Build every net of one's own in a method's config once, so that a bad one is refused here.
 
-    Args:
-        config: of a method; nets may be anywhere in it.
-        in_shape: shape of one input.
-        num_classes: outputs per example.
-        is_whole: whether inputs are whole numbers, such as tokens.
+    Inputs are whole numbers, such as tokens, if `is_whole`.
 
     Raises:
         ConfigError: A builder fails, or its net does not fit the data.

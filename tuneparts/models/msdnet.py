@@ -91,11 +91,8 @@ class MultiScaleDense(nn.Module):
 class _DenseLayer(nn.Module):
     """A layer over the scales from `first` on.
 
-    Args:
-        config: sizes.
-        channels: of the maps that it reads, without the factor of the scale.
-        first: finest scale that it has maps for.
-        drops: whether it reads a finer scale that it has no map for.
+    `channels` are those of the maps that it reads, without the factor of the scale. It `drops` a
+    scale where it reads a finer one that it has no map for.
     """
 
     def __init__(self, config: MsdNet, channels: int, first: int, *, drops: bool) -> None:
