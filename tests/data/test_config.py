@@ -117,8 +117,8 @@ def test_survives_json():
 
 def test_planning_imports_no_heavy_library():
     code = (
-        "import sys, tuneparts.data.config;"
-        "print([m for m in ('torch', 'torchvision', 'sklearn', 'PIL') if m in sys.modules])"
+        "import sys, tuneparts.data.config, tuneparts.models;"
+        "print([m for m in ('torch', 'pandas', 'sklearn', 'PIL') if m in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

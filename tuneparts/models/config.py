@@ -96,7 +96,7 @@ def image_shape(config: NetConfig, in_shape: tuple[int, ...], least: int) -> tup
 class Mlp(NetConfig):
     """Linear layers with an activation and a dropout slot after each but the last."""
 
-    builder = "tuneparts.models.small:mlp"
+    builder = "tuneparts.models.small:_mlp"
     name: Literal["mlp"] = "mlp"
     widths: tuple[PositiveInt, ...] = (256, 256)
     """Units of the hidden layers; none makes a linear classifier."""
@@ -107,7 +107,7 @@ class Mlp(NetConfig):
 class DigitsCnn(NetConfig):
     """Two 3x3 convolutions with pooling, then two linear layers."""
 
-    builder = "tuneparts.models.small:digits_cnn"
+    builder = "tuneparts.models.small:_digits_cnn"
     name: Literal["digits_cnn"] = "digits_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (16, 32)
     """Output channels of the convolutions."""
@@ -118,7 +118,7 @@ class DigitsCnn(NetConfig):
 class MnistCnn(NetConfig):
     """Two 5x5 convolutions with pooling, then three linear layers."""
 
-    builder = "tuneparts.models.small:mnist_cnn"
+    builder = "tuneparts.models.small:_mnist_cnn"
     name: Literal["mnist_cnn"] = "mnist_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (20, 50)
     """Output channels of the convolutions."""
@@ -129,7 +129,7 @@ class MnistCnn(NetConfig):
 class FixupResNet(NetConfig):
     """FixUp ResNet of depth 8, 14, 20, ..."""
 
-    builder = "tuneparts.models.fixup_resnet:fixup_resnet"
+    builder = "tuneparts.models.fixup_resnet:_fixup_resnet"
     name: Literal["fixup_resnet"] = "fixup_resnet"
     depth: int = 8
     """Layers with weights: 6n + 2 for n blocks a stage."""
@@ -147,7 +147,7 @@ class FixupResNet(NetConfig):
 class WideResNet(NetConfig):
     """Wide ResNet with BatchNorm; WRN-16-1 by default."""
 
-    builder = "tuneparts.models.wide_resnet:wide_resnet"
+    builder = "tuneparts.models.wide_resnet:_wide_resnet"
     name: Literal["wide_resnet"] = "wide_resnet"
     depth: int = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
@@ -167,7 +167,7 @@ class WideResNet(NetConfig):
 class ResNet50Gn(NetConfig):
     """Pre-activation ResNet with two groups in each norm and identity skips."""
 
-    builder = "tuneparts.models.wide_resnet:resnet50_gn"
+    builder = "tuneparts.models.wide_resnet:_resnet50_gn"
     name: Literal["resnet50_gn"] = "resnet50_gn"
     num_per_stage: PositiveInt = 8
     """Blocks in each of the three stages; n give 6n + 2 layers."""
@@ -178,7 +178,7 @@ class ResNet50Gn(NetConfig):
 class ResNet9(NetConfig):
     """Eight convolutions, two residual blocks, and a linear layer without bias."""
 
-    builder = "tuneparts.models.resnets:resnet9"
+    builder = "tuneparts.models.resnets:_resnet9"
     name: Literal["resnet9"] = "resnet9"
     width: PositiveInt = 64
     """Channels of the stem; the stages have 2, 4 and 8 times as many."""
@@ -198,7 +198,7 @@ class ResNet9(NetConfig):
 class ResNet18(NetConfig):
     """Four stages of two basic blocks."""
 
-    builder = "tuneparts.models.resnets:resnet18"
+    builder = "tuneparts.models.resnets:_resnet18"
     name: Literal["resnet18"] = "resnet18"
     width: PositiveInt = 64
     """Channels of the first stage; each further stage has twice as many."""
@@ -209,7 +209,7 @@ class ResNet18(NetConfig):
 class MobileNetV2(NetConfig):
     """MobileNetV2 with a dropout slot before its classifier."""
 
-    builder = "tuneparts.models.mobilenet_v2:mobilenet_v2"
+    builder = "tuneparts.models.mobilenet_v2:_mobilenet_v2"
     name: Literal["mobilenet_v2"] = "mobilenet_v2"
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
@@ -218,7 +218,7 @@ class MobileNetV2(NetConfig):
 class Imagenet(NetConfig):
     """A net as torchvision builds it, with weights at their initialisation."""
 
-    builder = "tuneparts.models.resnets:imagenet"
+    builder = "tuneparts.models.resnets:_imagenet"
     name: Literal[
         "imagenet_resnet18",
         "imagenet_resnet34",
