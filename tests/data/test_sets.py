@@ -36,12 +36,6 @@ def test_a_missing_set_names_the_folders_and_the_cure(data_dir, cache_dir):
     assert isinstance(caught.value, FileNotFoundError)
 
 
-def test_an_unset_data_folder_is_mentioned(monkeypatch):
-    monkeypatch.delenv("TUNEPARTS_DATA")
-    with pytest.raises(DataMissingError, match="TUNEPARTS_DATA is not set"):
-        DataConfig(name="cifar100").load()
-
-
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match=r"Did you mean `mnist`\?.*cifar10.*folder:PATH"):
         sets.lookup("mnst")

@@ -1,9 +1,14 @@
+"""Tasks, images that stay on disk, and digests of the examples."""
+
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tuneparts.data.task import Examples, StoredImages, Task
+from tuneparts.core.errors import DataError
+from tuneparts.data.config import DataConfig
+from tuneparts.data.task import Examples, StoredImages, Task, digest
 
 
 @pytest.fixture
@@ -43,7 +48,73 @@ def test_joining_nothing_copies_nothing(images):
     assert examples.joined(examples.subset(np.array([], np.int64))) is examples
 
 
-def test_a_task_knows_the_shape_of_an_input(images):
-    examples = Examples(images, np.arange(30))
-    task = Task("t", examples, examples, examples, num_classes=30, mean=(0.0,), std=(1.0,))
-    assert task.in_shape == (3, 4, 4)
+def test_stored_images_index_and_measure_like_the_array(images, stored):
+    rows = np.array([7, 3, 20])
+    assert stored.shape == images.shape
+    assert stored.nbytes == images.nbytes
+    np.testing.assert_array_equal(stored[rows], images[rows])
+    np.testing.assert_array_equal(stored[2:5], images[2:5])
+    np.testing.assert_array_equal(np.asarray(stored), images)
+
+
+def test_a_selection_of_a_selection_stays_on_disk(images, stored):
+    chosen = stored.select(np.array([9, 8, 7, 6])).select(np.array([3, 0]))
+    assert chosen.shape == (2, 3, 4, 4)
+    np.testing.assert_array_equal(np.asarray(chosen), images[[6, 9]])
+
+
+def test_images_of_two_files_do_not_join(images, stored, tmp_path):
+    np.save(tmp_path / "b.npy", images)
+    with pytest.raises(DataError, match=r"a\.npy and .*b\.npy"):
+        stored.joined(StoredImages(tmp_path / "b.npy"))
+
+
+def test_what_is_not_an_array_of_images_is_refused(tmp_path):
+    (tmp_path / "text.npy").write_text("no array")
+    with pytest.raises(DataError, match=r"text\.npy cannot be mapped"):
+        StoredImages(tmp_path / "text.npy")
+    np.save(tmp_path / "flat.npy", np.zeros(5))
+    with pytest.raises(DataError, match=r"flat\.npy must hold uint8"):
+        StoredImages(tmp_path / "flat.npy")
+
+
+CONFIG = DataConfig(name="blobs", num_train=30, num_val=10, num_test=10)
+
+
+def test_equal_loads_have_equal_digests() -> None:
+    assert digest(CONFIG.load()) == digest(CONFIG.load())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_train": 29}, {"num_val": 9}, {"num_test": 9}, {"seed": 1}, {"target": "values"}],
+)
+def test_another_split_or_target_has_another(changes) -> None:
+    assert digest(CONFIG.replaced(changes).load()) != digest(CONFIG.load())
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_one_number_changes_it(part: str) -> None:
+    task = CONFIG.load()
+    old: Examples = getattr(task, part)
+    inputs, labels = np.array(old.inputs), old.labels.copy()
+    inputs[-1, -1] += 1e-3
+    labels[0] = (labels[0] + 1) % 3
+    others: list[Task] = [
+        replace(task, **{part: Examples(inputs, old.labels)}),
+        replace(task, **{part: Examples(old.inputs, labels)}),
+        replace(task, mean=(0.5,)),
+    ]
+    assert len({digest(task), *map(digest, others)}) == 4
+
+
+def test_images_on_disk_are_known_by_file_and_rows(data_dir, write_image, monkeypatch) -> None:
+    from tuneparts.data import images as image_files
+
+    for part in ("train", "test"):
+        for name in ("a", "b"):
+            for i in range(4):
+                write_image(data_dir / "f" / part / name / f"{i}.png", 10 * i)
+    monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 0)
+    found = {digest(DataConfig(name="folder:f", num_train=num).load()) for num in (4, 4, 6)}
+    assert len(found) == 2

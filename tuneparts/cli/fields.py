@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from tuneparts.models import NetConfig
 from tuneparts.results.rendering import Table
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -116,8 +117,6 @@ def _type(kind: Any) -> str:
         return " or ".join([*names, "none"] if type(None) in inside else names)
     if origin is tuple or origin is list:
         return f"a list of {_type(inside[0])}"
-    from tuneparts.models import NetConfig
-
     if kind is NetConfig:
         return "a net of `tuneparts nets`"
     is_config = isinstance(kind, type) and issubclass(kind, BaseModel)
@@ -139,8 +138,6 @@ def _kinds(parts: list[Any]) -> list[str]:
 
 def _inner(kind: Any, default: Any) -> type[BaseModel] | None:
     """The config class whose fields stand below: the default's, or the only or first one."""
-    from tuneparts.models import NetConfig
-
     found = [one for one in _parts(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
     # Where any net may stand, `tuneparts nets` has the fields of each.
     if not found or found[0] is NetConfig:

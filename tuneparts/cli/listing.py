@@ -66,11 +66,8 @@ def nets(
             }
             for one, config in NETS.items()
         ]
-        rows += [
-            {"net": one, "what it is": path, "fields": ""}
-            for one, path in REGISTRY.names().items()
-            if one not in NETS
-        ]
+        own = {one: path for one, path in REGISTRY.names().items() if one not in NETS}
+        rows += [{"net": one, "what it is": path, "fields": ""} for one, path in own.items()]
         hint = "Fields of one: tuneparts nets NAME. Choose one: --set ARM.net=NAME. One of your "
         hint += "own: a function or class by its import path, see docs/extending.md"
         _list(form, "nets", rows, hint, prose=["what it is", "fields"])

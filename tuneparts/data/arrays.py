@@ -41,10 +41,7 @@ def stacked(values: list[npt.NDArray[Any]], what: str) -> npt.NDArray[Any]:
 def checked_inputs(values: Any, *, keeps_bytes: bool = True) -> npt.NDArray[Any]:
     """Inputs (N, ...) of one of the three kinds; refuses any other.
 
-    Args:
-        values: an array, a tensor or a nested list.
-        keeps_bytes: whether uint8 images stay so, to be scaled to [0, 1] batch by batch; bytes
-            become float32 if not.
+    uint8 images stay so, to be scaled to [0, 1] batch by batch, unless `keeps_bytes` is false.
 
     Example:
         >>> checked_inputs([[1, 2], [3, 4]]).dtype, checked_inputs([[0.5], [1.5]]).dtype
@@ -111,11 +108,8 @@ def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray
     """Inputs and labels of a table.
 
     Columns of numbers become the features (N, D), in the order of the table. A single column whose
-    cells are arrays, lists or images becomes the inputs (N, ...) itself.
-
-    Args:
-        table: anything with named columns.
-        target: the column of the labels, or several.
+    cells are arrays, lists or images becomes the inputs (N, ...) itself. The target is the column
+    of the labels, or several.
 
     Example:
         >>> x, y = to_arrays({"a": [1, 2], "b": [0.5, 1.5], "price": [10.0, 20.0]}, "price")
@@ -152,11 +146,8 @@ def _inputs(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
                 f"columns of inputs hold numbers, but `{name}` holds {column.dtype} such as "
                 f"{column.flat[0]!r:.50}. Drop it, or code it as numbers."
             )
-    if len(columns) == 1:
-        (only,) = columns.values()
-        if only.ndim > 1:
-            return only
-    for name, column in columns.items():
+        if column.ndim > 1 and len(columns) == 1:
+            return column
         if column.ndim > 1:
             raise ConfigError(
                 "inputs are columns of numbers, or one column of arrays alone, but "

@@ -196,11 +196,11 @@ class DataConfig(Config):
         parts = data_set.find(roots).read(request)
         if data_set.own_path is not None or isinstance(self.target, Classes):
             return parts
-        train, test = (
-            part and replace(part, labels=self.target.prepared(part.labels))
-            for part in (parts.train, parts.test)
-        )
-        return replace(parts, train=train, test=test)
+
+        def prepared(part: Examples) -> Examples:
+            return replace(part, labels=self.target.prepared(part.labels))
+
+        return replace(parts, train=prepared(parts.train), test=parts.test and prepared(parts.test))
 
     def _variant(
         self,

@@ -37,7 +37,7 @@ _MOST_PIXELS = 64_000_000
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
 
-class Encoded(Protocol):
+class _Encoded(Protocol):
     """A sequence of image files: in a folder, or inside an archive."""
 
     def __len__(self) -> int: ...
@@ -56,7 +56,7 @@ class Encoded(Protocol):
 
 
 def decode(
-    encoded: Encoded, *, image_size: int | None, title: str
+    encoded: _Encoded, *, image_size: int | None, title: str
 ) -> npt.NDArray[np.uint8] | StoredImages:
     """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
 
@@ -96,7 +96,7 @@ def _cached(path: Path, count: int) -> StoredImages | None:
 class _EncodedImages:
     """Image files that are decoded each time that they are read."""
 
-    encoded: Encoded
+    encoded: _Encoded
     image_size: int | None
     path: Path
     """Where they are if they were decoded once."""
@@ -146,7 +146,7 @@ def _write(images: _EncodedImages, title: str) -> None:
             progress.advance(bar, len(indices))
 
 
-def _decode_one(encoded: Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
+def _decode_one(encoded: _Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     try:
@@ -203,12 +203,9 @@ def class_names(folder: Path) -> list[str]:
 
 
 def list_images(folder: Path, classes: Sequence[str], *, inner: str = "") -> ImageFiles:
-    """List the images of every class, sorted by class and name.
+    """List the images of every class in a folder, sorted by class and name.
 
-    Args:
-        folder: holds the class folders.
-        classes: the known classes in the order of their labels; any other folder is refused.
-        inner: folder between a class and its images.
+    Folders of other classes are refused; `inner` is a folder between a class and its images.
     """
     unknown = sorted(set(class_names(folder)) - set(classes))
     if unknown:
@@ -237,10 +234,7 @@ def image_names(folder: Path) -> list[str]:
 def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:
     """Find an image folder that has `train/`, and `test/` or else `val/`; None if it has not.
 
-    Args:
-        folder: the folder that holds both parts.
-        title: what the set is called while it is decoded.
-        image_size: size of the images of a known set; None leaves it to the request.
+    The `image_size` is that of a known set; None leaves it to the request.
     """
     train = folder / "train"
     test = next((p for p in (folder / "test", folder / "val") if p.is_dir()), None)

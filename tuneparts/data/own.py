@@ -55,11 +55,7 @@ def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
 
 
 def read(path: str, request: Request) -> Parts:
-    """Call a data function, and check what it returns.
-
-    Raises:
-        DataError: It fails, or returns what cannot be learnt from.
-    """
+    """Call a data function; refuses what it returns if it cannot be learnt from."""
     try:
         make = _function(path)
         # A function that takes a `seed` gets that of a replicate that draws anew.

@@ -26,13 +26,13 @@ def class_scores(logits_NK: Tensor, labels_N: Tensor) -> dict[str, float]:
         {
             "accuracy": right_N.mean(),
             "nll": F.nll_loss(log_probs_NK, labels_N),
-            "ece": calibration_error(confidence_N, right_N),
+            "ece": _calibration_error(confidence_N, right_N),
             "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
         }
     )
 
 
-def calibration_error(confidence_N: Tensor, right_N: Tensor) -> Tensor:
+def _calibration_error(confidence_N: Tensor, right_N: Tensor) -> Tensor:
     """Mean distance of confidence and accuracy over equal bins of (0, 1], weighted by count."""
     bins_N = (confidence_N * NUM_BINS).ceil().long().clamp(1, NUM_BINS) - 1
     gaps = torch.zeros(NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)

@@ -6,6 +6,7 @@ Legend: B or N examples, K outputs of the net, M members.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets d
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 """Mean or sum over examples, or one loss for each."""
-_WHERE = {"val": "held-out validation data", "test": "test data"}
 
 
 class Target(Named):
@@ -63,9 +63,8 @@ class Target(Named):
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         """The loss of each example (B,): differentiable, and a mean over outputs if there are more.
 
-        Args:
-            outputs: of the net (B, K).
-            y: labels (B, ...) as the data set has them, integers as int64 and reals as float32.
+        Outputs of the net are (B, K); labels (B, ...) are as the data set has them, integers as
+        int64 and reals as float32.
         """
 
     @abstractmethod
@@ -75,13 +74,9 @@ class Target(Named):
     def loss(self, outputs: "Tensor", y: "Tensor", *, reduction: Reduction = "mean") -> "Tensor":
         """The training loss of a batch."""
         losses_B = self.losses(outputs, y)
-        match reduction:
-            case "mean":
-                return losses_B.mean()
-            case "sum":
-                return losses_B.sum()
-            case "none":
-                return losses_B
+        if reduction == "none":
+            return losses_B
+        return losses_B.mean() if reduction == "mean" else losses_B.sum()
 
     @property
     def counts_classes(self) -> bool:
@@ -110,17 +105,10 @@ class Target(Named):
 
     def reported(self) -> tuple[Metric, ...]:
         """The metrics under the names that learners report."""
+        where = {"val": "held-out validation data", "test": "test data"}
         return tuple(
-            Metric(
-                f"{split}/{one.name}",
-                one.direction,
-                one.unit,
-                one.decimals,
-                f"{one.meaning}, {where}",
-                one.low,
-                one.high,
-            )
-            for split, where in _WHERE.items()
+            replace(one, name=f"{split}/{one.name}", meaning=f"{one.meaning}, {where[split]}")
+            for split in where
             for one in self.metrics
         )
 
@@ -164,10 +152,12 @@ class Classes(Target):
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
+            is_negative = labels.dtype.kind == "i" and labels.min(initial=0) < 0
+            least = f" down to {labels.min()}" if is_negative else ""
             raise ConfigError(
                 "there must be one label, a whole number from 0 on, per input, but got labels "
-                f"{labels.shape} of type {labels.dtype}{_least(labels)}. Number the classes from "
-                "0 on, or use the target `values` for real numbers."
+                f"{labels.shape} of type {labels.dtype}{least}. Number the classes from 0 on, or "
+                "use the target `values` for real numbers."
             )
         return checked_labels(labels)
 
@@ -299,11 +289,6 @@ class OwnLoss(Target):
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return self.num_outputs or super().count_outputs(labels)
-
-
-def _least(labels: npt.NDArray[Any]) -> str:
-    is_negative = labels.dtype.kind == "i" and labels.size and labels.min() < 0
-    return f" down to {labels.min()}" if is_negative else ""
 
 
 def from_anything(value: Any) -> Any:

@@ -18,7 +18,7 @@ from tuneparts.data.target import Classes, Target
 from tuneparts.data.variants import CorruptedTest
 
 
-class ImageSource(Protocol):
+class _ImageSource(Protocol):
     """Images, uint8 (N, C, H, W), that are read when they are indexed."""
 
     @property
@@ -39,7 +39,7 @@ class StoredImages:
     """
 
     def __init__(
-        self, source: Path | ImageSource, rows: npt.NDArray[np.int64] | None = None
+        self, source: Path | _ImageSource, rows: npt.NDArray[np.int64] | None = None
     ) -> None:
         self._source = source
         self.path = source if isinstance(source, Path) else source.path

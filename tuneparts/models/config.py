@@ -72,10 +72,6 @@ class NetConfig(Config):
         """Build an initialised net from inputs (B, *in_shape) to logits (B, num_classes).
 
         Initialisation draws from torch's global generator; wrap the call in `seeding.isolated`.
-
-        Args:
-            in_shape: (C, H, W) of one image, or (D,) of one vector.
-            num_classes: logits per example.
         """
         net: nn.Module = import_path.find(self.builder)(self, in_shape, num_classes)
         return net
@@ -100,7 +96,7 @@ def image_shape(config: NetConfig, in_shape: tuple[int, ...], least: int) -> tup
 class Mlp(NetConfig):
     """Linear layers with an activation and a dropout slot after each but the last."""
 
-    builder = "tuneparts.models.small:mlp"
+    builder = "tuneparts.models.small:_mlp"
     name: Literal["mlp"] = "mlp"
     widths: tuple[PositiveInt, ...] = (256, 256)
     """Units of the hidden layers; none makes a linear classifier."""
@@ -111,7 +107,7 @@ class Mlp(NetConfig):
 class DigitsCnn(NetConfig):
     """Two 3x3 convolutions with pooling, then two linear layers."""
 
-    builder = "tuneparts.models.small:digits_cnn"
+    builder = "tuneparts.models.small:_digits_cnn"
     name: Literal["digits_cnn"] = "digits_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (16, 32)
     """Output channels of the convolutions."""
@@ -122,7 +118,7 @@ class DigitsCnn(NetConfig):
 class MnistCnn(NetConfig):
     """Two 5x5 convolutions with pooling, then three linear layers."""
 
-    builder = "tuneparts.models.small:mnist_cnn"
+    builder = "tuneparts.models.small:_mnist_cnn"
     name: Literal["mnist_cnn"] = "mnist_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (20, 50)
     """Output channels of the convolutions."""
@@ -133,7 +129,7 @@ class MnistCnn(NetConfig):
 class FixupResNet(NetConfig):
     """FixUp ResNet of depth 8, 14, 20, ..."""
 
-    builder = "tuneparts.models.fixup_resnet:fixup_resnet"
+    builder = "tuneparts.models.fixup_resnet:_fixup_resnet"
     name: Literal["fixup_resnet"] = "fixup_resnet"
     depth: int = 8
     """Layers with weights: 6n + 2 for n blocks a stage."""
@@ -144,17 +140,14 @@ class FixupResNet(NetConfig):
     @classmethod
     def _check_depth(cls, depth: int) -> int:
         if depth < 8 or depth % 6 != 2:
-            raise ValueError(
-                f"a FixUp ResNet has depth 6n + 2 with n >= 1, but got {depth}. "
-                "Use 8, 14, 20, 32, 44, 56 or 110."
-            )
+            raise ValueError(f"depth {depth}: must be 6n + 2 with n >= 1, such as 8, 14 or 20.")
         return depth
 
 
 class WideResNet(NetConfig):
     """Wide ResNet with BatchNorm; WRN-16-1 by default."""
 
-    builder = "tuneparts.models.wide_resnet:wide_resnet"
+    builder = "tuneparts.models.wide_resnet:_wide_resnet"
     name: Literal["wide_resnet"] = "wide_resnet"
     depth: int = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
@@ -167,17 +160,14 @@ class WideResNet(NetConfig):
     @classmethod
     def _check_depth(cls, depth: int) -> int:
         if depth < 10 or depth % 6 != 4:
-            raise ValueError(
-                f"a Wide ResNet has depth 6n + 4 with n >= 1, but got {depth}. "
-                "Use 10, 16, 22, 28, 34 or 40."
-            )
+            raise ValueError(f"depth {depth}: must be 6n + 4 with n >= 1, such as 10, 16 or 28.")
         return depth
 
 
 class ResNet50Gn(NetConfig):
     """Pre-activation ResNet with two groups in each norm and identity skips."""
 
-    builder = "tuneparts.models.wide_resnet:resnet50_gn"
+    builder = "tuneparts.models.wide_resnet:_resnet50_gn"
     name: Literal["resnet50_gn"] = "resnet50_gn"
     num_per_stage: PositiveInt = 8
     """Blocks in each of the three stages; n give 6n + 2 layers."""
@@ -188,7 +178,7 @@ class ResNet50Gn(NetConfig):
 class ResNet9(NetConfig):
     """Eight convolutions, two residual blocks, and a linear layer without bias."""
 
-    builder = "tuneparts.models.resnets:resnet9"
+    builder = "tuneparts.models.resnets:_resnet9"
     name: Literal["resnet9"] = "resnet9"
     width: PositiveInt = 64
     """Channels of the stem; the stages have 2, 4 and 8 times as many."""
@@ -208,7 +198,7 @@ class ResNet9(NetConfig):
 class ResNet18(NetConfig):
     """Four stages of two basic blocks."""
 
-    builder = "tuneparts.models.resnets:resnet18"
+    builder = "tuneparts.models.resnets:_resnet18"
     name: Literal["resnet18"] = "resnet18"
     width: PositiveInt = 64
     """Channels of the first stage; each further stage has twice as many."""
@@ -219,7 +209,7 @@ class ResNet18(NetConfig):
 class MobileNetV2(NetConfig):
     """MobileNetV2 with a dropout slot before its classifier."""
 
-    builder = "tuneparts.models.mobilenet_v2:mobilenet_v2"
+    builder = "tuneparts.models.mobilenet_v2:_mobilenet_v2"
     name: Literal["mobilenet_v2"] = "mobilenet_v2"
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
@@ -228,7 +218,7 @@ class MobileNetV2(NetConfig):
 class Imagenet(NetConfig):
     """A net as torchvision builds it, with weights at their initialisation."""
 
-    builder = "tuneparts.models.resnets:imagenet"
+    builder = "tuneparts.models.resnets:_imagenet"
     name: Literal[
         "imagenet_resnet18",
         "imagenet_resnet34",
@@ -474,13 +464,9 @@ def own_nets(value: Any) -> list[Own]:
 def check_own_nets(
     config: BaseModel, in_shape: tuple[int, ...], num_classes: int, *, is_whole: bool = False
 ) -> None:
-    """Build every net of one's own in a config once, so that a bad one is refused here.
+    """Build every net of one's own in a method's config once, so that a bad one is refused here.
 
-    Args:
-        config: of a method; nets may be anywhere in it.
-        in_shape: shape of one input.
-        num_classes: outputs per example.
-        is_whole: whether inputs are whole numbers, such as tokens.
+    Inputs are whole numbers, such as tokens, if `is_whole`.
 
     Raises:
         ConfigError: A builder fails, or its net does not fit the data.

@@ -39,7 +39,9 @@ class FixupBlock(nn.Module):
         return torch.relu_(out.add_(kept))
 
 
-def fixup_resnet(config: FixupResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _fixup_resnet(
+    config: FixupResNet, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
     """Build the net."""
     num_in, _, _ = image_shape(config, in_shape, least=1)
     layers: OrderedDict[str, nn.Module] = OrderedDict(

@@ -4,6 +4,7 @@ The scalars stand in for normalisation in FixUp nets (Zhang et al. 2019). They a
 bare parameters, so that they can be found and replaced by type.
 """
 
+from collections.abc import Iterator
 from typing import Literal, TypeVar
 
 import torch
@@ -84,19 +85,22 @@ def kaiming_uniform(net: Net) -> Net:
 
     It keeps the variance of activations through ReLUs (He et al. 2015). The net is changed.
     """
-    for layer in net.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+    for weight in _weights(net):
+        nn.init.kaiming_uniform_(weight, nonlinearity="relu")
     return net
 
 
 def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
     """Draw linear and convolution weights from N(0, 2 / fan); biases are zero."""
+    for weight in _weights(net):
+        nn.init.kaiming_normal_(weight, mode=fan, nonlinearity="relu")
+    return net
+
+
+def _weights(net: nn.Module) -> Iterator[torch.Tensor]:
+    """Weights of linear and convolution layers, whose biases become zero."""
     for layer in net.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode=fan, nonlinearity="relu")
+            yield layer.weight
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-    return net

@@ -1,10 +1,8 @@
 """In which order a net's images lie in memory: plane by plane, or pixel by pixel.
 
-On a CPU, convolutions, pooling and norms take a quarter less time when the channels of a pixel lie
-beside each other (`torch.channels_last`), unless the convolutions are very wide. The layout changes
-no value but for rounding. It follows the inputs: torch's layers keep the order that they are given,
-and reorder weights, which are small, as they need them. So weights, states and files stay as they
-are, and every method that calls the net has it.
+On a CPU, convolutions, pooling and norms take a quarter less time with `torch.channels_last` unless
+the convolutions are very wide. The layout changes no value but for rounding. It follows the inputs:
+torch's layers keep the order that they are given. So weights, states and files stay as they are.
 """
 
 import copy
@@ -33,14 +31,8 @@ def lay_out(
 ) -> nn.Module:
     """Let a net compute in the quick layout from now on, however it is called.
 
-    Args:
-        net: on any device; it gets a hook that reorders its inputs, and so do its copies.
-        in_shape: of one input.
-        device: where it will run.
-        channels_last: whether pixel by pixel; None decides by net and device.
-
-    Returns:
-        The same net.
+    The net gets a hook that reorders its inputs, and so do its copies; it is returned. None as
+    `channels_last` decides by net and device.
 
     Example:
         >>> net = lay_out(nn.Conv2d(3, 8, 3), (3, 16, 16), torch.device("cpu"))
@@ -67,17 +59,16 @@ def is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) 
     )
     if device.type != "cpu" or len(in_shape) != 3 or not convolutions or not is_narrow:
         return False
-    if any(map(_overruns, convolutions)):
+    if any(
+        layer.kernel_size == (1, 1)
+        and max(layer.stride) > 1
+        and layer.in_channels // layer.groups < _FEWEST
+        for layer in convolutions
+    ):
         return False
     return all(type(layer).__module__.startswith(_KNOWN) for layer in net.modules()) or _runs(
         net, in_shape
     )
-
-
-def _overruns(layer: nn.Conv2d) -> bool:
-    """Whether a convolution is one of those that crash."""
-    is_strided = layer.kernel_size == (1, 1) and max(layer.stride) > 1
-    return is_strided and layer.in_channels // layer.groups < _FEWEST
 
 
 def channels_last(x_BCHW: Tensor) -> Tensor:

@@ -45,7 +45,9 @@ class _InvertedResidual(nn.Module):
         return x_BCHW + out if self.is_residual else out
 
 
-def mobilenet_v2(config: MobileNetV2, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _mobilenet_v2(
+    config: MobileNetV2, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
     """Build the net."""
     num_in, _, _ = image_shape(config, in_shape, least=1)
     channels = _to_eighths(32 * config.width)

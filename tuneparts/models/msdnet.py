@@ -29,13 +29,7 @@ def msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "Mult
 
 
 class MultiScaleDense(nn.Module):
-    """Blocks of layers over several scales, and a classifier after each.
-
-    Args:
-        config: sizes.
-        num_in: input channels.
-        num_classes: K.
-    """
+    """Blocks of layers over several scales, and a classifier after each."""
 
     def __init__(self, config: MsdNet, num_in: int, num_classes: int) -> None:
         super().__init__()
@@ -97,11 +91,8 @@ class MultiScaleDense(nn.Module):
 class _DenseLayer(nn.Module):
     """A layer over the scales from `first` on.
 
-    Args:
-        config: sizes.
-        channels: of the maps that it reads, without the factor of the scale.
-        first: finest scale that it has maps for.
-        drops: whether it reads a finer scale that it has no map for.
+    `channels` are those of the maps that it reads, without the factor of the scale. It `drops` a
+    scale where it reads a finer one that it has no map for.
     """
 
     def __init__(self, config: MsdNet, channels: int, first: int, *, drops: bool) -> None:

@@ -36,7 +36,7 @@ class _BasicBlock(nn.Module):
         return torch.relu(self.norm2(self.conv2(out)) + self.shortcut(x_BCHW))
 
 
-def resnet18(config: ResNet18, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet18(config: ResNet18, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net."""
     num_in, _, _ = image_shape(config, in_shape, least=1)
     layers: OrderedDict[str, nn.Module] = OrderedDict(
@@ -93,7 +93,7 @@ class _Multiply(nn.Module):
         return f"factor={self.factor}"
 
 
-def resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net; weights start at torch's own initialisation, as in the original."""
     num_in, _, _ = image_shape(config, in_shape, least=8)
     width, groups = config.width, config.groups
@@ -127,7 +127,7 @@ def _conv(num_in: int, num_out: int, groups: int) -> nn.Sequential:
     )
 
 
-def imagenet(config: Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def _imagenet(config: Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build the net."""
     channels, _, _ = image_shape(config, in_shape, least=32)
     if channels != 3:

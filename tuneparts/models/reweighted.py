@@ -15,12 +15,11 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Copy a net so that it uses these tensors and shares everything else with the original.
 
     The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
-    running statistics that are not replaced, and hooks, are
-    those of the original. A tensor may be part of a graph.
+    running statistics that are not replaced, and hooks, are those of the original.
 
     Args:
         net: any net; may have given up the parameters that are replaced.
-        tensors: by name of the parameter or buffer, as in `named_parameters` and `named_buffers`.
+        tensors: by name of the parameter or buffer; may be part of a graph.
 
     Example:
         >>> import torch
@@ -49,10 +48,6 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
 
 def under_all_names(net: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Name tensors also by the further names of tied parameters, so that these stay tied.
-
-    Args:
-        net: whose parameters they are.
-        tensors: by the first name of each parameter, as in `named_parameters`.
 
     Example:
         >>> import torch
@@ -92,12 +87,7 @@ def give_up(net: nn.Module, names: Iterable[str]) -> None:
 
 
 def standalone(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """Copy a net as an ordinary one that owns everything, with copies of these tensors.
-
-    Args:
-        net: any net; may have given up the parameters that are replaced.
-        tensors: by name of the parameter, as in `named_parameters`.
-    """
+    """Copy a net as an ordinary one that owns everything, with copies of these tensors."""
     own = deepcopy(net)
     for name, tensor in tensors.items():
         layer, _, parameter = name.rpartition(".")

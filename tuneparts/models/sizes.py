@@ -15,12 +15,8 @@ def count_parameters(net: nn.Module) -> int:
 def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = False) -> int:
     """Count the operations of matrix products and convolutions in a forward pass of one example.
 
-    A multiply-add counts as two.
-
-    Args:
-        net: on any device; it is neither copied nor changed.
-        in_shape: shape of one input.
-        is_whole: whether inputs are whole numbers, such as tokens.
+    A multiply-add counts as two. The net is neither copied nor changed; `is_whole` says that inputs
+    are whole numbers, such as tokens.
 
     Example:
         >>> from torch import nn

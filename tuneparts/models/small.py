@@ -15,7 +15,7 @@ from tuneparts.models.config import DigitsCnn, Mlp, MnistCnn, image_shape
 from tuneparts.models.layers import kaiming_uniform
 
 
-def mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net."""
     activation = {"relu": nn.ReLU, "gelu": nn.GELU}[config.activation]
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
@@ -28,12 +28,12 @@ def mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequenti
     return kaiming_uniform(nn.Sequential(layers))
 
 
-def digits_cnn(config: DigitsCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _digits_cnn(config: DigitsCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net."""
     return _cnn(config, in_shape, (config.hidden,), num_classes, kernel_size=3)
 
 
-def mnist_cnn(config: MnistCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _mnist_cnn(config: MnistCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net."""
     return _cnn(config, in_shape, config.hidden, num_classes, kernel_size=5)
 

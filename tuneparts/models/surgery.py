@@ -19,12 +19,8 @@ Layer = TypeVar("Layer", bound=nn.Module)
 def find(net: nn.Module, layer_type: type[Layer], *, exact: bool = False) -> dict[str, Layer]:
     """Find the layers of a type: name -> layer, in the order of registration.
 
-    Layers inside a layer that matches are left out.
-
-    Args:
-        net: where to look; the net itself is found under the name "".
-        layer_type: what to look for.
-        exact: leave out subclasses.
+    Layers inside a layer that matches are left out; so are subclasses, if `exact`. The net itself
+    is found under the name "".
     """
     found: dict[str, Layer] = {}
     for name, module in net.named_modules():
@@ -50,7 +46,7 @@ def replace(
     `make` raises, the net is unchanged.
 
     Args:
-        net: what to change.
+        net: is changed.
         layer_type: what to replace.
         make: (name, old layer) to new layer.
         expected: how many layers must match; any positive number if None.

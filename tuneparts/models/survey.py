@@ -28,7 +28,7 @@ Lend = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]
 
 
 @dataclass(frozen=True)
-class Survey:
+class _Survey:
     """The layers of a net that can be taken over, and what else has parameters."""
 
     layers: tuple[str, ...]
@@ -37,14 +37,11 @@ class Survey:
     """Any other layer, or parameter outside layers, by name: the reason."""
 
 
-def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Survey:
+def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> _Survey:
     """The layers of a net that a pass over `x` calls, and that work with other weights.
 
-    Args:
-        net: from inputs (B, ...) to logits (B, K); it is not changed.
-        x: a few inputs, on the net's device.
-        lend: the way in which the method gives weights to layers.
-        keys: which of a layer's parameters the method takes over.
+    The net is not changed. `lend` is the way in which the method gives weights to layers, and
+    `keys` are the parameters of a layer that it takes over.
     """
     called = _called(net, x)
     owners: dict[int, list[str]] = {}
@@ -78,7 +75,7 @@ def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> Surv
                 "layers must be called through the net's own attributes, but other weights in "
                 f"{', '.join(f'`{name}`' for name in layers)} do not change the net as they should."
             )
-    return Survey(tuple(layers), left_out)
+    return _Survey(tuple(layers), left_out)
 
 
 def copied(net: nn.Module) -> nn.Module:
@@ -131,11 +128,8 @@ def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bo
 def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
     """Whether a net that is lent other weights computes what a net that owns them does.
 
-    Args:
-        net: it is not changed.
-        x: a few inputs.
-        names: of the parameters to lend.
-        lend: may change the net that it gets.
+    The net is not changed, but `lend` may change the copy that it gets. `names` are those of the
+    parameters to lend.
     """
     generator = torch.Generator().manual_seed(0)
     owner = deepcopy(net)

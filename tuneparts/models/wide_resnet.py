@@ -58,7 +58,7 @@ def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
     return torch.relu(normed) if normed is x_BCHW else torch.relu_(normed)
 
 
-def wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net."""
     num_in, _, _ = image_shape(config, in_shape, least=1)
     return _pre_activation_net(
@@ -71,7 +71,7 @@ def wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int)
     )
 
 
-def resnet50_gn(config: ResNet50Gn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet50_gn(config: ResNet50Gn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
 
     Not the bottleneck net of the same name: three stages of eight two-convolution blocks at width 1

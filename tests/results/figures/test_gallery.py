@@ -3,14 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from tuneparts.search import card
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results import running
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import FIGURES, draw, parse
 from tuneparts.results.run_data import RunData
 from tuneparts.results.static_export import write
-from tuneparts.search import runs
+from tuneparts.search import card, runs
 from tuneparts.search.spec import Search
 
 DEFAULT_FIGURES = Search.model_fields["figures"].default
