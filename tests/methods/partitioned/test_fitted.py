@@ -198,14 +198,6 @@ def test_what_was_fitted_can_be_pickled(retrain):
     assert all(torch.equal(weights[name], one) for name, one in found.net.state_dict().items())
 
 
-def test_mirror_images_are_learnt_by_name():
-    images, labels = _data()
-    found = fit(_net(), images, labels, hypers=["flip", "rotation"], **SETTINGS)
-    assert 0 < found.hypers["flip"] < 1
-    assert found.hypers["flip"] != 0.1
-    assert "flip" in repr(found)
-
-
 def test_the_second_run_has_the_runtime_of_the_first_and_says_what_it_changed():
     images, labels = _data()
     found = fit(_net(), images, labels, retrain=True, runtime={"precision": "bf16"}, **SETTINGS)

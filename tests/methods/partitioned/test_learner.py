@@ -268,25 +268,6 @@ def test_all_weights_in_the_first_partition_is_validation_set_optimisation(strip
     assert _same(learner.parts.state_dict(), twin.parts.state_dict())
 
 
-def test_the_rate_is_the_schedule_at_the_moment_of_the_whole_run(stripes):
-    optimiser = {"kind": "sgd", "lr": 0.1, "schedule": "cosine"}
-    learner = _learner(stripes, passes=20, optimiser=optimiser)
-    rates = []
-    step = learner.optimiser.step
-
-    def spy(k, grads, *, lr):
-        rates.append((k, learner.passes, lr))
-        step(k, grads, lr=lr)
-
-    learner.optimiser.step = spy
-    learner.advance()
-    learner.advance()
-    assert len({k for k, _, _ in rates}) > 1
-    assert [passes for _, passes, _ in rates] == list(range(0, 20, 2))
-    for _, passes, lr in rates:
-        assert lr == pytest.approx(0.05 * (1 + math.cos(math.pi * passes / 20)))
-
-
 @pytest.mark.parametrize(("passes", "hyper"), [(11, 5), (12, 6), (1, 0)])
 def test_passes_are_spent_to_the_last_and_never_beyond(stripes, passes, hyper):
     learner = _learner(stripes, passes=passes, interval=20)

@@ -68,9 +68,8 @@ class AugerinoConfig(_LearntConfig):
         affine = self.hypers.affine
         if affine is None or affine.kind == "schwoebel" or "affine" in self.hypers.frozen:
             raise ValueError(
-                "Augerino learns affine widths, but `hypers` has "
-                + ("no affine part" if affine is None else f"a frozen or `{affine.kind}` one")
-                + ". Set `hypers.affine.kind` to `lila` or `benton` and do not freeze it."
+                "`hypers.affine`: Augerino learns affine widths. Set its `kind` to `lila` or "
+                "`benton`, and do not freeze it."
             )
         return self
 
@@ -104,8 +103,8 @@ class ValidationConfig(SupervisedConfig):
     def _check_step_is_differentiable(self) -> Self:
         if self.through_step and self.optimiser.kind != "sgd":
             raise ValueError(
-                "`through_step` differentiates a step of SGD, which is linear in its gradient, but "
-                f"`optimiser.kind` is `{self.optimiser.kind}`. Set it to `sgd`."
+                f"`optimiser.kind` = `{self.optimiser.kind}`: `through_step` differentiates a step "
+                "of SGD, which is linear in its gradient. Set it to `sgd`."
             )
         return self
 

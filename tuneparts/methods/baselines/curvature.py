@@ -31,7 +31,7 @@ from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.models.layers import Bias, ScalarMultiplier
 from tuneparts.models.reweighted import reweighted, tied_names
 
-Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
+_Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
 Curvature: TypeAlias = Tensor | tuple[Tensor, ...]
 """Of one parameter: its diagonal, or square matrices whose Kronecker product it is. What grows with
 the data is the diagonal or the last matrix; one before it is a mean."""
@@ -55,7 +55,7 @@ def check_memory(
 
 
 def diagonal_ggn(
-    net: nn.Module, predict: Predict, num_examples: int, *, differentiable: bool = False
+    net: nn.Module, predict: _Predict, num_examples: int, *, differentiable: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Logits of a batch and the diagonal of its curvature, summed over the batch.
 
@@ -119,7 +119,7 @@ def averaged(h: Curvature, share: float) -> Curvature:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class _Spectrum:
     """Eigenvalues and eigenvectors of the curvature of one parameter, factor by factor."""
 
     factors: tuple[Tensor, ...]
@@ -147,12 +147,12 @@ class Spectrum:
         return total
 
 
-def decomposed(h: Curvature) -> Spectrum:
+def decomposed(h: Curvature) -> _Spectrum:
     """The spectrum of a parameter's curvature."""
     if not isinstance(h, tuple):
-        return Spectrum((h,))
+        return _Spectrum((h,))
     found = [_eigen(factor) for factor in h]
-    return Spectrum(tuple(v.clamp_min(0) for v, _ in found), tuple(basis for _, basis in found))
+    return _Spectrum(tuple(v.clamp_min(0) for v, _ in found), tuple(basis for _, basis in found))
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,7 +224,7 @@ def check_factors(net: nn.Module, *, max_gb: float) -> None:
 
 
 def kronecker_ggn(
-    net: nn.Module, predict: Predict, num_examples: int, *, differentiable: bool = False
+    net: nn.Module, predict: _Predict, num_examples: int, *, differentiable: bool = False
 ) -> tuple[Tensor, dict[str, Curvature]]:
     """Logits of a batch and the factors of its curvature, summed over the batch.
 

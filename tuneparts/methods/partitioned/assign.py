@@ -58,12 +58,9 @@ def nested_labels(in_labels_I: Tensor, out_labels_O: Tensor) -> Tensor:
 
 
 def order_of(labels_n: Tensor, num_partitions: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Entries sorted by partition, for gathering and scattering.
+    """Entries sorted by partition, int32 (n,), and C + 1 offsets into them.
 
-    Returns:
-        int32 (n,) positions, ascending within each partition, and C + 1 offsets into them:
-        partition k owns `order[offsets[k - 1] : offsets[k]]`, and later ones all from
-        `offsets[k]` on.
+    Partition k owns `order[offsets[k - 1] : offsets[k]]`, later ones all from `offsets[k]` on.
     """
     order_n = torch.argsort(labels_n, stable=True).to(torch.int32)
     counts = torch.bincount(labels_n.long(), minlength=num_partitions + 1)
@@ -79,9 +76,9 @@ class Role(Enum):
     HELD = "belongs to no partition"
 
 
-NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _ROLES: list[tuple[Any, Mapping[str, Role]]] = [
-    (NORMS, {"weight": Role.PRODUCT, "bias": Role.SUM}),
+    (_NORMS, {"weight": Role.PRODUCT, "bias": Role.SUM}),
     (ScalarMultiplier, {"scale": Role.PRODUCT}),
     (Bias, {"bias": Role.SUM}),
 ]
@@ -122,7 +119,7 @@ _NUM_BUMPED = 16
 
 
 @dataclass(frozen=True)
-class Units:
+class _Units:
     """The units before and after one layer."""
 
     in_labels: Tensor
@@ -139,7 +136,7 @@ class Units:
 class Wiring:
     """The units around every linear and convolutional layer of a net."""
 
-    layers: dict[str, Units]
+    layers: dict[str, _Units]
 
     @classmethod
     def probe(
@@ -170,7 +167,7 @@ class Wiring:
         num_levels = len(proportions)
         quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
         loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
-        has_norms = any(isinstance(module, NORMS) for module in net.modules())
+        has_norms = any(isinstance(module, _NORMS) for module in net.modules())
         layers = {}
         for name, labels_O in probe.out_labels.items():
             active_SI = torch.stack([seen[name] for seen in quiet])
@@ -179,7 +176,7 @@ class Wiring:
             # A norm may silence a unit by chance, so nothing behind one counts as silent.
             leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
             groups = getattr(weighted[name], "groups", 1)
-            layers[name] = Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
+            layers[name] = _Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
         return cls(layers)
 
     def labels_of(self, name: str, shape: torch.Size) -> Tensor:
@@ -219,7 +216,7 @@ class _Probe:
         shifts = {
             f"{name}.bias" if name else "bias"
             for name, module in net.named_modules()
-            if isinstance(module, (*_Weighted, Bias, *NORMS))
+            if isinstance(module, (*_Weighted, Bias, *_NORMS))
         }
         loud = {name: positive(p) for name, p in net.named_parameters()}
         quiet = {n: torch.zeros_like(p) if n in shifts else p for n, p in loud.items()}

@@ -411,17 +411,13 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
     def step(self) -> Step:
         if self.passes < self.config.release.start(self.config.passes):
             return super().step()
-        return self.released().step(self.progress)
-
-    def released(self) -> Release:
-        """The last stage, begun where it was not: from the best state, if one was selected."""
         if self._released is None:
             if self._best is not None:
                 self._load_model_state(self._best["model"])
                 self._best = None
             self.merged()
             self._released = self._release()
-        return self._released
+        return self._released.step(self.progress)
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
         if self._released is None:

@@ -37,7 +37,7 @@ from tuneparts.training.state import Stateful
 _POWERS: Mapping[DecayScaling, float] = {"reciprocal": 1.0, "sqrt": 0.5, "off": 0.0}
 
 
-class ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
+class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
     """Draws a number k by the sizes of chunks, then a batch with replacement from its source."""
 
     def __init__(
@@ -82,18 +82,18 @@ class ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
 
 def weight_stream(
     chunks: Chunks, filled: Sequence[int], *, batch_size: int, seed: int
-) -> ChunkStream:
+) -> _ChunkStream:
     """For weight steps: k among partitions that own weights; examples of D_1:k."""
     sources = {k: chunks.cumulative(k) for k in filled if chunks.sizes[k - 1]}
-    return ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="weight steps")
+    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="weight steps")
 
 
-def hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> ChunkStream | None:
+def hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> _ChunkStream | None:
     """For hyper steps: k in 2..C; examples of D_k alone. None if there is no such chunk."""
     sources = {k: chunks.chunk(k) for k in range(2, len(chunks) + 1) if chunks.sizes[k - 1]}
     if not sources:
         return None
-    return ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="hyper steps")
+    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="hyper steps")
 
 
 def decay_factors(chunk_sizes: Sequence[int], scaling: DecayScaling) -> tuple[float, ...]:

@@ -98,14 +98,27 @@ class Partitioned(nn.Module):
         self._rebuild = rebuild if defaults == "initial" else None
         self._tied = tied_names(net)
         if scheme == "node":
-            self.wiring = self._wired(example, seed)
+            if example is None:
+                raise ConfigError("the node scheme got no `example`. Pass one batch of inputs.")
+            if defaults != "zero":
+                raise ConfigError(
+                    f"defaults={defaults!r}: a masked unit contributes nothing, so the node scheme "
+                    "has zero defaults. Use them, or the random scheme."
+                )
+            self.wiring = Wiring.probe(
+                net, self.roles, self.proportions, example=example, seed=seed
+            )
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
         self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
                 self._deal_out(name, seed)
             elif role is not Role.HELD:
-                self._stack(name, role)
+                # A factor or summand each; all subnetworks start as the net's own layer.
+                own = self._own[name].detach()
+                neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
+                rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
+                self.register_parameter(_key("parts", name), nn.Parameter(rows))
         self._normed = [
             layer
             for layer, module in net.named_modules()
@@ -229,11 +242,8 @@ class Partitioned(nn.Module):
         """A view whose norms have plain means over some inputs in place of running statistics.
 
         Running statistics of a subnetwork move in steps of its own partition only, and lag behind
-        weights of earlier ones. The net's own are left as they are.
-
-        Args:
-            view: of a subnetwork from 1 on; everything but its norms runs in evaluation mode.
-            predict: calls the net that it is given on inputs that the subnetwork may see.
+        weights of earlier ones. The net's own are left as they are. `predict` calls the net that it
+        is given on inputs that the subnetwork may see.
         """
         tensors = dict(view.tensors)
         tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}
@@ -267,16 +277,6 @@ class Partitioned(nn.Module):
         self._index()
         return result
 
-    def _wired(self, example: Tensor | None, seed: int) -> Wiring:
-        if example is None:
-            raise ConfigError("the node scheme got no `example` input. Pass one batch of inputs.")
-        if self._defaults != "zero":
-            raise ConfigError(
-                f"defaults={self._defaults!r}: a masked unit contributes nothing, so the node "
-                "scheme has zero defaults. Use them, or the random scheme."
-            )
-        return Wiring.probe(self.net, self.roles, self.proportions, example=example, seed=seed)
-
     def _deal_out(self, name: str, seed: int) -> None:
         parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
@@ -291,13 +291,6 @@ class Partitioned(nn.Module):
         self.register_buffer(_key("map", name), labels.view(parameter.shape).to(parameter.device))
         if self._defaults == "initial" and self._rebuild is None:
             self.register_buffer(_key("default", name), parameter.detach().clone())
-
-    def _stack(self, name: str, role: Role) -> None:
-        """One factor or summand per partition; all subnetworks start as the net's own layer."""
-        own = self._own[name].detach()
-        neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
-        rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
-        self.register_parameter(_key("parts", name), nn.Parameter(rows))
 
     def _index(self) -> None:
         """Derive what gathers and scatters from the maps."""
