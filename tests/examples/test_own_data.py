@@ -92,7 +92,7 @@ def test_data_is_named_by_a_function_alone() -> None:
 
 OWN_TARGET = """
 import numpy as np
-from tuneparts import Arm, Direction, Metric, Search, StandardConfig, Target
+from tuneparts import Arm, DataConfig, Direction, Metric, Search, StandardConfig, Target
 
 class Absolute(Target):
     metrics = (Metric("own_mae", Direction.DOWN, "m", 4, "mean absolute error"),)

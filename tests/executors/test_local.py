@@ -190,8 +190,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 SCRIPT = """
 import sys
 from pathlib import Path
-
-
+from tuneparts.executors import execute
+from tuneparts.search.spec import Search
 if __name__ == "__main__":
     search = Search.model_validate_json(Path(sys.argv[1]).read_text())
     execute(search, folder=Path(sys.argv[2]), executor="local", workers=int(sys.argv[3]))

@@ -8,7 +8,7 @@ from tuneparts.executors.watchdog import limit
 HANG = """
 import sys, time
 from pathlib import Path
-
+from tuneparts.executors.watchdog import limit
 
 with limit(0.2, lambda: Path(sys.argv[1]).touch()):
     time.sleep(60)

@@ -283,8 +283,8 @@ def test_an_algorithm_that_says_what_is_not_true_is_caught(search, tmp_path) -> 
 
 
 FILE = """
-
-
+from tuneparts import Arm, RandomSearch, Search, Uniform
+from tuneparts.testing.null import NullConfig
 
 class Mine(NullConfig):
     method: str = "mine:Mine"

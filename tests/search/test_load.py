@@ -83,6 +83,7 @@ from neighbour import NOTES
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.data.config import DataConfig
 from tuneparts.search.arm import Arm
+from tuneparts.search.spec import Search
 
 def search(scale):
     from neighbour import NOTES as late

@@ -30,7 +30,7 @@ def refused(*_: object) -> None:
 HOLD = """
 import errno, fcntl, sys, time
 from pathlib import Path
-
+from tuneparts.search.locks import lock
 if sys.argv[2] == "no flock":
     def refused(*_):
         raise OSError(errno.ENOLCK, "No locks available")

@@ -17,7 +17,7 @@ from tuneparts.training.process import SMALL, keep_freed_memory, threads_for
 FILL_OFTEN = """
 import resource, sys
 import torch
-
+from tuneparts.training.process import keep_freed_memory
 
 if sys.argv[1] == "keep":
     keep_freed_memory()

@@ -58,7 +58,7 @@ def test_wrong_requests_are_refused_with_the_cure():
 OWN = """
 import pandas as pd
 import plotly.graph_objects as go
-
+from tuneparts.results.figures.drawing import Drawing
 
 def counts(run_data):
     data = run_data.trials.groupby("arm", as_index=False).size()
