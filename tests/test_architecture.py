@@ -32,21 +32,21 @@ HOMES = {
 
 
 SIZES = {
-    "all": (49956, 352, 1097),
-    "cli": (2825, 15, 60),
-    "core": (2060, 20, 80),
-    "data": (3525, 30, 76),
-    "executors": (2749, 20, 60),
-    "hypers": (2691, 25, 49),
-    "methods": (12241, 69, 256),
-    "models": (1951, 22, 57),
-    "ray": (506, 3, 4),
-    "results": (7586, 48, 173),
-    "search": (7339, 52, 149),
-    "testing": (887, 6, 17),
-    "top": (159, 2, 0),
-    "tracking": (2650, 13, 53),
-    "training": (2787, 27, 63),
+    "all": (46850, 254, 1004),
+    "cli": (2721, 13, 58),
+    "core": (2157, 21, 83),
+    "data": (3191, 16, 67),
+    "executors": (2754, 20, 60),
+    "hypers": (2427, 9, 43),
+    "methods": (11666, 61, 244),
+    "models": (1841, 14, 52),
+    "ray": (509, 3, 4),
+    "results": (6337, 27, 139),
+    "search": (7119, 34, 132),
+    "testing": (859, 5, 8),
+    "top": (27, 2, 0),
+    "tracking": (2619, 13, 52),
+    "training": (2623, 16, 62),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -467,7 +467,7 @@ def test_the_report_answers_by_the_objective(tmp_path: Path) -> None:
     run(made.search, made.folder)
     results = tuneparts.Results(runs.Run(tmp_path, made.name))
     assert results.answer == "arm has val loss 0.0050 ± 0.0050 (2 seeds); there is no other arm."
-    assert [metric.name for metric in results.data.metadata.metrics] == ["val/loss"]
+    assert [metric.name for metric in results.metadata.metrics] == ["val/loss"]
     assert results.write_report()
     assert tracking_card(made).data is None
     with pytest.raises(ConfigError, match="no model to keep"):

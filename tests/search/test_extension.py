@@ -153,9 +153,9 @@ def test_the_card_keeps_what_was_asked_before(search, tmp_path) -> None:
     assert steps[0]["before"]["digest"] == digest != made.digest
     assert steps[0]["before"]["search"]["arms"][0]["algorithm"]["num_trials"] == 3
     assert runs.newest_of(tmp_path, made.search) == made
-    told = tuneparts.Results(made).data.metadata.history
+    told = tuneparts.Results(made).metadata.history
     assert ["4 trials a seed" in told[0], "seed 9 is new" in told[1]] == [True, True]
-    assert "Extended" in " ".join(tuneparts.Results(run(made)).data.tables[0].notes)
+    assert "Extended" in " ".join(tuneparts.Results(run(made)).tables[0].notes)
 
 
 def test_a_dry_run_and_asking_again_change_nothing(search, tmp_path) -> None:

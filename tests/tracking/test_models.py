@@ -50,7 +50,7 @@ def test_a_model_is_logged_once_loads_predicts_and_registers(
     assert models.log(uri, run_id, module, example) == model_uri == models.logged(uri, run_id)
     place = Path(uri.removeprefix("sqlite:///")).parent / "artifacts" / "toy"
     (card,) = place.rglob("MLmodel")  # beside the store, not where the process was started
-    assert (card.parent / "code" / "tuneparts" / "training" / "final_module.py").exists()
+    assert (card.parent / "code" / "tuneparts" / "training" / "loop.py").exists()
     assert "tuneparts" not in (card.parent / "requirements.txt").read_text()
     version = models.register(uri, model_uri, "toy")
     assert version == "models:/toy/1"

@@ -8,7 +8,6 @@ from tuneparts.results import running
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import FIGURES, draw, parse
 from tuneparts.results.run_data import RunData
-from tuneparts.results.static_export import write
 from tuneparts.search import card, runs
 from tuneparts.search.spec import Search
 
@@ -93,7 +92,7 @@ def test_a_function_of_ones_own_is_drawn_and_written(trials, steps, metadata, tm
     drawing = draw("own_figures:counts", RunData(metadata, trials, steps))
     expected = trials["arm"].value_counts()
     assert dict(zip(drawing.data["arm"], drawing.data["size"], strict=True)) == expected.to_dict()
-    paths = write(RunData(asked, trials, steps), tmp_path / "report")
+    paths = RunData(asked, trials, steps).write(tmp_path / "report")
     assert "figures/own_figures-counts.csv" in paths
     text = paths["report.html"].read_text("utf-8")
     assert "Trials of each arm." in text
