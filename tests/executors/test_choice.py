@@ -3,7 +3,7 @@
 import pytest
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.executors.choice import MOST_LOCAL_TRIALS, Place, suited
+from tuneparts.executors.place import MOST_LOCAL_TRIALS, Place, suited
 from tuneparts.search import load
 from tuneparts.search.spec import RandomSearch, Resources
 

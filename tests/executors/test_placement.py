@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import PlacementError
-from tuneparts.executors.placement import GIB, bundle, describe, refuse_unplaceable, slots
+from tuneparts.executors.place import GIB, bundle, describe, refuse_unplaceable, slots
 from tuneparts.search.spec import Resources
 
 NODES = [{"CPU": 8.0, "GPU": 1.0, "memory": 16 * GIB}, {"CPU": 2.0, "memory": 64 * GIB, "ssd": 1.0}]

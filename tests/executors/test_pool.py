@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tuneparts.executors.ray.pool import Pool
+from tuneparts.executors.staffing import Post, Shape
 
 from tuneparts.core.errors import PlacementError, WorkerError
 from tuneparts.executors.packed import deliver_all
 from tuneparts.executors.ray import cluster, pool
-from tuneparts.executors.ray.pool import Pool
-from tuneparts.executors.staffing import Post, Shape
 from tuneparts.executors.worker import Report
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal

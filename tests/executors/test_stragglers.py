@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.executors import execute, logs, stragglers
-from tuneparts.executors.stragglers import FLOOR, overdue
+from tuneparts.executors.packed import FLOOR, overdue
 from tuneparts.search.journal import Journal, Row, TrialId, records
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Choice

@@ -6,7 +6,7 @@ import pytest
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors import execute
-from tuneparts.executors.usage import Usage
+from tuneparts.executors.watchdog import Usage
 from tuneparts.search.journal import records
 
 

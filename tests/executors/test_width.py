@@ -2,8 +2,7 @@
 
 import pytest
 
-from tuneparts.executors.choice import Place
-from tuneparts.executors.width import fitted
+from tuneparts.executors.place import Place, fitted
 from tuneparts.search.spec import Asha, Optuna, Resources, Tpe
 
 

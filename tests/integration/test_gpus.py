@@ -33,7 +33,7 @@ def test_two_halves_share_one_device(local_ray, null_file, tmp_path) -> None:
 def test_a_worker_sees_the_device_that_it_was_given_and_no_other(local_ray) -> None:
     import ray
 
-    from tuneparts.executors.ray.pool import TrainableActor
+    from tuneparts.executors.ray import cluster, executor
 
     def seen(_: Any) -> str | None:
         return os.environ.get("CUDA_VISIBLE_DEVICES")

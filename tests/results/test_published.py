@@ -15,7 +15,7 @@ from tuneparts import executors
 from tuneparts.cli.main import app
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results import extending, rendering
 from tuneparts.results import published as published_module
 from tuneparts.results.figures.drawing import Drawing

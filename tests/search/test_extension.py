@@ -10,7 +10,7 @@ from rich.console import Console
 import tuneparts
 from tuneparts import executors
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results.extending import grow
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (

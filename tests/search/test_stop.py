@@ -11,7 +11,7 @@ import pytest
 from tuneparts import executors
 from tuneparts.cli import running as verb
 from tuneparts.core.errors import ConfigError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results.describing import metadata
 from tuneparts.results.extending import grow
 from tuneparts.results.select import select, summarise

@@ -6,10 +6,12 @@ sampling each have a stream of their own, so that adding one never shifts anothe
 
 import hashlib
 import random
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,23 +76,61 @@ def isolated(seed: int, *stream: str | int) -> Iterator[None]:
 def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch inside the block, and restore them.
 
-    For code of users, which may draw from them. Other threads may draw too: this is no lock.
+    For code of users, which may draw from them. Torch is not imported for it: where the block is
+    the first to import it, it is seeded then. Other threads may draw too: this is no lock.
     """
-    import torch
-
+    of_torch = derive(seed, *stream, "torch")
     # Not between the draws of another thread that is inside `alone`.
     with _ALONE:
-        states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-        # Asking for the states of GPUs would initialise them.
-        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        states = random.getstate(), np.random.get_state()
         random.seed(derive(seed, *stream, "python"))
         np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
-        torch.manual_seed(derive(seed, *stream, "torch"))
+        torch = sys.modules.get("torch")
+        first = _FirstImport(of_torch) if torch is None else None
+        if first is not None:
+            sys.meta_path.insert(0, first)
+        else:
+            of_cpu = torch.get_rng_state()
+            # Asking for the states of GPUs would initialise them.
+            of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+            _seed_torch(torch, of_torch)
     try:
         yield
     finally:
         with _ALONE:
             random.setstate(states[0])
             np.random.set_state(states[1])
-            torch.set_rng_state(states[2])
-            torch.cuda.set_rng_state_all(of_gpus)
+            if first is not None:
+                sys.meta_path.remove(first)
+            else:
+                torch.set_rng_state(of_cpu)
+                torch.cuda.set_rng_state_all(of_gpus)
+
+
+def _seed_torch(torch: Any, seed: int) -> None:
+    if torch.backends.cuda.is_built():
+        torch.manual_seed(seed)  # GPUs that are not in use yet are seeded when they are
+    else:  # `manual_seed` would keep a stack trace for each kind of device, 0.5 ms in all
+        torch.default_generator.manual_seed(seed)
+
+
+class _FirstImport:
+    """An import hook that seeds torch as soon as it has been imported."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        spec = next((found for one in others if (found := one.find_spec(name, None))), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_seed(module: Any) -> None:
+                run(module)
+                _seed_torch(module, self._seed)
+
+            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+        return spec

@@ -9,7 +9,7 @@ from rich.console import Console
 from tuneparts import executors
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, DataMissingError
-from tuneparts.executors.choice import Executor, Place
+from tuneparts.executors.place import Executor, Place
 from tuneparts.results.metadata import UNTIL_DECIDED
 from tuneparts.results.results import Results
 from tuneparts.results.running import check, execute, origin, place_of
@@ -77,7 +77,7 @@ def grow(
     Returns:
         The run as it is then, and a sentence for each thing that is new.
     """
-    from tuneparts.executors.width import fitted
+    from tuneparts.executors.place import fitted
     from tuneparts.search.extension import check_journal, extended
 
     names = [arm for arm in arms if isinstance(arm, str)]

@@ -14,7 +14,7 @@ from tuneparts import executors
 from tuneparts.core import environment, provenance, schema, settings
 from tuneparts.core.errors import ConfigError, InterruptedRunError, TunepartsError
 from tuneparts.core.redaction import redact
-from tuneparts.executors.choice import Executor, Place
+from tuneparts.executors.place import Executor, Place
 from tuneparts.results.describing import log_reader, tracking_card
 from tuneparts.results.figures import gallery
 from tuneparts.results.live import LiveView
@@ -85,7 +85,7 @@ def run(
     else:
         resolved = search
     console = console or usual_console()
-    from tuneparts.executors.width import fitted  # brings torch
+    from tuneparts.executors.place import fitted  # brings torch
 
     place = place_of(executor, address, workers, cpus)
     with connected(resolved, address, console):
@@ -159,7 +159,7 @@ def connected(search: "Search", address: str | None, console: Console) -> Iterat
     if address is None:
         yield
         return
-    from tuneparts.executors.placement import bundles
+    from tuneparts.executors.place import bundles
     from tuneparts.executors.ray import cluster
 
     console.print(f"joining the Ray cluster at {redact(address)}", highlight=False)
