@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tuneparts.methods.ensembles.slimmable import (
         UniversallySlimmableConfig as UniversallySlimmableConfig,
     )
-    from tuneparts.methods.federated.learner import FedAvgConfig as FedAvgConfig
-    from tuneparts.methods.federated.learner import FederatedConfig as FederatedConfig
+    from tuneparts.methods.federated.config import FedAvgConfig as FedAvgConfig
+    from tuneparts.methods.federated.config import FederatedConfig as FederatedConfig
     from tuneparts.methods.objective import ObjectiveConfig as ObjectiveConfig
     from tuneparts.methods.partitioned.learner import PartitionedConfig as PartitionedConfig
     from tuneparts.methods.partitioned.released import ReleasedConfig as ReleasedConfig
@@ -101,7 +101,7 @@ _HOMES = {
     "tuneparts.methods.ensembles.mimo": ("MimoConfig",),
     "tuneparts.methods.ensembles.msdnet": ("MsdNetConfig",),
     "tuneparts.methods.ensembles.slimmable": ("SlimmableConfig", "UniversallySlimmableConfig"),
-    "tuneparts.methods.federated.learner": ("FedAvgConfig", "FederatedConfig"),
+    "tuneparts.methods.federated.config": ("FedAvgConfig", "FederatedConfig"),
     "tuneparts.models": ("Own",),
     "tuneparts.methods.objective": ("ObjectiveConfig",),
     "tuneparts.methods.partitioned.learner": ("PartitionedConfig",),

@@ -257,6 +257,8 @@ def test_two_drivers_share_a_cluster(tmp_path: Path, monkeypatch) -> None:
     try:
         shared.start(nodes=2)
         monkeypatch.setenv("TUNEPARTS_RAY_TOKEN_FILE", str(shared.token))
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")  # the drivers import Ray before they join
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(shared.token))
         monkeypatch.setenv("PYTHONPATH", python_path())
         drivers = [
             subprocess.Popen(
@@ -269,6 +271,7 @@ def test_two_drivers_share_a_cluster(tmp_path: Path, monkeypatch) -> None:
         said = [driver.communicate()[0].split()[-1:] for driver in drivers]
     finally:
         shared.kill()
+        shared._folder.cleanup()
     assert said == [["done"], ["done"]]
     assert facts(tmp_path / "one") == facts(tmp_path / "two") == facts(tmp_path / "alone")
     times = [

@@ -24,7 +24,7 @@ from tuneparts.methods.baselines.augerino import AugerinoConfig
 from tuneparts.methods.baselines.laplace import LaplaceConfig
 from tuneparts.methods.baselines.standard import StandardConfig
 from tuneparts.methods.baselines.validation import ValidationConfig
-from tuneparts.methods.federated.learner import FedAvgConfig, FederatedConfig
+from tuneparts.methods.federated.config import FedAvgConfig, FederatedConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.released import ReleasedConfig
 from tuneparts.training.learner import Context

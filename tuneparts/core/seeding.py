@@ -85,7 +85,7 @@ def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
         states = random.getstate(), np.random.get_state()
         random.seed(derive(seed, *stream, "python"))
         np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
-        torch = sys.modules.get("torch")
+        torch: Any = sys.modules.get("torch")
         first = _FirstImport(of_torch) if torch is None else None
         if first is not None:
             sys.meta_path.insert(0, first)
