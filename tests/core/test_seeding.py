@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,3 +51,18 @@ def test_threads_do_not_draw_from_each_other_s_block() -> None:
     one_by_one = [drawn(seed) for seed in range(6)]
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(drawn, range(6))) == one_by_one
+
+
+def test_torch_is_seeded_where_the_block_is_the_first_to_import_it() -> None:
+    code = """
+import sys
+from tuneparts.core.seeding import seeded_globals
+drawn = []
+for _ in range(2):
+    assert drawn or "torch" not in sys.modules
+    with seeded_globals(0, "a"):
+        import torch
+        drawn.append(torch.rand(2).tolist())
+assert drawn[0] == drawn[1], drawn
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -125,12 +125,13 @@ class _FirstImport:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
         spec = next((found for one in others if (found := one.find_spec(name, None))), None)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
+        loader: Any = spec and spec.loader
+        if loader:
+            run = loader.exec_module
 
             def run_and_seed(module: Any) -> None:
                 run(module)
                 _seed_torch(module, self._seed)
 
-            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+            loader.exec_module = run_and_seed
         return spec
