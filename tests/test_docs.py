@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuneparts.cli.main import app
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 
 ROOT = Path(__file__).parent.parent
 RECORDS = {"docs/log.md", "CHANGELOG.md"}
@@ -306,7 +306,7 @@ def test_figures_of_results_are_those_of_their_tables() -> None:
 
 
 def test_tables_are_those_of_present_commands_or_say_that_they_are_not() -> None:
-    from tuneparts.executors import width
+    from tuneparts.executors import place as width
     from tuneparts.search import load
 
     made = []

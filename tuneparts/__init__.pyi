@@ -22,8 +22,8 @@ from tuneparts.methods.ensembles.config import SlimmableConfig as SlimmableConfi
 from tuneparts.methods.ensembles.config import (
     UniversallySlimmableConfig as UniversallySlimmableConfig,
 )
-from tuneparts.methods.federated.learner import FedAvgConfig as FedAvgConfig
-from tuneparts.methods.federated.learner import FederatedConfig as FederatedConfig
+from tuneparts.methods.federated.config import FedAvgConfig as FedAvgConfig
+from tuneparts.methods.federated.config import FederatedConfig as FederatedConfig
 from tuneparts.methods.objective import ObjectiveConfig as ObjectiveConfig
 from tuneparts.methods.partitioned.config import PartitionedConfig as PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig

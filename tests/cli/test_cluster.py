@@ -1,7 +1,7 @@
 from rich.console import Console
 
 from tuneparts.cli.cluster import node_table, wall_seconds
-from tuneparts.executors.placement import GIB
+from tuneparts.executors.place import GIB
 from tuneparts.results.rendering import show
 
 

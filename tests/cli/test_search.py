@@ -9,7 +9,7 @@ import pytest
 from tuneparts.cli import running as verb
 from tuneparts.core.config import Config
 from tuneparts.core.errors import AllFailedError, BusyError, ClusterError, ConfigError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results import answer, running, tables
 from tuneparts.search import load, runs
 from tuneparts.testing.null import NullLearner

@@ -1,31 +1,42 @@
-"""The Ray executor without a cluster: its loop over reports, and the trainable."""
+"""The Ray executor: its loop over reports without Ray, and its tasks on a real one."""
 
+import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.executors.test_local import facts
 from tests.harness.faulty import FaultyConfig
-from tuneparts.core.errors import ConfigError, StorageError
-from tuneparts.data.task import Task
-from tuneparts.executors.ray import executor
-from tuneparts.executors.worker import Report, TrialSetting
+from tests.harness.scene import Cluster, python_path
+from tuneparts.core.errors import ConfigError, StorageError, WorkerError
+from tuneparts.executors import execute
+from tuneparts.executors.ray import cluster, executor
+from tuneparts.executors.worker import Report
 from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.arm import Resources
 from tuneparts.search.events import TrialId
-from tuneparts.search.groups import Group, Groups
+from tuneparts.search.groups import Groups
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
 
 pytestmark = pytest.mark.ray
+ONE = [{"CPU": 1.0}]
 TRIALS = [TrialId("random", 0, number) for number in range(2)]
+
+
+def a_plan(search: Any, folder: Path) -> Plan:
+    return Plan(search, Journal(folder / "journal.jsonl"))
 
 
 @pytest.fixture
 def plan(null_search, null_arm, tmp_path) -> Plan:
-    arm = null_arm("random", algorithm=RandomSearch(num_trials=2))
-    return Plan(null_search(arm), Journal(tmp_path / "journal.jsonl"))
+    return a_plan(null_search(null_arm("random", algorithm=RandomSearch(num_trials=2))), tmp_path)
 
 
 def row(passes: int) -> dict[str, float]:
@@ -35,78 +46,74 @@ def row(passes: int) -> dict[str, float]:
 LAST = Report([row(8)], done=True, finished=True)
 
 
-class ScriptedPool:
-    """Stands for a pool: each segment that is handed out brings the next of these reports."""
+class ScriptedTasks:
+    """Stands for `Tasks`: each group that is handed over brings the next of these reports."""
 
     def __init__(self, *scripts: list[Report | None]) -> None:
         self.scripts = list(scripts)
-        self.given: list[tuple[Group, list[Report | None]]] = []
-        self.num_dropped = 0
-        self.is_ready = False
-        self.is_open = True
+        self.given: list[tuple[Any, list[Report | None]]] = []
+        self.num_ended = 0
 
-    def __call__(self, *_: Any, **__: Any) -> "ScriptedPool":
+    def __call__(self, groups: Groups, *_: Any, **__: Any) -> "ScriptedTasks":
+        self.groups = groups
         return self
 
-    def __enter__(self) -> "ScriptedPool":
-        return self
+    def warm_up(self) -> None: ...
 
-    def __exit__(self, *_: object) -> None:
-        self.is_open = False
+    def use(self, _: Any) -> None: ...
 
-    def use(self, _: Any) -> None:
-        self.is_ready = True
+    def hand_over(self) -> None:
+        while self.scripts and (group := self.groups.take()) is not None:
+            self.given.append((SimpleNamespace(group=group), self.scripts.pop(0)))
 
-    def hand_out(self, _: Plan, groups: Groups) -> None:
-        while self.is_ready and self.scripts and (group := groups.take()) is not None:
-            self.given.append((group, self.scripts.pop(0)))
-
-    def news(self) -> Iterator[tuple[Any, Group, list[Report] | None]]:
+    def news(self) -> Iterator[tuple[Any, list[Report] | None]]:
         given, self.given = self.given, []
-        for group, script in given:
+        for task, script in given:
             for report in script:
-                yield "worker", group, None if report is None else [report]
+                yield task, None if report is None else [report]
 
-    def silent(self) -> list[Any]:
+    def under_way(self) -> list[Any]:
         return []
 
-    def drop(self, _: Any) -> None:
-        self.num_dropped += 1
+    def end(self, _: Any) -> None:
+        self.num_ended += 1
 
 
-def drive(plan: Plan, monkeypatch, *scripts: list[Report | None]) -> ScriptedPool:
-    pool = ScriptedPool(*scripts)
-    monkeypatch.setattr("tuneparts.executors.ray.pool.Pool", pool)
+def drive(plan: Plan, monkeypatch, *scripts: list[Report | None]) -> ScriptedTasks:
+    tasks = ScriptedTasks(*scripts)
+    monkeypatch.setattr(executor, "Tasks", tasks)
     setting: Any = None
     executor.drive(plan, lambda: setting)
-    assert not pool.is_open
-    return pool
+    return tasks
 
 
 def test_what_workers_report_reaches_the_plan(plan, monkeypatch) -> None:
-    failed = Report([row(2)], done=True, failure="ValueError: x")
-    drive(plan, monkeypatch, [Report([row(2)]), LAST], [failed])
+    failed = Report([row(2)], done=True, failure="ValueError: x", leave=True)
+    tasks = drive(plan, monkeypatch, [Report([row(2)]), LAST], [failed])
     records = [plan.journal.trials[trial] for trial in TRIALS]
     assert [list(record.rows) for record in records] == [[2, 8], [2]]
     assert [record.end.outcome for record in records] == ["finished", "failed"]
     assert records[1].end.message == "ValueError: x"
+    assert tasks.num_ended == 1  # its process may be damaged
 
 
-def test_a_segment_is_run_again_when_its_worker_is_lost(plan, monkeypatch) -> None:
-    pool = drive(plan, monkeypatch, [None], [LAST], [None], [None], [LAST])
-    assert pool.num_dropped == 3
-    assert [plan.journal.trials[trial].end.outcome for trial in TRIALS] == ["finished"] * 2
-
-
-def test_the_fourth_loss_without_progress_fails_the_trial(plan, monkeypatch) -> None:
-    drive(plan, monkeypatch, [None], [LAST], *[[None]] * 3)
-    assert "died 4 times" in plan.journal.trials[TRIALS[0]].end.message
-
-
-def test_who_gets_further_between_losses_may_be_lost_more_often(plan, monkeypatch) -> None:
-    lost = [[Report([row(number)]), None] for number in (1, 2, 3, 4, 5, 6)]
-    drive(plan, monkeypatch, lost[0], [LAST], *lost[1:], [LAST])
-    assert plan.journal.trials[TRIALS[0]].end.outcome == "finished"
+@pytest.mark.parametrize(
+    ("scripts", "outcome"),
+    [
+        ([[None], [LAST], [None], [None], [LAST]], "finished"),
+        ([[None], [LAST], [None], [None], [None]], "failed"),
+        ([[Report([row(1)]), None], [LAST], *[[Report([row(n)]), None] for n in (2, 3, 4, 5)],
+          [LAST]], "finished"),
+    ],
+    ids=["three losses", "four losses", "losses with progress in between"],
+)  # fmt: skip
+def test_a_lost_segment_runs_again_until_its_losses_are_too_many(
+    plan, monkeypatch, scripts: list[list[Report | None]], outcome: str
+) -> None:
+    drive(plan, monkeypatch, *scripts)
+    end = plan.journal.trials[TRIALS[0]].end
+    assert end.outcome == outcome
+    assert outcome == "finished" or "died 4 times" in end.message
 
 
 def test_a_full_disk_stops_the_search_and_ends_no_trial(plan, monkeypatch) -> None:
@@ -117,39 +124,162 @@ def test_a_full_disk_stops_the_search_and_ends_no_trial(plan, monkeypatch) -> No
 
 
 def test_a_search_needs_cpus(null_search, null_arm, tmp_path) -> None:
-    from tuneparts.executors import execute
-
     with pytest.raises(ConfigError, match="trials need CPUs to run on, but got `cpus=0`"):
         execute(null_search(null_arm("fixed")), folder=tmp_path, cpus=0)
 
 
-def test_the_trainable_runs_one_segment_after_another(tmp_path: Path, monkeypatch) -> None:
-    from tuneparts.executors.ray.trainable import LearnerTrainable
+class FakeRay:
+    """A Ray that never has a place: the groups that it was given only wait."""
 
-    def config(index: int) -> dict[str, Any]:
-        plain = FaultyConfig(passes=4, interval=2).model_dump(mode="json")
-        segment = Segment(trial=TrialId("arm", 0, index), config=plain, until=4)
-        return {"segments": [segment.to_json()], "packed": 1, "threads": 1, "gpus": 0.0}
+    def __init__(self, monkeypatch, *, grows: bool) -> None:
+        self.given: list[dict[str, Any]] = []
+        monkeypatch.setattr(executor.ray, "remote", lambda **_: lambda _: self)
+        monkeypatch.setattr(cluster, "has_autoscaler", lambda: grows)
+        monkeypatch.setattr(cluster, "nodes", lambda: {"a": {"CPU": 4.0}})
 
-    task: Any = Task  # null learners do not look at it
-    worker = a_worker(TrialSetting(task, str(tmp_path), False, 60.0))
-    assert isinstance(worker, LearnerTrainable)
-    for index in range(2):
-        results = [report for (report,) in worker.run(config(index))]
-        assert [report.rows[0]["cost/passes"] for report in results] == [2, 4]
-        assert [(one.done, one.finished) for one in results] == [(False, False), (True, True)]
-        assert (tmp_path / f"arm/seed0/0000{index}").is_dir()
-    monkeypatch.setattr("tuneparts.search.checkpoints.CheckpointStore.find", _is_away)
-    assert list(worker.run(config(2))) == []  # no exception, which Ray would write down
+    def options(self, **options: Any) -> "FakeRay":
+        self.given.append(options)
+        return self
+
+    def remote(self, *_: Any) -> object:
+        return object()
 
 
-def a_worker(setting: TrialSetting) -> Any:
-    from tuneparts.executors.ray.trainable import LearnerTrainable
+@pytest.mark.parametrize(
+    ("grows", "cpus", "begun", "expected"),
+    [(False, None, 0, 2), (False, 1.0, 0, 1), (False, None, 5, 7), (True, None, 5, 10)],
+)
+def test_few_tasks_wait_and_where_nodes_can_be_added_as_many_as_run(
+    null_search, null_arm, tmp_path, monkeypatch, grows, cpus, begun, expected
+) -> None:
+    ray = FakeRay(monkeypatch, grows=grows)
+    arm = null_arm("random", algorithm=RandomSearch(num_trials=40))
+    tasks = executor.Tasks(Groups(a_plan(null_search(arm), tmp_path)), {"random": ONE}, cpus=cpus)
+    while sum(task.has_begun for task in tasks.under_way()) < begun:
+        tasks.hand_over()
+        next(task for task in tasks.under_way() if not task.has_begun).has_begun = True
+    tasks.hand_over()
+    assert len(tasks.under_way()) == len(ray.given) == expected
 
-    worker = LearnerTrainable.__new__(LearnerTrainable)  # `__init__` asks a running Ray
-    worker._setting = setting
-    return worker
+
+def test_an_arm_that_waits_for_a_gpu_holds_up_no_other(
+    null_search, null_arm, tmp_path, monkeypatch
+) -> None:
+    ray = FakeRay(monkeypatch, grows=False)
+    random = RandomSearch(num_trials=12)
+    arms = [
+        null_arm("g", algorithm=random, resources=Resources(gpus=1)),
+        null_arm("c", algorithm=random),
+    ]
+    needs = {"g": [{"CPU": 1.0, "GPU": 1.0}], "c": ONE}
+    executor.Tasks(Groups(a_plan(null_search(*arms), tmp_path)), needs).hand_over()
+    assert [one.get("num_gpus", 0) for one in ray.given] == [1.0, 1.0, 0, 0]
 
 
-def _is_away(*_: Any) -> None:
-    raise OSError("the store is away")
+def test_workers_that_never_start_end_the_search_with_a_sentence(
+    plan, local_ray, monkeypatch
+) -> None:
+    def fail(*_: Any) -> Iterator[Any]:
+        raise ModuleNotFoundError("no module named mine")
+        yield
+
+    monkeypatch.setattr(executor, "_train", fail)
+    with pytest.raises(WorkerError, match=r"6 times in a row: .*no module named mine"):
+        executor.drive(plan, lambda: None)
+
+
+def test_processes_are_kept_between_trials_and_searches(
+    local_ray, null_search, null_arm, tmp_path
+) -> None:
+    arm = null_arm("random", algorithm=RandomSearch(num_trials=8))
+    for name in ("one", "two"):
+        execute(null_search(arm), folder=tmp_path / name)
+    logs = [path.read_text() for path in tmp_path.glob("*/trials/random/seed0/*/log/log.txt")]
+    assert len(logs) == 16
+    assert len({text.partition("process ")[2].partition(",")[0] for text in logs}) <= 3
+
+
+def test_idle_processes_hold_nothing_of_a_node(local_ray, null_search, null_arm, tmp_path) -> None:
+    import ray
+
+    execute(null_search(null_arm("fixed")), folder=tmp_path)
+    end = time.monotonic() + 20
+    while ray.available_resources().get("CPU") != 2.0 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert ray.available_resources()["CPU"] == 2.0
+
+
+def test_gpus_are_found_among_those_that_a_process_sees() -> None:
+    assert executor.gpu_index(3, None) == 3
+    assert executor.gpu_index("3", "2,3") == 1
+    assert cluster.options({"CPU": 1.0, "GPU": 0.5, "spot": 1.0}) == {
+        "num_cpus": 1.0,
+        "num_gpus": 0.5,
+        "resources": {"spot": 1.0},
+        "runtime_env": {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}},
+    }
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from tests.executors.test_ray import shared_search
+from tuneparts.executors import execute
+print(execute(shared_search(), folder=Path(sys.argv[1]), address=sys.argv[2]).status)
+"""
+
+
+def shared_search() -> Any:
+    from tuneparts.data.config import DataConfig
+    from tuneparts.search.algorithms.halving import Asha
+    from tuneparts.search.arm import Arm
+    from tuneparts.search.space import Uniform
+    from tuneparts.search.spec import Scale, Search
+
+    arm = Arm(
+        name="asha",
+        config=FaultyConfig(passes=8, interval=2, seconds=0.1),
+        algorithm=Asha(num_trials=6, min_passes=2, reduction=2),
+        space={"x": Uniform(low=0.0, high=1.0)},
+    )
+    return Search(
+        name="shared",
+        question="Do two drivers share a cluster?",
+        scale=Scale.SMOKE,
+        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        metric="val/accuracy",
+        passes=8,
+        seeds=(0,),
+        arms=(arm,),
+    )
+
+
+@pytest.mark.timeout(300)
+def test_two_drivers_share_a_cluster(tmp_path: Path, monkeypatch) -> None:
+    execute(shared_search(), folder=tmp_path / "alone", executor="local", workers=1)
+    shared = Cluster()
+    try:
+        shared.start(nodes=2)
+        monkeypatch.setenv("TUNEPARTS_RAY_TOKEN_FILE", str(shared.token))
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")  # the drivers import Ray before they join
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(shared.token))
+        monkeypatch.setenv("PYTHONPATH", python_path())
+        drivers = [
+            subprocess.Popen(
+                [sys.executable, "-c", DRIVER, str(tmp_path / name), shared.address],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for name in ("one", "two")
+        ]
+        said = [driver.communicate()[0].split()[-1:] for driver in drivers]
+    finally:
+        shared.kill()
+        shared._folder.cleanup()
+    assert said == [["done"], ["done"]]
+    assert facts(tmp_path / "one") == facts(tmp_path / "two") == facts(tmp_path / "alone")
+    times = [
+        [json.loads(line).get("time", 0.0) for line in path.read_text().splitlines()[1:]]
+        for path in (tmp_path / "one/journal.jsonl", tmp_path / "two/journal.jsonl")
+    ]
+    assert max(times[0]) > min(t for t in times[1] if t)  # they ran at the same time

@@ -97,15 +97,15 @@ class Process:
     def __init__(
         self, command: list[str], environment: Mapping[str, str], log: Path | None = None
     ) -> None:
-        output = subprocess.DEVNULL if log is None else log.open("ab")
-        self.child = subprocess.Popen(
-            command,
-            env=dict(environment),
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+        with open(os.devnull if log is None else log, "ab") as output:
+            self.child = subprocess.Popen(
+                command,
+                env=dict(environment),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
 
     @property
     def is_running(self) -> bool:

@@ -23,7 +23,7 @@ from tuneparts.methods.baselines.config import (
     StandardConfig,
     ValidationConfig,
 )
-from tuneparts.methods.federated.learner import FedAvgConfig, FederatedConfig
+from tuneparts.methods.federated.config import FedAvgConfig, FederatedConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training.learner import Context

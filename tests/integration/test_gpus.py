@@ -33,12 +33,14 @@ def test_two_halves_share_one_device(local_ray, null_file, tmp_path) -> None:
 def test_a_worker_sees_the_device_that_it_was_given_and_no_other(local_ray) -> None:
     import ray
 
-    from tuneparts.executors.ray.pool import TrainableActor
+    from tuneparts.executors.ray import cluster, executor
 
-    def seen(_: Any) -> str | None:
-        return os.environ.get("CUDA_VISIBLE_DEVICES")
+    def seen() -> tuple[list[Any], str | None]:
+        executor._use_given_gpu()
+        return ray.get_gpu_ids(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    workers = [ray.remote(TrainableActor).options(num_gpus=n, num_cpus=0).remote() for n in (0, 1)]
-    assert ray.get([worker.__ray_call__.remote(seen) for worker in workers]) == ["", "0"]
-    for worker in workers:
-        ray.kill(worker)
+    look = ray.remote(max_calls=0)(seen)
+    asked = [look.options(**cluster.options({"CPU": 0.5, "GPU": n})).remote() for n in (0.0, 1.0)]
+    without, given = ray.get(asked)
+    assert without == ([], "")
+    assert given == ([0], None)  # all are seen, and torch is set to this one

@@ -19,7 +19,7 @@ HALF = {"cpus": 0.5, "gpus": 0.0}
 
 @pytest.mark.slow
 def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
-    from tuneparts.executors.ray.tasks import RayTasks
+    from tuneparts.executors.ray.executor import RayTasks
 
     def work(offset: int, job: str) -> int:
         if job == "raise":

@@ -15,7 +15,7 @@ from tuneparts import executors
 from tuneparts.cli.main import app
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results import export, rendering, running
 from tuneparts.results.export import MOST_BYTES, Published, is_published
 from tuneparts.results.export import _csv as published_csv

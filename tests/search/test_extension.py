@@ -11,7 +11,7 @@ import tuneparts
 from tests.search.playing import play
 from tuneparts import executors
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results.running import grow
 from tuneparts.search import runs
 from tuneparts.search.algorithms import (

@@ -11,7 +11,7 @@ from tests.search.playing import play
 from tuneparts import executors
 from tuneparts.cli import running as verb
 from tuneparts.core.errors import ConfigError
-from tuneparts.executors.choice import Place
+from tuneparts.executors.place import Place
 from tuneparts.results.running import grow
 from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes

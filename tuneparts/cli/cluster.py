@@ -25,7 +25,7 @@ from tuneparts.results.rendering import Table, show
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tuneparts.executors.placement import Amounts
+    from tuneparts.executors.place import Amounts
 
 app = typer.Typer()
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
@@ -290,7 +290,7 @@ def status(
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.executors.placement import GIB
+    from tuneparts.executors.place import GIB
     from tuneparts.executors.ray import cluster
     from tuneparts.results.progress import clock
     from tuneparts.search import load
@@ -327,7 +327,7 @@ def status(
 
 def node_table(found: Sequence[Mapping[str, Any]]) -> Table:
     """One line per node that ever joined."""
-    from tuneparts.executors.placement import GIB, describe
+    from tuneparts.executors.place import GIB, describe
 
     rows = []
     for node in found:
@@ -365,7 +365,7 @@ def wall_seconds(
 def _use(search: Any, nodes: "Sequence[Amounts]", console: "Console") -> tuple[Table, float]:
     """What each arm takes of a cluster, and the seconds of the whole search."""
     from tuneparts.cli import estimate
-    from tuneparts.executors.placement import bundles, describe, refuse_unplaceable, slots
+    from tuneparts.executors.place import bundles, describe, refuse_unplaceable, slots
     from tuneparts.results.progress import clock
 
     needs = {arm.name: bundles(arm) for arm in search.arms}

@@ -22,7 +22,7 @@ from tuneparts.core.redaction import redact
 if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
     from rich.console import Console
 
-    from tuneparts.executors.choice import Place
+    from tuneparts.executors.place import Place
     from tuneparts.results.compare import Decision
     from tuneparts.results.results import Results
     from tuneparts.search.runs import Run
@@ -58,7 +58,7 @@ def search(
 ) -> None:
     """Run a search and print the table that answers its question."""
     replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.executors.choice import Place
+    from tuneparts.executors.place import Place
     from tuneparts.search import load, runs
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
@@ -72,7 +72,7 @@ def search(
             arms=None if arms is None else arms.split(","),
             changes=changes or [],
         )
-        from tuneparts.executors.width import fitted
+        from tuneparts.executors.place import fitted
         from tuneparts.results import running
     question = load.question(path)
     console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
@@ -230,7 +230,7 @@ def resume(
     cpus: options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
-    from tuneparts.executors.choice import Place
+    from tuneparts.executors.place import Place
     from tuneparts.search import runs
 
     refuse_temporary_results()
@@ -307,8 +307,10 @@ def extend(
         )
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
-    from tuneparts.executors.choice import Place
+    from tuneparts.executors.place import Place
     from tuneparts.results import running
+
+    pass  # DOCTOR
     from tuneparts.search import runs
 
     place = Place(address, is_local=local, is_ray=ray, cpus=cpus)

@@ -104,9 +104,9 @@ def execute(
 
                 local.run(plan, storage, workers, code=brought, cpus=cpus)
             else:
-                from tuneparts.executors.ray import executor as on_ray
+                from tuneparts.executors import ray
 
-                on_ray.run(plan, folder, address, storage, code=brought, cpus=cpus)
+                ray.run(plan, folder, address, storage, code=brought, cpus=cpus)
             status: Literal["done", "interrupted"] = "done"
         except KeyboardInterrupt:
             status = "interrupted"

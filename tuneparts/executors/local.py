@@ -16,14 +16,11 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from tuneparts.core.cpus import usable_cpus
 from tuneparts.core.errors import ConfigError, StorageError, WorkerError
-from tuneparts.executors.choice import num_trials
 from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
-from tuneparts.executors.placement import bundle, refuse_unplaceable, slots
-from tuneparts.executors.worker import Report, TrialSetting, give_back_memory
+from tuneparts.executors.place import bundle, num_trials, refuse_unplaceable, slots
+from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, set_threads
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.plan import Plan
@@ -85,12 +82,18 @@ def room_for(search: Search, cpus: float | None = None) -> int:
     """
     machine = {
         "CPU": float(usable_cpus() if cpus is None else cpus),
-        "GPU": float(torch.cuda.is_available()),
+        "GPU": float(_has_gpu()) if any(arm.resources.gpus for arm in search.arms) else 0.0,
         "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
     }
     needs = {arm.name: [bundle(arm.resources)] for arm in search.arms}
     refuse_unplaceable(needs, [machine])
     return min(slots(trial, [machine]) for trial in needs.values())
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
@@ -111,13 +114,15 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
         >>> next(reports).failure is None
         True
     """
-    threads = torch.get_num_threads()
+    torch = sys.modules.get("torch")
+    threads = None if torch is None else torch.get_num_threads()
     groups = Groups(plan)
     try:
         while (group := groups.take()) is not None:
             yield from _run_here(plan, groups, group, setting)
     finally:
-        torch.set_num_threads(threads)
+        if threads is not None:
+            set_threads(threads)
 
 
 def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -> Iterator[Report]:

@@ -1,22 +1,32 @@
-"""Executes groups of segments, and passes on what workers report of them."""
+"""Executes groups of segments, passes on what workers report of them, and gives up late ones."""
 
 import dataclasses
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from tuneparts.core.errors import DivergedError, HangError
-from tuneparts.executors.stragglers import overdue
-from tuneparts.executors.usage import Usage
-from tuneparts.executors.watchdog import limit
+from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.watchdog import Usage, limit
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting, deliver
 from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.events import TrialId
 from tuneparts.search.groups import Group, Groups
+from tuneparts.search.journal import Journal
+from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 from tuneparts.training.pack import Pack
 from tuneparts.training.state import copied
+
+MULTIPLE = 10.0
+"""How many times the longest interval of the other trials an interval may take."""
+FLOOR = 600.0
+"""Seconds that every interval may take: to build a learner and to read its data is part of it."""
+FEWEST = 3
+"""Intervals of other trials that must be known."""
 
 
 def deliver_all(groups: Groups, group: Group, reports: Sequence[Report]) -> None:
@@ -37,6 +47,42 @@ def gives_up(groups: Groups, group: Group, seconds: float, storage: str) -> bool
     elif late is not None:
         groups.lost(group)
     return late is not None
+
+
+def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) -> Report | None:
+    """The report of a segment that is to be given up; None if it may go on.
+
+    What the other trials of its arm took says much sooner than `TUNEPARTS_INTERVAL_LIMIT` that
+    something is wrong. The reason is added to the trial's log.
+    """
+    if seconds < FLOOR:
+        return None
+    limit = _limit(journal, segment.trial)
+    if limit is None or seconds < limit:
+        return None
+    error = HangError(
+        f"an interval of `{segment.trial.arm}` ends within {limit:.0f} s, which is {MULTIPLE:g} "
+        "times the longest of its other trials and ten minutes at least, but this one did not."
+    )
+    log = TrialLog(Folder(storage), segment.trial)
+    log.add(str(error))
+    log.keep()
+    return Report(done=True, failure=f"{type(error).__name__}: {error}")
+
+
+def _limit(journal: Journal, trial: TrialId) -> float | None:
+    """Seconds that an interval of a trial may take; None while too little is known."""
+    known = list(_other_intervals(journal, trial))
+    return max(FLOOR, MULTIPLE * max(known)) if len(known) >= FEWEST else None
+
+
+def _other_intervals(journal: Journal, trial: TrialId) -> Iterator[float]:
+    for other, record in journal.trials.items():
+        if other.arm == trial.arm and other != trial:
+            spent = [
+                record.rows[step].metrics.get("cost/seconds", 0.0) for step in sorted(record.rows)
+            ]
+            yield from (after - before for before, after in itertools.pairwise([0.0, *spent]))
 
 
 class GroupExecution:

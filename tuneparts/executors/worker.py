@@ -8,6 +8,7 @@ import errno
 import gc
 import os
 import platform
+import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from tuneparts.core import settings
 from tuneparts.core.errors import (
@@ -31,8 +30,7 @@ from tuneparts.core.errors import (
 from tuneparts.core.redaction import redact
 from tuneparts.data.task import Task
 from tuneparts.executors.logs import TrialLog
-from tuneparts.executors.usage import Usage
-from tuneparts.executors.watchdog import limit
+from tuneparts.executors.watchdog import Usage, cuda_in_use, limit
 from tuneparts.search import data_record
 from tuneparts.search.arm import DATA_KEY, ArmSeeds, method_config, variant_name
 from tuneparts.search.artifacts import ArtifactStore
@@ -210,7 +208,7 @@ class SegmentExecution:
     def log(self) -> TrialLog:
         """The log of the trial."""
         if self._log is None:
-            torch.set_num_threads(self._threads)
+            set_threads(self._threads)
             self._log = TrialLog(self._folder, self._segment.trial)
         return self._log
 
@@ -242,6 +240,7 @@ class SegmentExecution:
     def build(self) -> Learner:
         """Build the learner, in the newest state that was kept."""
         segment, learner = self._segment, self.fresh()
+        set_threads(self._threads)  # where its config was the first to import torch
         found = self._checkpoints.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
@@ -377,6 +376,8 @@ def restore_learner(
             f"{storage}. The selected trial of each seed keeps its state; all do with "
             "`keep_checkpoints=True` in the search."
         )
+    import torch
+
     task = trial_data(search, trial, config)
     seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
     stream = stream_of(search.name, trial)
@@ -393,11 +394,18 @@ def trial_data(search: Search, trial: TrialId, config: Mapping[str, Any]) -> Tas
     return search.load_data(changes, search.arm_seeds(arm).data(trial.seed))
 
 
+def set_threads(threads: int) -> None:
+    """Let torch use so many threads, if this process has imported it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
 def give_back_memory() -> None:
     """Give the memory of a learner that is gone back to the GPU, which other processes share."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if (cuda := cuda_in_use()) is not None:
         gc.collect()
-        torch.cuda.empty_cache()
+        cuda.empty_cache()
 
 
 def deliver(plan: Plan, segment: Segment, report: Report) -> None:

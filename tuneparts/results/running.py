@@ -16,7 +16,7 @@ from tuneparts import executors
 from tuneparts.core import environment, provenance, schema, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, InterruptedRunError, TunepartsError
 from tuneparts.core.redaction import of_process, redact
-from tuneparts.executors.choice import Executor, Place
+from tuneparts.executors.place import Executor, Place
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.style import arm_styles
@@ -92,7 +92,7 @@ def run(
     else:
         resolved = search
     console = console or _usual_console()
-    from tuneparts.executors.width import fitted  # brings torch
+    from tuneparts.executors.place import fitted  # brings torch
 
     place = _place(executor, address, workers, cpus)
     with connected(resolved, address, console):
@@ -191,7 +191,7 @@ def connected(search: "Search", address: str | None, console: Console) -> Iterat
     if address is None:
         yield
         return
-    from tuneparts.executors.placement import bundles
+    from tuneparts.executors.place import bundles
     from tuneparts.executors.ray import cluster
 
     console.print(f"joining the Ray cluster at {redact(address)}", highlight=False)
@@ -415,7 +415,7 @@ def grow(
     Returns:
         The run as it is then, and a sentence for each thing that is new.
     """
-    from tuneparts.executors.width import fitted
+    from tuneparts.executors.place import fitted
     from tuneparts.search.extension import check_journal, extended
 
     names = [arm for arm in arms if isinstance(arm, str)]

@@ -11,7 +11,7 @@ from torch import nn
 from tuneparts import models
 from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
-from tuneparts.methods.federated.assignments import Assignment
+from tuneparts.methods.federated.client import Assignment
 
 NETS = {
     "mnist_cnn": {"net": models.MnistCnn(channels=(4, 6), hidden=(12, 10))},

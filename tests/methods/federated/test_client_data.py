@@ -10,7 +10,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
 from tuneparts.data.variants import angles
-from tuneparts.methods.federated.client_data import ClientsConfig, split
+from tuneparts.methods.federated.config import ClientsConfig, split
 
 
 def examples(num: int = 200, num_classes: int = 10, degrees: bool = False) -> Examples:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import RoundError
-from tuneparts.methods.federated import executor
+from tuneparts.methods.federated import client as executor
 from tuneparts.methods.federated.exchange import Dropped, Update
 from tuneparts.methods.federated.learner import make_client
 from tuneparts.training.learner import Context

@@ -7,8 +7,8 @@ import torch
 
 from tuneparts import models
 from tuneparts.core import seeding
-from tuneparts.methods.federated.exchange import Update
-from tuneparts.methods.federated.server import Server, ServerConfig, mean_over
+from tuneparts.methods.federated.config import ServerConfig
+from tuneparts.methods.federated.exchange import Server, Update, mean_over
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import checkpoint
 

@@ -1,12 +1,14 @@
-"""Joins a Ray cluster, or starts one that only its user can reach."""
+"""Joins a Ray cluster, or starts one that only its user can reach, and asks what its nodes have."""
 
 import json
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -15,10 +17,11 @@ from typing import Any
 import tuneparts
 from tuneparts.core import credentials
 from tuneparts.core.cpus import usable_cpus
-from tuneparts.core.errors import ClusterError, ConfigError, PlacementError
+from tuneparts.core.errors import ClusterError, ConfigError, PlacementError, StorageError
 from tuneparts.core.redaction import redact
-from tuneparts.executors.placement import Amounts, refuse_unplaceable
+from tuneparts.executors.place import Amounts, refuse_unplaceable
 from tuneparts.executors.ray import private
+from tuneparts.search.storage import Folder
 
 # Read by Ray when it is imported or initialised, so they are set before.
 ENVIRONMENT = {
@@ -29,6 +32,11 @@ ENVIRONMENT = {
 KNOCK_SECONDS = 10
 LOOK = 1.0
 """Seconds between two looks at the nodes of a cluster."""
+_PATIENCE = 60.0
+"""Seconds for all nodes to say whether they see the storage; a silent one may be leaving."""
+_ALL_GPUS = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
+"""A process that is used again may be given another GPU, so it has to see all of its node."""
+_log = logging.getLogger("ray.tuneparts")
 
 
 def prepare(address: str | None) -> None:
@@ -135,19 +143,6 @@ def joined_once(address: str | None, *, cpus: float | None = None) -> Iterator[N
         yield
 
 
-def request(trials: Sequence[Sequence[Amounts]]) -> None:
-    """Ask the cluster's autoscaler, if it has one, for nodes that hold all these trials at once.
-
-    The request stands until the next one. It replaces those of other drivers.
-
-    Args:
-        trials: bundles of each trial.
-    """
-    from ray.autoscaler.sdk import request_resources
-
-    request_resources(bundles=[dict(bundle) for trial in trials for bundle in trial])
-
-
 def has_autoscaler() -> bool:
     """Whether something may add nodes to the cluster; true where Ray does not say.
 
@@ -166,7 +161,9 @@ def has_autoscaler() -> bool:
 
 
 def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
-    """Wait until every arm's trial fits the cluster; its autoscaler is asked for nodes.
+    """Wait until every arm's trial fits the cluster.
+
+    Tasks that wait for such places are what its autoscaler sees as demand.
 
     Args:
         needs: arm -> bundles of its trials.
@@ -175,17 +172,133 @@ def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
     Raises:
         PlacementError: They do not fit in time, or at once where nothing can be added.
     """
-    end = time.monotonic() + limit
-    has_asked = False
-    while True:
+    end, has_asked = time.monotonic() + limit, False
+    with ExitStack() as demand:
+        while True:
+            try:
+                refuse_unplaceable(needs, list(nodes().values()))
+                return
+            except PlacementError as error:
+                if time.monotonic() >= end or not has_autoscaler():
+                    raise
+                if not has_asked:
+                    has_asked = True
+                    demand.enter_context(demanded([b for trial in needs.values() for b in trial]))
+                    print(f"waiting {limit:g} s at most for nodes: {error}", file=sys.stderr)
+            time.sleep(LOOK)
+
+
+@contextmanager
+def demanded(bundles: Sequence[Amounts]) -> Iterator[None]:
+    """Have tasks that need these bundles, and do nothing, wait inside the block."""
+    import ray
+
+    task = ray.remote(_nothing)
+    waiting = [task.options(max_retries=0, **options(one)).remote() for one in bundles]
+    try:
+        yield
+    finally:
+        for reference in waiting:
+            ray.cancel(reference, force=True)
+
+
+def _nothing() -> None:
+    pass
+
+
+def options(bundle: Amounts) -> dict[str, Any]:
+    """What a task reserves, in Ray's words."""
+    names = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+    plain = {names[name]: amount for name, amount in bundle.items() if name in names}
+    custom = {name: amount for name, amount in bundle.items() if name not in names and amount}
+    gpus = {"runtime_env": _ALL_GPUS} if bundle.get("GPU") else {}
+    return {"num_cpus": 0, **plain, "resources": custom, **gpus}
+
+
+def refuse_unshared(storage: str) -> None:
+    """Raise if a node that could run trials does not see what is written here.
+
+    A trial that goes on there would find no checkpoint: it would begin anew, or fail.
+
+    Raises:
+        StorageError: Names the nodes, and what they met.
+    """
+    others = _other_nodes()
+    if not others:
+        return
+    folder, key = Folder(storage).child("probe"), uuid.uuid4().hex
+    folder.write(key, key.encode())
+    try:
+        said = _ask(others, storage, key)
+    finally:
+        folder.delete(key)
+    refuse_blind(storage, {others[node]: why for node, why in said.items() if why is not None})
+
+
+def refuse_blind(storage: str, blind: Mapping[str, str]) -> None:
+    """Raise if there are nodes that do not see the storage.
+
+    Args:
+        storage: path or URI.
+        blind: address of each such node -> what it met.
+
+    Example:
+        >>> refuse_blind("/tmp/trials", {"10.0.0.2": "no such file"})
+        Traceback (most recent call last):
+        tuneparts.core.errors.StorageError: all nodes read what trials write, ...
+    """
+    if blind:
+        first = next(iter(blind.values()))
+        raise StorageError(
+            f"all nodes read what trials write, but {', '.join(sorted(blind))} did not find in "
+            f"{storage} what the driver wrote there: {first}. Name a folder that all nodes share, "
+            "or a bucket, with `--storage`."
+        )
+
+
+def _other_nodes() -> dict[str, str]:
+    """The nodes besides this one that have something to run trials on: id -> address."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return {
+        node["NodeID"]: node["NodeManagerAddress"]
+        for node in ray.nodes()
+        if node["Alive"]
+        and node["NodeID"] != here
+        and (node["Resources"].get("CPU") or node["Resources"].get("GPU"))
+    }
+
+
+def _ask(nodes: Mapping[str, str], storage: str, key: str) -> dict[str, str | None]:
+    """Let each node read; returns what those that answered met, None where all is well."""
+    import ray
+    from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    look = ray.remote(_look)
+    asked: dict[Any, str] = {}
+    for node in nodes:
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        options = look.options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+        asked[options.remote(storage, key)] = node
+    ready, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_PATIENCE)
+    for reference in silent:
+        _log.warning("node %s did not say whether it sees %s", nodes[asked[reference]], storage)
+        ray.cancel(reference, force=True)
+    said: dict[str, str | None] = {}
+    for reference in ready:
         try:
-            refuse_unplaceable(needs, list(nodes().values()))
-            return
-        except PlacementError as error:
-            if time.monotonic() >= end or not has_autoscaler():
-                raise
-            if not has_asked:
-                has_asked = True
-                request(list(needs.values()))
-                print(f"waiting {limit:g} s at most for nodes: {error}", file=sys.stderr)
-        time.sleep(LOOK)
+            said[asked[reference]] = ray.get(reference)
+        except RayError as error:  # the node has just left
+            _log.warning("node %s could not be asked: %s", nodes[asked[reference]], error)
+    return said
+
+
+def _look(storage: str, key: str) -> str | None:
+    """On a node: read what the driver wrote; returns what went wrong."""
+    try:
+        found = Folder(storage).child("probe").read(key)
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+    return None if found == key.encode() else "another file of that name"

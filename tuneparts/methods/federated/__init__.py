@@ -1,14 +1,14 @@
 """Federated partitioned training (Mlodozeniec et al. 2023, appendix J), and federated averaging."""
 
-from tuneparts.methods.federated.client_data import ClientsConfig
-from tuneparts.methods.federated.executor import TasksConfig
-from tuneparts.methods.federated.learner import (
+from tuneparts.methods.federated.config import (
+    ClientsConfig,
     ExchangeConfig,
     FedAvgConfig,
     FederatedConfig,
-    FederatedLearner,
+    ServerConfig,
+    TasksConfig,
 )
-from tuneparts.methods.federated.server import ServerConfig
+from tuneparts.methods.federated.learner import FederatedLearner
 
 __all__ = [
     "ClientsConfig",

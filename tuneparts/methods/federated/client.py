@@ -6,10 +6,18 @@ another. Its gradient of the hypers is that of subnetwork k - 1, which reads par
 alone: the server's, since this client never changes them. So it stays a judgement on unseen data.
 
 Shapes: B examples in a batch, K classes, n examples of the client, m entries that a partition owns.
+
+Who takes part in a round follows from the seed, the round and the sizes of the clients. Clients are
+played in this process one after another, or in tasks beside it, with the same bits. One that fails,
+diverges or is late is dropped, and the others go on.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,13 +27,89 @@ from tuneparts.core.errors import DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.methods.federated.assignments import Assignment
-from tuneparts.methods.federated.exchange import Broadcast, Update
+from tuneparts.methods.federated.config import TasksConfig
+from tuneparts.methods.federated.exchange import Broadcast, Dropped, Update
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.training.config import OptimiserConfig
+from tuneparts.training.learner import TaskRunner
 from tuneparts.training.passes import Passes
 from tuneparts.training.step import gradients, loss_on
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one client does in one round."""
+
+    number: int
+    """Of the round, from 0."""
+    client: int
+    chunk: int
+    """k: the client's data belongs to chunk k."""
+    steps: Mapping[int, int]
+    """By partition, k..C: local steps, each of one pass."""
+    hyper_batches: int
+    """Batches of the gradient of the hypers, each of one pass; 0 for none."""
+
+    @property
+    def passes(self) -> int:
+        """Forward-backwards over one batch."""
+        return sum(self.steps.values()) + self.hyper_batches
+
+
+def sampled(num_clients: int, num_asked: int, *, seed: int, number: int) -> list[int]:
+    """The clients of a round, ascending, drawn without replacement."""
+    generator = seeding.numpy_generator(seed, "federated", "sampling", number)
+    chosen = generator.choice(num_clients, size=num_asked, replace=False)
+    return sorted(int(client) for client in chosen)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Makes the assignments of any round."""
+
+    chunk_of: Sequence[int]
+    """By client, its chunk, 1..C."""
+    batches_of: Sequence[int]
+    """By client, batches of one pass over its data."""
+    filled: Sequence[int]
+    """Partitions that own weights."""
+    num_asked: int
+    """Clients per round."""
+    epochs: int
+    """Local passes over a client's data."""
+    hyper_batches: int | None
+    """Most batches of a hyper gradient; None for the whole client, 0 for no gradients."""
+    seed: int
+
+    def assignments(self, number: int, limit: int) -> list[Assignment]:
+        """What the clients of round `number` are asked for.
+
+        Args:
+            number: of the round, from 0.
+            limit: passes that are left. The round is cut there: later clients are not asked, and
+                the last one does part of its work.
+        """
+        assignments = []
+        for client in sampled(len(self.chunk_of), self.num_asked, seed=self.seed, number=number):
+            assignment = self._cut(number, client, limit)
+            if not assignment.passes:
+                break
+            limit -= assignment.passes
+            assignments.append(assignment)
+        return assignments
+
+    def _cut(self, number: int, client: int, limit: int) -> Assignment:
+        chunk, batches = self.chunk_of[client], self.batches_of[client]
+        steps: dict[int, int] = {}
+        for partition in self.filled:
+            wanted = min(self.epochs * batches, limit)
+            if partition >= chunk and wanted:
+                steps[partition] = wanted
+                limit -= wanted
+        most = batches if self.hyper_batches is None else self.hyper_batches
+        hyper_batches = min(most, batches, limit) if chunk > 1 else 0
+        return Assignment(number, client, chunk, steps, hyper_batches)
 
 
 class Client:
@@ -185,3 +269,119 @@ def _refuse_infinite(update: Update) -> None:
             f"with loss {update.loss} and hyper loss {update.hyper_loss}. Lower the local learning "
             "rate."
         )
+
+
+Answer = Update | Dropped
+START_SECONDS = 120.0
+"""What a task may take besides its clients: a process starts and imports torch."""
+
+
+class Executor(Protocol):
+    """Plays the clients of a round."""
+
+    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
+        """The answer of each client, in the order of `assignments`."""
+        ...
+
+
+@dataclass(frozen=True)
+class SequentialExecutor:
+    """Plays the clients of a round in this process."""
+
+    client: Client
+    timeout: float | None
+
+    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
+        self.client.receive(broadcast)
+        return [attempt(self.client, assignment, self.timeout) for assignment in assignments]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What a task needs to play any client of a run."""
+
+    make_client: Callable[[], Client]
+    """Builds the run's client again; importable by name in another process."""
+    device: torch.device
+    timeout: float | None
+    """Seconds for each client; None waits."""
+    num_threads: int
+    """Of torch in the run itself: sums of another number of threads have other bits."""
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Tells runs apart in a process that serves several."""
+
+
+class TaskExecutor:
+    """Plays the clients of a round in other processes, several to a task.
+
+    Args:
+        runner: where tasks run.
+        tasks: how many at once, and what each gets.
+        blueprint: of the run.
+    """
+
+    def __init__(self, runner: TaskRunner, tasks: TasksConfig, blueprint: Blueprint) -> None:
+        self._runner = runner
+        self._tasks = tasks
+        self._timeout = blueprint.timeout
+        self._device = blueprint.device
+        self._blueprint = runner.share(blueprint)
+
+    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
+        size = self._tasks.clients_per_task
+        jobs = [assignments[start : start + size] for start in range(0, len(assignments), size)]
+        results = self._runner.run(
+            play,
+            (self._blueprint, self._runner.share(broadcast.to(torch.device("cpu")))),
+            jobs,
+            cpus=self._tasks.cpus,
+            gpus=self._tasks.gpus,
+            at_once=self._tasks.num_tasks,
+            timeout=None if self._timeout is None else START_SECONDS + size * self._timeout,
+        )
+        answers: list[Answer] = []
+        for job, result in zip(jobs, results, strict=True):
+            if isinstance(result, BaseException):
+                answers += [Dropped(assignment.client, _reason(result)) for assignment in job]
+            else:
+                answers += [
+                    answer.to(self._device) if isinstance(answer, Update) else answer
+                    for answer in result
+                ]
+        return answers
+
+
+_clients: dict[str, Client] = {}
+"""The run that this process last served; building one takes longer than a round."""
+
+
+def play(
+    blueprint: Blueprint, broadcast: Broadcast, assignments: Sequence[Assignment]
+) -> list[Answer]:
+    """Play some clients of a round, as a task; answers are on the CPU."""
+    torch.set_num_threads(blueprint.num_threads)
+    if blueprint.key not in _clients:
+        _clients.clear()
+        _clients[blueprint.key] = blueprint.make_client()
+    client = _clients[blueprint.key]
+    client.receive(broadcast.to(blueprint.device))
+    answers = [attempt(client, assignment, blueprint.timeout) for assignment in assignments]
+    cpu = torch.device("cpu")
+    return [answer.to(cpu) if isinstance(answer, Update) else answer for answer in answers]
+
+
+def attempt(client: Client, assignment: Assignment, timeout: float | None) -> Answer:
+    """A client's answer, or why it is dropped."""
+    start = time.monotonic()
+    try:
+        update = client.work(assignment)
+    except Exception as error:  # whatever it was, the round goes on without this client
+        return Dropped(assignment.client, _reason(error))
+    seconds = time.monotonic() - start
+    if timeout is not None and seconds > timeout:
+        return Dropped(assignment.client, f"late: {seconds:.1f} s, allowed {timeout:g} s")
+    return update
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

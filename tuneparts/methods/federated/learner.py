@@ -8,147 +8,36 @@ and partition this is federated averaging.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, Self
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, RoundError
-from tuneparts.data.chunks import Chunks, sizes
+from tuneparts.data.chunks import Chunks
 from tuneparts.data.task import Task
-from tuneparts.hypers import HyperGradient
-from tuneparts.methods.federated.assignments import Schedule
-from tuneparts.methods.federated.client import Client
-from tuneparts.methods.federated.client_data import ClientsConfig
-from tuneparts.methods.federated.exchange import Broadcast, Dropped, Traffic, Update
-from tuneparts.methods.federated.executor import (
+from tuneparts.methods.federated.client import (
     Answer,
     Blueprint,
+    Client,
     Executor,
+    Schedule,
     SequentialExecutor,
     TaskExecutor,
-    TasksConfig,
 )
-from tuneparts.methods.federated.server import Server, ServerConfig, mean_over
-from tuneparts.methods.partitioned.config import Defaults, check_division
+from tuneparts.methods.federated.config import ExchangeConfig
+from tuneparts.methods.federated.exchange import (
+    Broadcast,
+    Dropped,
+    Server,
+    Traffic,
+    Update,
+    mean_over,
+)
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import passes
-from tuneparts.training.config import OptimiserConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-
-
-class Division(Config):
-    """How data and weights are divided; one of each where nothing is."""
-
-    data: tuple[float, ...] = (1.0,)
-    """Share of the clients per chunk."""
-    weights: tuple[float, ...] = (1.0,)
-    """Share of the weights per partition."""
-    defaults: Defaults = "zero"
-    hyper_lr: float = 1e-3
-    hyper_batches: int | None = None
-
-
-class ExchangeConfig(SupervisedConfig):
-    """What all methods share in which a server and clients exchange weights.
-
-    `optimiser` is that of local training, and `batch_size` of its steps; its schedule follows the
-    whole run.
-    """
-
-    optimiser: OptimiserConfig = OptimiserConfig(kind="sgd", lr=0.05, momentum=0.0)
-    clients: ClientsConfig = ClientsConfig()
-    clients_per_round: int = Field(default=2, ge=1)
-    """Clients that are asked in each round, drawn anew each time."""
-    local_epochs: int = Field(default=1, ge=1)
-    """Times that a client goes through its data in a round."""
-    server: ServerConfig = ServerConfig()
-    rounds: int | None = Field(default=None, ge=1)
-    """End after so many rounds, even if passes are left; None spends all passes, and cuts the last
-    round where they end."""
-    rounds_per_report: int | None = Field(default=None, ge=1)
-    """Report after so many rounds; None reports after `interval` passes."""
-    min_clients: int = Field(default=1, ge=1)
-    """Clients that a round needs after some were dropped; fewer end the run with an error."""
-    client_timeout: float | None = Field(default=None, gt=0)
-    """Seconds after which a client's answer is too late and the client is dropped; None waits."""
-    tasks: TasksConfig | None = None
-    """Play clients in tasks where the run has somewhere to send them; None plays them in turn."""
-
-    @model_validator(mode="after")
-    def _check_enough_clients(self) -> Self:
-        if not self.min_clients <= self.clients_per_round <= self.clients.num:
-            raise ValueError(
-                "`min_clients <= clients_per_round <= clients.num` must hold, but got "
-                f"{self.min_clients}, {self.clients_per_round} and {self.clients.num}."
-            )
-        return self
-
-    def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
-        super().check(task, copies_state=copies_state)
-        if task is not None:
-            self.clients.skew_of(task.train)
-
-    def division(self) -> Division:
-        """How data and weights are divided; not at all unless a method says so."""
-        return Division()
-
-    def task_bundles(self) -> list[dict[str, float]]:
-        return [] if self.tasks is None else self.tasks.bundles()
-
-    def build(self, context: Context) -> Learner:
-        return FederatedLearner(self, context)
-
-
-class FedAvgConfig(ExchangeConfig):
-    """One net at given hypers, trained by all clients (McMahan et al. 2017; Reddi et al. 2020)."""
-
-    method: Literal["fedavg"] = "fedavg"
-
-
-class FederatedConfig(ExchangeConfig):
-    """Weights in partitions, clients in chunks, hypers learnt by the clients of later chunks."""
-
-    method: Literal["federated"] = "federated"
-    proportions: tuple[float, ...] = (0.7, 0.2, 0.1)
-    """Share of the clients per chunk."""
-    parameter_proportions: tuple[float, ...] | None = None
-    """Share of the weights per partition; as `proportions` if None."""
-    defaults: Defaults = "zero"
-    """What a subnetwork reads for later partitions: zeros, or the initial weights, as deep nets
-    without norms need."""
-    hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's rate for the hypers, on the server. A range moves by about this much a round."""
-    hyper_batches: int | None = Field(default=None, ge=1)
-    """Batches of a client's gradient of the hypers; None for all of its data."""
-
-    @model_validator(mode="after")
-    def _check_fields_agree(self) -> Self:
-        check_division(self.proportions, self.parameter_proportions or self.proportions)
-        dealt = sizes(self.clients.num, self.proportions)
-        if 0 in dealt:
-            raise ValueError(
-                f"every chunk needs a client, but {self.clients.num} clients in proportions "
-                f"{self.proportions} are {dealt}. Use more clients or fewer chunks."
-            )
-        return self
-
-    @property
-    def hyper_gradient(self) -> HyperGradient:
-        return "fixed weights" if len(self.proportions) > 1 else "none"
-
-    def division(self) -> Division:
-        return Division(
-            data=self.proportions,
-            weights=self.parameter_proportions or self.proportions,
-            defaults=self.defaults,
-            hyper_lr=self.hyper_lr,
-            hyper_batches=self.hyper_batches,
-        )
 
 
 class FederatedLearner(

@@ -1,0 +1,232 @@
+"""Where trials run: which executor suits a search, what a trial reserves, and how many fit.
+
+Amounts are in Ray's units, but nothing here needs Ray.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.errors import ConfigError, PlacementError
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from tuneparts.search.arm import Arm, Resources
+    from tuneparts.search.spec import Search
+
+Executor = Literal["local", "ray"]
+MOST_LOCAL_TRIALS = 200
+"""Trials up to which this machine's own processes are taken."""
+
+
+def num_trials(search: "Search") -> int:
+    """Count the trials of all arms and seeds."""
+    return sum(arm.trials_per_seed * len(search.seeds_of(arm)) for arm in search.arms)
+
+
+def suited(search: "Search") -> Executor:
+    """Choose the local executor for small searches, and Ray for large ones.
+
+    Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
+    and learners that run parts of their work in tasks beside them.
+
+    Example:
+        >>> from tuneparts.search import load
+        >>> suited(load.load("rotated_digits", scale="smoke"))
+        'local'
+    """
+    needs_ray = any(
+        arm.resources.gpus or arm.resources.custom or arm.config.task_bundles()
+        for arm in search.arms
+    )
+    return "ray" if needs_ray or num_trials(search) > MOST_LOCAL_TRIALS else "local"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials run."""
+
+    address: str | None = None
+    """HOST:PORT of a Ray cluster; None for this machine."""
+    is_local: bool = False
+    """Whether they run in processes of this machine, without Ray, whatever suits them."""
+    is_ray: bool = False
+    """Whether they run on Ray, whatever suits them."""
+    cpus: float | None = None
+    """CPUs that they may fill; None for all."""
+    workers: int | None = None
+    """Processes of the local executor; None for as many as there is room for."""
+
+    def executor(self, search: "Search") -> Executor:
+        """The executor that runs them: the one that was named, or the one that suits the search."""
+        if self.is_local and (self.is_ray or self.address is not None):
+            other = "--ray" if self.is_ray else "--address"
+            raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
+        if self.is_ray or self.address is not None:
+            return "ray"
+        return "local" if self.is_local else suited(search)
+
+    def settled(self, search: "Search") -> "Place":
+        """The same place, whose executor no longer depends on the search."""
+        is_local = self.executor(search) == "local"
+        return replace(self, is_local=is_local, is_ray=not is_local)
+
+
+GIB = 1024**3
+Amounts: TypeAlias = Mapping[str, float]
+"""Resource name -> amount, in Ray's units: memory in bytes."""
+_STEP = 10_000
+"""Ray counts every resource in steps of 1/10,000; so a third of a GPU fits three times."""
+
+
+def bundle(resources: "Resources") -> dict[str, float]:
+    """Translate resources to what Ray calls a bundle: resource name -> amount."""
+    amounts = {"CPU": resources.cpus, **resources.custom}
+    if resources.gpus:
+        amounts["GPU"] = resources.gpus
+    if resources.memory_gb:
+        amounts["memory"] = resources.memory_gb * GIB
+    return amounts
+
+
+def bundles(arm: "Arm") -> list[dict[str, float]]:
+    """List what a trial of an arm reserves: its own bundle, then those of its tasks."""
+    return [bundle(arm.resources), *arm.config.task_bundles()]
+
+
+def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100_000) -> int:
+    """Count the trials that fit at once, each placed on the first node with room for it.
+
+    Args:
+        trial: bundles of one trial; each lies on one node, several may lie on different ones.
+        nodes: what each node has.
+        most: where to stop counting.
+
+    Example:
+        >>> slots([{"CPU": 1, "GPU": 0.5}], [{"CPU": 8, "GPU": 1}])
+        2
+    """
+    needs = [_steps(need) for need in trial]
+    free = [_steps(node) for node in nodes]
+    placed = 0
+    while placed < most and all(_reserve(need, free) for need in needs):
+        placed += 1
+    return placed
+
+
+def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[Amounts]) -> None:
+    """Raise for an arm whose trials these nodes could never hold.
+
+    Args:
+        needs: the bundles of a trial of each arm.
+        nodes: what each node has.
+
+    Raises:
+        PlacementError: Names the arm, what it needs, and the most that there is.
+    """
+    for arm, trial in needs.items():
+        for need in trial:
+            if not slots([need], nodes, most=1):
+                _refuse(arm, need, nodes)
+        if not slots(trial, nodes, most=1):
+            total = {name: sum(n.get(name, 0.0) for n in trial) for n in trial for name in n}
+            all_nodes = {name: sum(node.get(name, 0.0) for node in nodes) for name in total}
+            raise PlacementError(
+                f"a trial's {len(trial)} bundles must fit the cluster together, but those of "
+                f"`{arm}` need {_text(total)} and the cluster has {_text(all_nodes)}. Add nodes, "
+                "or lower what its tasks ask for."
+            )
+
+
+def describe(amounts: Amounts) -> str:
+    """Write amounts as a person would: `2 CPU, 0.5 GPU, 4 GB`."""
+    return ", ".join(
+        f"{amount / GIB:g} GB" if name == "memory" else f"{amount:g} {name}"
+        for name, amount in amounts.items()
+    )
+
+
+def _refuse(arm: str, need: Amounts, nodes: Sequence[Amounts]) -> None:
+    most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in need}
+    missing = [name for name, amount in need.items() if amount > most[name]]
+    together = "" if missing else ", though no node has them all together"
+    names = missing or list(need)
+    raise PlacementError(
+        f"a trial must fit one node, but `{arm}` needs {_text({n: need[n] for n in names})} and "
+        f"the cluster has {_text({n: most[n] for n in names})} on a node{together}. "
+        "Add a larger node, or lower the arm's resources."
+    )
+
+
+def _steps(amounts: Amounts) -> dict[str, int]:
+    return {name: round(amount * _STEP) for name, amount in amounts.items()}
+
+
+def _reserve(need: Mapping[str, int], free: Sequence[dict[str, int]]) -> bool:
+    """Reserve a bundle on the first node with room for it; returns whether there was one."""
+    if not any(need.values()):
+        return False  # what needs nothing is not a trial, and would fit without end
+    for node in free:
+        if all(node.get(name, 0) >= amount for name, amount in need.items()):
+            for name, amount in need.items():
+                if amount:
+                    node[name] -= amount
+            return True
+    return False
+
+
+def _text(amounts: Amounts) -> str:
+    return ", ".join(
+        f"memory {amount / GIB:g} GB" if name == "memory" else f"{name} {amount:g}"
+        for name, amount in amounts.items()
+    )
+
+
+_PLENTY = 1e15
+"""Bytes of memory, which is not what limits how many trials an algorithm proposes."""
+
+
+def fitted(search: "Search", place: Place) -> "Search":
+    """A search whose algorithms know how many of their trials run side by side at a place.
+
+    Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
+    that says so itself, or whose algorithms do not ask, is returned as it is.
+    """
+    from tuneparts.search.algorithms import Sampled
+
+    own = {arm.name: arm.algorithm for arm in search.arms}
+    asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}
+    if not asking:
+        return search
+    import torch
+
+    devices = torch.cuda.device_count()
+    machine = {
+        "CPU": float(usable_cpus() if place.cpus is None else place.cpus),
+        "GPU": float(min(devices, 1) if place.executor(search) == "local" else devices),
+        "memory": _PLENTY,
+    }
+    nodes = [machine]
+    if place.address is not None:
+        from tuneparts.executors.ray import cluster
+
+        nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(place.address)]
+    arms = []
+    for arm in search.arms:
+        if arm.name in asking:
+            most = _most(search, arm, place.cpus)
+            room = place.workers or slots(bundles(arm), nodes, most=most)
+            width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
+            fitting = asking[arm.name].for_width(max(1, width))
+            arms.append(arm.model_copy(update={"algorithm": fitting}))
+        else:
+            arms.append(arm)
+    return search.model_copy(update={"arms": tuple(arms)})
+
+
+def _most(search: "Search", arm: "Arm", cpus: float | None) -> int:
+    """The limits that do not depend on the machine."""
+    trials = arm.trials_per_seed * len(search.seeds_of(arm))
+    fill = None if cpus is None else int(cpus / arm.resources.cpus)
+    return min(limit for limit in (trials, search.at_once, arm.at_once, fill) if limit is not None)
