@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import torchvision_door
-from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn.gaussian import Gaussians, Sampled, cover
 from tuneparts.models import NETS
 
@@ -84,27 +83,6 @@ def test_what_stays_in_float_is_named_and_counted() -> None:
     assert "`padding_idx`" in cover(padded)[1]["0.weight"]
     shrunk = nn.Sequential(nn.Embedding(5, 2, max_norm=1.0), nn.Flatten(), nn.Linear(4, 2))
     assert "`max_norm`" in cover(shrunk)[1]["0.weight"]
-
-
-class KeptTwice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
-        self.aside = [self.mix.weight]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.mix(x) + x @ self.aside[0])
-
-
-def test_a_weight_that_is_kept_elsewhere_too_stays_in_float() -> None:
-    names, left_out = cover(KeptTwice(), torch.randn(3, 4))
-    assert names == ["mix.bias", "head.weight", "head.bias"]
-    assert left_out == {"mix.weight": "is read past its own layer (16)"}
-
-
-def test_a_net_without_a_layer_that_multiplies_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no layer that can be compressed"):
-        cover(nn.Sequential(nn.ReLU()))
 
 
 @pytest.mark.parametrize("name", ["mnist_cnn", "resnet18", "mobilenet_v2", "fixup_resnet"])

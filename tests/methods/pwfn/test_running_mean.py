@@ -1,15 +1,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.methods.pwfn.literal import literal_candidates
-from tuneparts.core.errors import ConfigError
-from tuneparts.methods.pwfn import running_mean
 from tuneparts.methods.pwfn.centres import nearest
 from tuneparts.methods.pwfn.running_mean import cluster, prefix
 
@@ -116,19 +113,6 @@ def test_nearest_by_brute_force() -> None:
     mu = torch.linspace(-1.2, 1.2, 997, dtype=torch.float64)
     expected = (mu[:, None] - grid).abs().argmin(dim=1)
     assert torch.equal(nearest(mu, grid), expected)
-
-
-def test_wide_clusters_do_not_swallow_everything() -> None:
-    rng = np.random.default_rng(0)
-    mu = torch.from_numpy(rng.normal(0, 0.2, 500))
-    sigma = torch.full((500,), 1e-5, dtype=torch.float64)
-    result = cluster(mu, sigma, 500, centres=centres)
-    assert len(torch.unique(result.mu_N)) > 40
-
-
-def test_growth_is_checked() -> None:
-    with pytest.raises(ConfigError, match="never end"):
-        running_mean.cluster(torch.ones(2), torch.ones(2), 1, centres=centres, growth=1.0)
 
 
 def test_small_weights_do_not_pay_for_large_ones() -> None:

@@ -89,45 +89,6 @@ def test_tied_layers_nest_bit_for_bit() -> None:
     assert torch.equal(middle, large[:5, :5])
 
 
-def test_a_private_coefficient_changes_its_layer_only_and_a_shared_one_all() -> None:
-    plan = plan_of()
-    for ties, changed in ((tying.private(plan), 1), (tying.shared(plan), len(SHAPES))):
-        bank = bank_of(plan, ties)
-        before = bank.compose()
-        with torch.no_grad():
-            bank.coefficients_RK[0][0, 0] += 0.5
-        after = bank.compose()
-        differs = [not torch.equal(a, b) for a, b in zip(before, after, strict=True)]
-        assert sum(differs) == changed
-
-
-def test_weights_are_linear_in_the_coefficients() -> None:
-    plan = plan_of()
-    banks = [bank_of(plan) for _ in range(3)]
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for slot in range(len(plan.slots)):
-            one, other = (
-                torch.randn(
-                    banks[0].coefficients_RK[slot].shape, generator=generator, dtype=torch.float64
-                )
-                for _ in range(2)
-            )
-            for bank, value in zip(banks, (one, other, 0.3 * one - 2 * other), strict=True):
-                bank.coefficients_RK[slot].copy_(value)
-    for a, b, mixed in zip(*(bank.compose() for bank in banks), strict=True):
-        torch.testing.assert_close(0.3 * a - 2 * b, mixed)
-
-
-def test_one_template_with_coefficient_one_is_a_plain_weight() -> None:
-    plan = make_plan([Layer(0, "l", "conv3x3", 4, 2, (3, 3))], [0], budget=72)
-    bank = bank_of(plan)
-    with torch.no_grad():
-        bank.coefficients_RK[0].fill_(1)
-    (weight,) = bank.compose()
-    assert torch.equal(weight.flatten(), bank.templates_KD[0][0])
-
-
 def test_gradients_of_templates_and_coefficients_are_those_of_the_formulas() -> None:
     plan = plan_of()
     ties = tying.mapped(plan, {3: 0, 5: 2})

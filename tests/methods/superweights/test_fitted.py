@@ -183,12 +183,6 @@ def test_threads_may_predict_at_once():
         assert all(torch.equal(out, expected[num % 8]) for num, out in enumerate(found))
 
 
-def test_a_net_of_another_precision_is_refused_with_the_cure():
-    x, y = _data()
-    with pytest.raises(ConfigError, match="Float and Double"):
-        fit([_net(8).double(), _net(8).double()], x, y, passes=20)
-
-
 class _Gated(nn.Module):
     def __init__(self):
         super().__init__()

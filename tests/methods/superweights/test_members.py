@@ -90,21 +90,6 @@ def test_one_template_with_coefficient_one_trains_like_a_plain_net() -> None:
         torch.testing.assert_close(model.bank.templates_KD[slot].grad[0], expected)
 
 
-def test_every_template_hears_from_every_member_that_uses_it() -> None:
-    model = members(WRN_16, WRN_10)
-    losses = [F.cross_entropy(logits, torch.arange(6)) for logits in model(images())]
-    templates = list(model.bank.templates_KD)
-    shares = [torch.autograd.grad(loss, templates, retain_graph=True) for loss in losses]
-    together = torch.autograd.grad(losses[0] + losses[1], templates)
-    plan = model.bank.plan
-    for slot, (c, j) in enumerate(plan.slots):
-        users = {plan.layers[p].member for p in plan.clusters[c].users(j)}
-        for member in range(2):
-            heard = shares[member][slot].abs().sum(dim=1) > 0
-            assert heard.all() if member in users else not heard.any()
-        torch.testing.assert_close(shares[0][slot] + shares[1][slot], together[slot])
-
-
 def test_norms_and_heads_are_private_and_nothing_else() -> None:
     model = members(WRN_16, WRN_10)
     owned = [{id(p) for p in net.parameters()} for net in model.nets]
@@ -142,15 +127,6 @@ def test_looking_at_gradients_changes_nothing(norms: str) -> None:
         assert torch.equal(value, before[name]), name
 
 
-def test_statistics_of_the_batch_give_other_gradients() -> None:
-    model = members(WRN_16)
-    one, other = (
-        model.layer_gradients(images(), torch.arange(6), loss=Classes().loss, norms=norms)[1][0]
-        for norms in ("eval", "train")
-    )
-    assert not torch.allclose(one, other)
-
-
 def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
     model = members(WRN_16, WRN_10).eval()
     batches = [images(num) for num in (3, 6)]
@@ -169,15 +145,6 @@ def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
         alike = {"initializer": torch.set_num_threads, "initargs": (torch.get_num_threads(),)}
         with ThreadPoolExecutor(4, **alike) as pool:
             assert all(pool.map(is_right, range(40)))
-
-
-def test_weights_are_not_left_behind_in_the_nets() -> None:
-    model = members(WRN_16)
-    model(images())
-    conv = model.nets[0].stem
-    assert isinstance(conv, nn.Conv2d)
-    with pytest.raises(AttributeError):
-        _ = conv.weight
 
 
 def loss(logits_BK: torch.Tensor, y_B: torch.Tensor) -> torch.Tensor:

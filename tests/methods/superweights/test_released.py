@@ -12,7 +12,7 @@ from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.clusters import Layer
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.methods.superweights.similarity import group, numbered
+from tuneparts.methods.superweights.similarity import numbered
 from tuneparts.training.learner import Context
 
 
@@ -45,15 +45,6 @@ def walked(similarity: np.ndarray, threshold: float) -> list[int]:
 def test_relabelling_is_the_walk_of_the_released_code(seed: int, threshold: float) -> None:
     similarity = symmetric(7, seed)
     assert released.relabelled(similarity, threshold) == walked(similarity, threshold)
-
-
-def test_only_one_layer_of_a_pair_moves() -> None:
-    # 3 joins 2, and 2 then leaves for 1: unlike united groups, 3 stays behind.
-    similarity = np.full((4, 4), -1.0)
-    for one, other, value in ((0, 1, 0.9), (2, 3, 0.8), (1, 2, 0.5)):
-        similarity[one, other] = similarity[other, one] = value
-    assert released.relabelled(similarity, 0.1) == [0, 0, 0, 1]
-    assert group(similarity, 0.1) == [0, 0, 0, 0]
 
 
 def test_nan_and_the_threshold_itself_are_not_similar() -> None:
