@@ -130,14 +130,16 @@ def test_templates_never_exceed_the_budget(slots, budget, cap) -> None:
     assert all(d > budget - spent for k, d in zip(templates, sizes, strict=True) if k < cap)
 
 
-def test_users_come_before_spares() -> None:
-    # One more template of 10 fits: it goes to the second slot, which has two users.
-    assert split_budget([10, 10], [1, 2], budget=30) == [1, 2]
-    assert split_budget([10, 10], [1, 1], budget=30) == [2, 1]
-
-
-def test_a_slot_that_does_not_fit_is_passed_over() -> None:
-    assert split_budget([100, 10], [5, 5], budget=150) == [1, 5]
+@pytest.mark.parametrize(
+    ("sizes", "uses", "budget", "templates"),
+    [
+        ([10, 10], [1, 2], 30, [1, 2]),  # one more fits: it goes where two layers use it
+        ([10, 10], [1, 1], 30, [2, 1]),
+        ([100, 10], [5, 5], 150, [1, 5]),  # what does not fit is passed over
+    ],
+)
+def test_users_come_before_spares(sizes, uses, budget, templates) -> None:
+    assert split_budget(sizes, uses, budget=budget) == templates
 
 
 FOUR = ((28, 10),) * 4

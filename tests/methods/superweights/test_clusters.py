@@ -79,6 +79,7 @@ def test_random_clusters_have_the_same_sizes_within_the_same_bins(seed: int) -> 
     for part in (slice(0, 6), slice(6, 10)):
         assert sorted(Counter(new[part]).values()) == sorted(Counter(labels[part]).values())
     assert not set(new[:6]) & set(new[6:])
+    assert new != labels
 
 
 def test_merging_stops_as_soon_as_the_budget_fits(wrn_layers) -> None:

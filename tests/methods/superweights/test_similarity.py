@@ -21,12 +21,6 @@ def gradients(*shapes: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
 
-def test_a_layer_without_gradient_is_similar_to_nothing() -> None:
-    one, other = gradients((2, 2, 1), (2, 2, 1))
-    found = similarity.overlap_cosines([one, torch.zeros_like(other)])
-    assert np.isnan(found[0, 1])
-
-
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_cosines_on_templates_are_those_on_weights_times_those_of_coefficients(
     is_tied: bool,
@@ -52,7 +46,9 @@ def test_cosines_on_templates_are_those_on_weights_times_those_of_coefficients(
     assert not is_tied or float(on_alphas.detach()) == pytest.approx(1)
 
 
-def test_one_template_leaves_only_the_sign() -> None:
+def test_one_template_leaves_only_the_sign_and_no_gradient_no_similarity() -> None:
+    (one,) = gradients((2, 2, 1))
+    assert np.isnan(similarity.overlap_cosines([one, torch.zeros_like(one)])[0, 1])
     found = similarity.row_cosines(torch.tensor([[0.1], [-3.0], [2.0]]))
     np.testing.assert_allclose(found, [[1, -1, 1], [-1, 1, -1], [1, -1, 1]])
 
@@ -63,10 +59,6 @@ def test_agreement_of_two_halves() -> None:
     assert similarity.correlation([one[:4], one[4:]], [one * 2 + 1]) == pytest.approx(1)
     assert similarity.correlation([one], [np.full(10, np.nan)]) is None
     assert similarity.correlation([one[:2]], [one[:2]]) is None
-    assert similarity.known_mean([one, np.array([np.nan])]) == pytest.approx(one.mean())
-    assert similarity.known_mean([np.array([])]) is None
-    matrix = np.arange(9.0).reshape(3, 3)
-    assert similarity.pairs(matrix).tolist() == [3.0, 6.0, 7.0]
 
 
 def layer_gradients(seed: int) -> list[torch.Tensor]:
