@@ -16,7 +16,7 @@ from tuneparts.data.task import Examples, Task
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn import codefile
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.methods.pwfn.learner import PwfnLearner, shared
+from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -164,19 +164,6 @@ def test_resuming_is_bit_for_bit(
     assert all(torch.equal(own[name], other[name]) for name in other)
 
 
-def test_fixed_weights_do_not_move_between_rounds(task: Task) -> None:
-    learner = build(task, interval=1, finetune={"kind": "adam", "lr": 0.01, "weight_decay": 0.1})
-    to_first_round(learner)
-    fixed_N = learner.gaussians.fixed.clone()
-    mu_N, sigma_N = learner.gaussians.means(), learner.gaussians.sigma.detach().clone()
-    learner.advance()
-    learner.advance()
-    assert learner._num_rounds_done == 1
-    assert torch.equal(learner.gaussians.means()[fixed_N], mu_N[fixed_N])
-    assert torch.equal(learner.gaussians.sigma[fixed_N], sigma_N[fixed_N])
-    assert not torch.equal(learner.gaussians.means()[~fixed_N], mu_N[~fixed_N])
-
-
 def test_pretraining_is_standard_training(task: Task) -> None:
     common = {"batch_size": 16, "net": {"name": "resnet18", "width": 2}, "interval": 4}
     standard = parse(StandardConfig, common | {"passes": 12}).build(
@@ -231,6 +218,8 @@ def test_trials_of_a_seed_share_their_pretraining(
     # The first row is all of the pretraining; what follows is as without sharing.
     assert first[0]["cost/passes"] == 12
     assert first[1:] == alone[3:]
+    files[0].write_bytes(files[0].read_bytes()[:-3])  # a damaged one is made anew
+    assert finish(build(task, **changes, shares_pretraining=True)) == first
     finish(build(task, **changes, shares_pretraining=True, sigma={"alpha": 0.5}))
     assert list((tmp_path / "pretrained").glob("*.pt")) == files
     finish(build(task, seed=1, **changes, shares_pretraining=True))
@@ -255,19 +244,21 @@ def test_a_pull_without_effect_is_warned_of(task: Task, caplog: pytest.LogCaptur
     assert not caplog.text
 
 
-def test_released_habits_move_what_is_fixed_until_the_next_round(task: Task) -> None:
-    learner = build(
-        task,
-        **mlp(interval=1, habits="released", sigma={"alpha": 1.0},
-              finetune={"kind": "sgd", "lr": 0.1, "weight_decay": 0.1}),
-    )  # fmt: skip
+@pytest.mark.parametrize("habits", ["careful", "released"])
+def test_only_released_habits_move_what_is_fixed_until_the_next_round(
+    task: Task, habits: str
+) -> None:
+    finetune = {"kind": "sgd", "lr": 0.1, "weight_decay": 0.1}
+    changes = {"interval": 1, "habits": habits, "sigma": {"alpha": 1.0}, "finetune": finetune}
+    learner = build(task, **mlp(**changes))
     to_first_round(learner)
     fixed_N, sigma_N = learner.gaussians.fixed.clone(), learner.gaussians.sigma.detach().clone()
     mu_N = learner.gaussians.means()
     learner.advance()
-    moved = (learner.gaussians.means() != mu_N)[fixed_N & (mu_N != 0)]
-    assert moved.all()
-    assert (learner.gaussians.sigma > sigma_N)[fixed_N].any()
+    moved, wider = learner.gaussians.means() != mu_N, learner.gaussians.sigma != sigma_N
+    assert moved[~fixed_N].any()
+    assert moved[fixed_N & (mu_N != 0)].all() == (habits == "released")
+    assert wider[fixed_N].any() == moved[fixed_N].any() == (habits == "released")
     finish(learner)
     integers = learner.gaussians.means().double() * 128
     assert torch.equal(integers, integers.round())
@@ -408,18 +399,3 @@ def test_without_validation_data(task: Task) -> None:
     report = finish(build(task, **mlp(train_on="all")))[-1]
     assert "fixing/accuracy_before" not in report
     assert "test/accuracy" in report
-
-
-def test_a_state_is_made_once_and_a_damaged_one_anew(tmp_path: Path) -> None:
-    made: list[int] = []
-
-    def make() -> dict[str, float]:
-        made.append(1)
-        return {"loss": 0.5}
-
-    path = tmp_path / "cache" / "state.pt"
-    assert shared(path, make) == shared(path, make) == {"loss": 0.5}
-    assert len(made) == 1
-    path.write_bytes(path.read_bytes()[:-3])
-    assert shared(path, make) == {"loss": 0.5}
-    assert len(made) == 2
