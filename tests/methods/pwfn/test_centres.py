@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.methods.pwfn.literal import literal_candidates
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.pwfn.centres import grid_integers, kmeans, progression, rounding_grid
+from tuneparts.methods.pwfn.centres import grid_integers, kmeans, rounding_grid
 
 LARGEST = st.one_of(
     st.floats(0, 4, allow_subnormal=False), st.integers(-9, 2).map(lambda power: 2.0**power)
@@ -32,23 +32,6 @@ def test_the_rounding_grid_reaches_over_the_largest(largest: float) -> None:
         assert torch.equal(grid, torch.unique(grid))
         assert largest <= grid[-1] <= max(2 * largest, 2.0**-7)
         assert all(int(n).bit_count() <= order for n in (grid.abs() * 128).tolist())
-
-
-def test_the_progression_leaves_no_weight_far_away() -> None:
-    delta = 0.05
-    centres = progression(2.0**-7, 1.5, delta=delta, num_terms=8)
-    assert torch.equal(centres, -centres.flip(0))
-    assert (centres == 0).sum() == 1
-    weights = torch.linspace(2.0**-7, 1.5, 5000, dtype=torch.float64)
-    nearest = (weights[:, None] - centres).abs().min(dim=1).values / weights
-    # Half a step of the progression, plus the error of each approximation.
-    assert nearest.max() <= 2.2 * delta
-
-
-def test_one_term_is_a_power_of_two() -> None:
-    centres = progression(2.0**-7, 1.0, delta=0.01, num_terms=1)
-    positive = centres[centres > 0].tolist()
-    assert all(math.frexp(value)[0] == 0.5 for value in positive)
 
 
 @pytest.mark.parametrize("arguments", [(-1, 1, 1.0), (7, 0, 1.0), (7, 1, math.inf), (7, 1, -1.0)])

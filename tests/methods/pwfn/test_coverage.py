@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.core import torchvision_door
 from tuneparts.methods.pwfn.gaussian import Gaussians, Sampled, cover
 from tuneparts.models import NETS
 
@@ -92,25 +91,3 @@ def test_nets_of_the_registry(name: str) -> None:
     names, _ = cover(net, torch.rand(2, 3, 32, 32))
     layers = [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     assert len(names) == sum(len(list(layer.parameters())) for layer in layers)
-
-
-TRANSFORMERS = {
-    "VisionTransformer": {
-        "image_size": 32, "patch_size": 8, "num_layers": 1, "num_heads": 2, "hidden_dim": 32,
-        "mlp_dim": 32,
-    },
-    "SwinTransformer": {
-        "patch_size": [4, 4], "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2],
-        "window_size": [4, 4],
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_transformers_of_torchvision(name: str) -> None:
-    models = torchvision_door.load().models
-    net = getattr(models, name)(**TRANSFORMERS[name], num_classes=10)
-    names, left_out = cover(net, torch.rand(2, 3, 32, 32))
-    covered = sum(net.get_parameter(name).numel() for name in names)
-    assert covered > 0.9 * sum(p.numel() for p in net.parameters())
-    assert not any("past" in reason for reason in left_out.values())

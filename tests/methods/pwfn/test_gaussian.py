@@ -108,13 +108,6 @@ def test_threads_draw_and_predict_at_once(
         assert all(torch.equal(out, expected[number % 5]) for number, out in enumerate(found))
 
 
-def test_a_sampled_net_shares_all_tensors(net: nn.Sequential, gaussians: Gaussians) -> None:
-    drawn = sampled(net, gaussians, generator())
-    own = dict(drawn.net.named_parameters()) | dict(drawn.net.named_buffers())
-    for name, tensor in (*net.named_parameters(), *net.named_buffers()):
-        assert own[name] is tensor
-
-
 def test_gradients_of_deviations_are_draws_times_those_of_means(
     net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
 ) -> None:

@@ -234,16 +234,6 @@ def test_an_exposure_decides_alpha_whatever_the_length(task: Task) -> None:
         assert last["fixing/spread"] >= 1
 
 
-def test_a_pull_without_effect_is_warned_of(task: Task, caplog: pytest.LogCaptureFixture) -> None:
-    build(task, **mlp())
-    assert "no effect over 12 passes" in caplog.text
-    caplog.clear()
-    build(task, **mlp(sigma={"exposure": 1.0}))
-    build(task, **mlp(sigma={"alpha": 0.0}))
-    build(task, **mlp(quantiser={"kind": "nearest"}))
-    assert not caplog.text
-
-
 @pytest.mark.parametrize("habits", ["careful", "released"])
 def test_only_released_habits_move_what_is_fixed_until_the_next_round(
     task: Task, habits: str
@@ -335,12 +325,6 @@ def test_every_field_matters(
 def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**changes)
-
-
-def test_config_survives_json() -> None:
-    for quantiser in QUANTISERS:
-        given = config(quantiser=quantiser)
-        assert parse(PwfnConfig, json.loads(given.model_dump_json())) == given
 
 
 def test_rounds_without_passes_of_their_own(task: Task) -> None:

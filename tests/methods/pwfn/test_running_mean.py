@@ -6,27 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.methods.pwfn.literal import literal_candidates
+from tests.methods.pwfn.literal import literal_candidates, literal_prefix
 from tuneparts.methods.pwfn.centres import nearest
 from tuneparts.methods.pwfn.running_mean import cluster, prefix
 
 
 def centres(order: int, largest: float) -> Tensor:
     return torch.from_numpy(literal_candidates(7, order, largest))
-
-
-def literal_prefix(distances: list[float], delta: float) -> list[int]:
-    """Take the closest as long as the mean of those at a distance stays within delta."""
-    order = sorted(range(len(distances)), key=lambda i: distances[i])
-    taken: list[int] = []
-    total, num_positive = 0.0, 0
-    for i in order:
-        total += distances[i]
-        num_positive += distances[i] > 0
-        if total > delta * num_positive:
-            break
-        taken.append(i)
-    return taken
 
 
 def literal_cluster(

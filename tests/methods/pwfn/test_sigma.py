@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tuneparts.methods.pwfn import sigma
 from tuneparts.methods.pwfn.config import exposure
 from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent
-from tuneparts.methods.pwfn.sigma import columns, controlled, initialise, snapshot
+from tuneparts.methods.pwfn.sigma import controlled, initialise, snapshot
 
 CEILING = 0.05
 FLOATS = st.floats(-4, 4, width=32, allow_subnormal=False)
@@ -174,13 +174,3 @@ def test_the_same_weights_are_shown_each_time(
     assert before.shape == (2, 7)
     torch.testing.assert_close(after[0], before[0] + 8)
     assert not torch.equal(snapshot(gaussians, seed=4)["6"][0], after[0])
-
-
-def test_snapshots_as_a_table() -> None:
-    first, second = torch.tensor([[1.0, 2.0], [0.25, 0.5]]), torch.tensor([[3.0], [0.125]])
-    assert columns({"then": {"a": first, "b": second}, "now": {"b": second}}) == {
-        "layer": ["a", "a", "b", "b"],
-        "moment": ["then", "then", "then", "now"],
-        "mu": [1.0, 2.0, 3.0, 3.0],
-        "sigma": [0.25, 0.5, 0.125, 0.125],
-    }

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tests.methods.pwfn.literal import literal_cluster
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn import threshold
-from tuneparts.methods.pwfn.threshold import Clustering, cluster, smallest
+from tuneparts.methods.pwfn.threshold import Clustering, cluster
 
 Floats = npt.NDArray[np.float32]
 
@@ -148,15 +148,6 @@ def test_memory_is_linear_in_the_number_of_weights() -> None:
         result = cluster(mu, sigma, num)
     assert len(torch.unique(result.mu_N)) > 20
     assert largest.num_bytes <= 8 * num  # one number a weight, never one a weight and centre
-
-
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.data())
-def test_as_a_stable_sort_selects(values: list[int], data: st.DataObject) -> None:
-    num = data.draw(st.integers(0, len(values)))
-    order = sorted(range(len(values)), key=lambda i: values[i])[:num]
-    expected = [i in order for i in range(len(values))]
-    assert smallest(torch.tensor(values, dtype=torch.float64), num).tolist() == expected
 
 
 def test_more_pairs_of_centres_than_int32_can_hold() -> None:

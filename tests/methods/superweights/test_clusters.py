@@ -39,17 +39,13 @@ def test_bins_of_relative_depth(wrn_layers) -> None:
 
 
 def test_a_small_net_has_fewer_bins_and_none_means_one_per_layer(wrn_layers) -> None:
-    layers = wrn_layers((10, 1))
-    assert counts(layers, clusters.depth_bins(layers, 4), 0, "conv3x3") == [3, 2, 2]
+    layers = wrn_layers((16, 1), (10, 1))
+    assert counts(layers, clusters.depth_bins(layers, 4), 1, "conv3x3") == [3, 2, 2]
     alone = clusters.depth_bins(layers, None)
-    assert len(set(alone)) == len(layers)
-    both = wrn_layers((16, 1), (10, 1))
-    labels = clusters.depth_bins(both, None)
-    deep = [k for x, k in zip(both, labels, strict=True) if x.member == 0]
-    flat = [k for x, k in zip(both, labels, strict=True) if x.member == 1]
-    assert len(set(deep)) == len(deep)
-    assert len(set(flat)) == len(flat)
-    assert set(flat) <= set(deep)
+    deep, flat = ([k for x, k in zip(layers, alone, strict=True) if x.member == m] for m in (0, 1))
+    assert len({*deep}) == len(deep)
+    assert len({*flat}) == len(flat)
+    assert {*flat} <= {*deep}
 
 
 def test_splitting_by_similarity_refines_and_stays_inside() -> None:

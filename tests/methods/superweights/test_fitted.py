@@ -73,21 +73,6 @@ def test_sizes_are_within_the_budget_and_add_up():
     assert ensemble.private[0]["5"] == "is the head"
 
 
-def test_composed_weights_of_equal_layers_come_from_the_same_templates():
-    # One template and one coefficient vector for all: the very same weight in both members.
-    ensemble = fit(
-        [_net(16), _net(16, seed=1)],
-        *_data(),
-        budget=352,
-        sharing={"clusters": "depth", "coefficients": "shared", "beta": None, "num_bins": 2},
-        **SETTINGS,
-    )
-    one, two = ensemble.members
-    assert torch.equal(one[0].weight, two[0].weight)
-    assert torch.equal(one[3].weight, two[3].weight)
-    assert not torch.equal(one[5].weight, two[5].weight)
-
-
 def test_a_function_builds_each_member_from_a_seed_of_its_own():
     def build():
         return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -120,14 +105,6 @@ def test_a_function_builds_each_member_from_a_seed_of_its_own():
 def test_what_cannot_be_meant_is_refused(nets, fields, message):
     with pytest.raises(ConfigError, match=message):
         fit(nets, *_data(), **fields)
-
-
-def test_members_that_cannot_share_are_refused_by_layer_and_reason():
-    x, y = _data()
-    with pytest.raises(ConfigError, match="member 0 has none: `0` is the head"):
-        fit([nn.Sequential(nn.Linear(6, 3))], x, y, **SETTINGS)
-    with pytest.raises(ConfigError, match="has 2 for 3 classes"):
-        fit([nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))], x, y, **SETTINGS)
 
 
 def test_frozen_layers_stay_as_they_are():

@@ -63,16 +63,6 @@ def test_members_of_any_family_answer_like_plain_nets_with_the_same_weights(conf
         assert torch.equal(model(images()), logits)
 
 
-def test_norms_and_heads_are_private_and_nothing_else() -> None:
-    model = members(WRN_16, WRN_10)
-    owned = [{id(p) for p in net.parameters()} for net in model.nets]
-    assert not owned[0] & owned[1]
-    names = {name.rsplit(".", 2)[-2] for name, _ in model.nets[0].named_parameters()}
-    assert names == {"norm1", "norm2", "norm", "classifier"}
-    count = sum(p.numel() for p in model.bank.templates_KD)
-    assert count == model.bank.plan.num_weights
-
-
 def test_layer_gradients_are_those_of_each_use_alone() -> None:
     model = members(WRN_16, WRN_10).eval()
     y = torch.arange(6)

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from tests.methods.superweights.conftest import WrnLayers
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.clusters import Layer, depth_bins
 from tuneparts.methods.superweights.config import SsnConfig
@@ -17,13 +16,7 @@ from tuneparts.methods.superweights.ssn import FlatBank, Reading, SsnLearner, ba
 from tuneparts.models.reweighted import standalone
 from tuneparts.training.learner import Context
 
-WRN_10 = {"name": "wide_resnet", "depth": 10, "width": 0.5}
-WRN_16 = {"name": "wide_resnet", "depth": 16, "width": 0.5}
-
-
-@pytest.fixture(scope="module")
-def toy() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
+WRN_16, WRN_10 = ({"name": "wide_resnet", "depth": depth, "width": 0.5} for depth in (16, 10))
 
 
 def build(toy: Task, **changes: Any) -> SsnLearner:
@@ -112,49 +105,31 @@ def bank(layers: list[Layer], labels: list[int], budget: int, **fields: int) -> 
     return FlatBank(layers, labels, budget=budget, generator=generator, **fields)
 
 
-def stretched(small: list[list[float]], rows: int, columns: int) -> list[list[float]]:
-    """Bilinear interpolation with pixel centres at halves, entry by entry."""
-
-    def places(num_in: int, num_out: int) -> list[tuple[int, int, float]]:
-        found = []
-        for i in range(num_out):
-            at = max((i + 0.5) * num_in / num_out - 0.5, 0.0)
-            low = min(int(at), num_in - 1)
-            found.append((low, min(low + 1, num_in - 1), at - low))
-        return found
-
-    return [
-        [
-            (1 - t) * ((1 - s) * small[a][c] + s * small[a][d])
-            + t * ((1 - s) * small[b][c] + s * small[b][d])
-            for c, d, s in places(len(small[0]), columns)
-        ]
-        for a, b, t in places(len(small), rows)
-    ]
+def stretching(num_in: int, num_out: int) -> torch.Tensor:
+    """Linear interpolation with pixel centres at halves, as a matrix, entry by entry."""
+    matrix = torch.zeros(num_out, num_in, dtype=torch.float64)
+    for i in range(num_out):
+        at = max((i + 0.5) * num_in / num_out - 0.5, 0.0)
+        low = min(int(at), num_in - 1)
+        matrix[i, low] += 1 - (at - low)
+        matrix[i, min(low + 1, num_in - 1)] += at - low
+    return matrix
 
 
 def composed_slowly(found: FlatBank, position: int) -> torch.Tensor:
-    """The weight of a layer by loops over its entries, in float64."""
+    """The weight of a layer by a loop over its templates, in float64."""
     layer = found.layers[position]
     group, one = found._readings[position]
-    row = found.banks_P[group].tolist()
     alpha = [1.0]
     if position in found._rows:
         matrix, number = found._rows[position]
         alpha = found.coefficients_RK[matrix][number].tolist()
-    size = one.rows * one.columns
-    small = [
-        [
-            sum(
-                alpha[k] * row[one.start + k * size + i * one.columns + j]
-                for k in range(len(alpha))
-            )
-            for j in range(one.columns)
-        ]
-        for i in range(one.rows)
-    ]
-    whole = stretched(small, layer.num_out, layer.fan_in)
-    return torch.tensor(whole, dtype=torch.float64).reshape(layer.shape)
+    small, size = torch.zeros(one.rows, one.columns, dtype=torch.float64), one.rows * one.columns
+    for k, factor in enumerate(alpha):
+        start = one.start + k * size
+        small += factor * found.banks_P[group][start : start + size].view(one.rows, one.columns)
+    rows, columns = stretching(one.rows, layer.num_out), stretching(one.columns, layer.fan_in)
+    return (rows @ small @ columns.T).reshape(layer.shape)
 
 
 MIXED = [conv("a", 4, 3), conv("b", 6, 4), conv("c", 6, 4), conv("d", 9, 6), conv("e", 6, 4, 1)]
