@@ -134,11 +134,12 @@ def test_without_fixing_the_schedule_is_the_same_and_the_net_an_ordinary_one(tas
     assert not any("sigma" in name or "fixed" in name for name in names)
 
 
+Undisturbed = tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]]
 RESUMED = {"interval": 1, "recalibrate": 2, "ensemble": 2}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(task: Task) -> tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]]:
+def undisturbed(task: Task) -> Undisturbed:
     """A finished learner, its state after each pass, and its reports."""
     learner = build(task, **RESUMED)
     assert learner.rounds.pretrain_end == 12
@@ -151,11 +152,7 @@ def undisturbed(task: Task) -> tuple[PwfnLearner, list[bytes], list[Mapping[str,
 
 
 @pytest.mark.parametrize("stop", [3, 12, 14, 17, 21])
-def test_resuming_is_bit_for_bit(
-    task: Task,
-    undisturbed: tuple[PwfnLearner, list[bytes], list[Mapping[str, float]]],
-    stop: int,
-) -> None:
+def test_resuming_is_bit_for_bit(task: Task, undisturbed: Undisturbed, stop: int) -> None:
     whole, states, reports = undisturbed
     learner = build(task, **RESUMED)
     learner.load_state_dict(checkpoint.from_bytes(states[stop - 1]))
@@ -183,10 +180,9 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
     standard.advance()
     checkpoint.save(tmp_path / "net", standard.state_dict())
     given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
-    learner = build(task, net="mlp", **given)
-    net = learner.net
+    found = build(task, net="mlp", **given).net.state_dict()
     for name, value in standard.state_dict()["net"].items():
-        assert torch.equal(net.state_dict()[name], value)
+        assert torch.equal(found[name], value)
 
 
 def test_warm_up_moves_deviations_only(task: Task) -> None:
@@ -328,10 +324,8 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) 
 
 
 def test_rounds_without_passes_of_their_own(task: Task) -> None:
-    learner = build(
-        task, **mlp(passes=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
-    )
-    report = finish(learner)[-1]
+    changes = mlp(passes=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
+    report = finish(build(task, **changes))[-1]
     assert report["fixing/rounds"] == 4
     assert report["fixing/fraction"] == 1
 
